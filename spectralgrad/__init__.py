@@ -1,0 +1,76 @@
+"""Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
+
+from . import diagnostics, errors, iterative, solvers
+from .covariance import covariance, covariance_sqrt
+from .eigh import eigh
+from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
+from .functions import (
+    matrix_exp,
+    matrix_function,
+    matrix_inv_sqrt,
+    matrix_log,
+    matrix_power,
+    matrix_sqrt,
+    spectral_projector,
+)
+from .methods import (
+    PI,
+    SVDPI,
+    Analytic,
+    Clip,
+    Exact,
+    Lorentzian,
+    Masked,
+    Method,
+    NewtonSchulz,
+    Pade,
+    SVDNewton,
+    Taylor,
+    TopN,
+    Trunc,
+    methods,
+)
+from .polar import polar
+from .svd import svd
+from .version import __version__
+
+__all__ = [
+    "PI",
+    "SVDPI",
+    "Analytic",
+    "Clip",
+    "Exact",
+    "IndefiniteError",
+    "Lorentzian",
+    "Masked",
+    "Method",
+    "MethodError",
+    "NewtonSchulz",
+    "NonFiniteError",
+    "Pade",
+    "SVDNewton",
+    "ShapeError",
+    "SolverError",
+    "SpectralError",
+    "Taylor",
+    "TopN",
+    "Trunc",
+    "__version__",
+    "covariance",
+    "covariance_sqrt",
+    "diagnostics",
+    "eigh",
+    "errors",
+    "iterative",
+    "matrix_exp",
+    "matrix_function",
+    "matrix_inv_sqrt",
+    "matrix_log",
+    "matrix_power",
+    "matrix_sqrt",
+    "methods",
+    "polar",
+    "solvers",
+    "spectral_projector",
+    "svd",
+]

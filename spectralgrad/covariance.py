@@ -1,0 +1,123 @@
+r"""Covariances of features, and their roots from the smaller side.
+
+The covariance of d channels over N positions has rank at most min(d, N − 1). With centred features X and
+:math:`g(\mu)=1/(\sqrt{\mu+\epsilon}+\sqrt\epsilon)`,
+
+.. math:: (XX^H+\epsilon I)^{1/2}=\sqrt\epsilon\,I+X\,g(X^HX)\,X^H ,
+
+so for N < d an N×N decomposition does what a d×d one would.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .errors import ShapeError, check_matrix
+from .functions import matrix_function, matrix_inv_sqrt, matrix_sqrt
+from .methods import Exact, Method, resolve
+from .precision import full_precision, widen
+
+
+def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:
+    r"""The covariance of features, :math:`\frac1{N-c}\sum_n(x_n-\mu)(x_n-\mu)^H+\epsilon I`.
+
+    Args:
+        X: features (*, d, N): d channels, N positions or samples. Half types are accumulated in float32 and
+            the result stays in float32.
+        center: subtract the mean over positions.
+        correction: c; 0 divides by N as the papers do, 1 by N − 1.
+        eps: added to the diagonal.
+
+    Returns:
+        (*, d, d), Hermitian.
+
+    Example:
+        >>> covariance(torch.tensor([[1.0, -1.0], [2.0, -2.0]]))
+        tensor([[1.0000, 2.0000],
+                [2.0000, 4.0000]])
+
+    Reference: ICCV 2021, Eq. 1.
+    """
+    with full_precision(X):
+        scaled = _scaled_features(X, center, correction)
+        return _shifted(scaled @ scaled.mH, eps)
+
+
+def covariance_sqrt(
+    X: Tensor,
+    *,
+    center: bool = True,
+    correction: int = 0,
+    eps: float = 0.0,
+    method: str | Method = "exact",
+    side: Literal["auto", "channels", "positions"] = "auto",
+    rtol: float | None = None,
+) -> Tensor:
+    r"""The square root of the covariance of features, from whichever of d×d and N×N is smaller.
+
+    Args:
+        X: features (*, d, N).
+        center, correction, eps: as in :func:`covariance`.
+        method: ``"exact"``, or any method of ``methods("sqrt")`` (then the channel side is used, as in the papers).
+        side: which matrix to decompose; ``"auto"`` takes the smaller one.
+        rtol: relative rank tolerance, as in :func:`matrix_sqrt`.
+
+    Returns:
+        (*, d, d) in the type of X, Hermitian positive semi-definite.
+
+    Example:
+        >>> X = torch.randn(64, 5, dtype=torch.float64)
+        >>> S = covariance_sqrt(X)                       # decomposes a 5×5 matrix
+        >>> torch.allclose(S @ S, covariance(X))
+        True
+
+    Reference: design of this library; the identity stands at the top of the module.
+    """
+    check_matrix(X, "covariance_sqrt")
+    if side not in ("auto", "channels", "positions"):
+        raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
+    rule = resolve(method, "sqrt")
+    d, n = X.shape[-2:]
+    if side == "auto":
+        side = "positions" if n < d and isinstance(rule, Exact) else "channels"
+    if side == "channels":
+        return matrix_sqrt(covariance(X, center=center, correction=correction, eps=eps), method=rule, rtol=rtol).to(
+            X.dtype
+        )
+    if not isinstance(rule, Exact):
+        raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
+    with full_precision(X):
+        return _from_positions(_scaled_features(X, center, correction), eps, rtol).to(X.dtype)
+
+
+def _from_positions(X: Tensor, eps: float, rtol: float | None) -> Tensor:
+    gram = X.mH @ X
+    if eps == 0:
+        return X @ matrix_inv_sqrt(gram, rtol=rtol) @ X.mH
+    root = eps**0.5
+
+    def g(mu: Tensor) -> Tensor:
+        return 1 / ((mu.clamp_min(0) + eps).sqrt() + root)
+
+    return _shifted(X @ matrix_function(gram, g) @ X.mH, root)
+
+
+def _scaled_features(X: Tensor, center: bool, correction: int) -> Tensor:
+    """Centred features divided by √(N − c), in working precision."""
+    check_matrix(X, "covariance")
+    count = X.shape[-1] - correction
+    if count <= 0:
+        raise ShapeError(
+            f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
+        )
+    X = widen(X)
+    if center:
+        X = X - X.mean(-1, keepdim=True)
+    return X / count**0.5
+
+
+def _shifted(C: Tensor, eps: float) -> Tensor:
+    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device) if eps else C

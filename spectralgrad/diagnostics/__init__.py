@@ -1,0 +1,1 @@
+"""Say whether a gradient can be trusted."""

@@ -1,0 +1,161 @@
+r"""Eigendecomposition of Hermitian matrices with a chosen gradient.
+
+Derivation. Let :math:`A=V\Lambda V^H` and write :math:`dV=V\Omega` with :math:`\Omega` skew-Hermitian.
+Differentiating :math:`AV=V\Lambda` gives :math:`V^HdA\,V=d\Lambda+\Omega\Lambda-\Lambda\Omega`, hence
+
+.. math:: d\lambda_i=(V^HdA\,V)_{ii},\qquad
+          \Omega_{ij}=\frac{(V^HdA\,V)_{ij}}{\lambda_j-\lambda_i}=(K^\top\circ V^HdA\,V)_{ij}.
+
+Transposing that linear map gives the one backward formula of this package,
+
+.. math:: \bar A = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V+\mathrm{diag}\,\bar\lambda\bigr)V^H ,
+
+with any rule :math:`\hat K` in place of :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import iterative, solvers
+from .errors import check_square
+from .methods import PI, SVDPI, GapMethod, Method, resolve
+from .methods.base import differences, norm
+from .precision import full_precision, hermitian, real_dtype, widen
+
+
+class EighResult(NamedTuple):
+    """Ascending eigenvalues (*, d) and the eigenvectors (*, d, d) that go with them, as columns."""
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
+    r"""Eigenvalues and eigenvectors of Hermitian matrices, with a gradient that stays finite at ties.
+
+    .. math:: A = V\,\mathrm{diag}(\lambda)\,V^H,\qquad \lambda_1\le\dots\le\lambda_d .
+
+    The values are those of :func:`torch.linalg.eigh`: the lower triangle is read, eigenvalues ascend, vectors
+    are columns. The gradient is Hermitian and formed by ``method``. Where the loss does not depend on the
+    choice of vectors within an eigenspace it is the true gradient, ties included; where it does, no gradient
+    exists at a tie and the method's documented bound applies. If the loss is a function of the matrix rather
+    than of its vectors (a square root, a logarithm), use :func:`matrix_sqrt` and its kin instead: they have
+    no gap at all.
+
+    Args:
+        A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
+        method: a name from :func:`methods` or a method object.
+
+    Returns:
+        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, d) and (*, d, d).
+
+    Raises:
+        NonFiniteError: the input holds NaN or Inf; the message names the batch positions.
+        SolverError: no solver could decompose a matrix.
+
+    Example:
+        >>> A = torch.eye(3, requires_grad=True)
+        >>> w, V = eigh(A)
+        >>> (V[:, 1:] @ V[:, 1:].T).diagonal().sum().backward()   # torch.linalg.eigh gives NaN here
+        >>> A.grad
+        tensor([[0., 0., 0.],
+                [0., 0., 0.],
+                [0., 0., 0.]])
+
+    Reference: the derivation stands at the top of this module; the methods name their papers.
+    """
+    check_square(A, "eigh")
+    rule = resolve(method, "eigh")
+    with full_precision(A):
+        w, V = decompose(widen(A), rule)
+    return EighResult(w.to(real_dtype(A.dtype)), V.to(A.dtype))
+
+
+def decompose(A: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
+    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
+    if isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled):
+        w, V, keep = iterative.power_iteration(A, rule)
+        return without_gradient(w, V, keep)
+    assert isinstance(rule, GapMethod)
+    w, V = solvers.eigh(A.detach())
+    w, V = attach(A, w, V, rule)
+    return without_gradient(w, V, rule.kept(A, w, V))
+
+
+def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
+    """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates."""
+    function = _Eigh if torch.compiler.is_compiling() else _EighForward
+    result: tuple[Tensor, Tensor] = function.apply(A, w, V, rule)
+    return result
+
+
+def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Cut the gradient of the eigenpairs outside ``keep``."""
+    if keep is None:
+        return w, V
+    return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
+
+
+class _Eigh(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
+        return w.clone(), V.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.rule = inputs[3]
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
+        w, V = ctx.saved_tensors
+        if gw is None and gV is None:
+            return None, None, None, None
+        with full_precision(V):
+            inner = torch.zeros_like(V)
+            if gV is not None:
+                coupling = V.mH @ gV
+                if ctx.rule.filters_gauge:
+                    coupling = drop_gauge_noise(coupling, column_norms(gV), w)
+                inner = hermitian(ctx.rule.gaps(w).mT * coupling)
+            if gw is not None:
+                inner = inner + torch.diag_embed(gw.to(V.dtype))
+            return V @ inner @ V.mH, None, None, None
+
+
+class _EighForward(_Eigh):
+    """:class:`_Eigh` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        w, V = ctx.saved_tensors
+        with full_precision(V):
+            inner = V.mH @ hermitian(dA) @ V
+            return inner.diagonal(dim1=-2, dim2=-1).real, V @ (ctx.rule.gaps(w).mT * inner)
+
+
+def drop_gauge_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
+    r"""Remove from :math:`V^H\bar V` what rounding alone explains between vectors that are numerically tied.
+
+    A loss that ignores the choice of basis has a Hermitian coupling within an eigenspace; in floating point a
+    skew part of about :math:`u(\|\bar v_i\|+\|\bar v_j\|)` is left, which :math:`\hat K` would blow up. It is
+    dropped only for pairs closer than :math:`\epsilon^{2/3}\|A\|`, where it carries no information.
+    """
+    eps = torch.finfo(w.dtype).eps
+    tied = differences(w.detach()).abs() <= eps ** (2 / 3) * norm(w)[..., None, None]
+    skew = (coupling - coupling.mH).detach().abs() / 2
+    noise = 8 * eps * w.shape[-1] ** 0.5 * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
+    return torch.where(tied & (skew <= noise), hermitian(coupling), coupling)
+
+
+def column_norms(G: Tensor) -> Tensor:
+    """Euclidean norms of the columns (*, d) of a cotangent, without gradient."""
+    return torch.linalg.vector_norm(G.detach(), dim=-2)

@@ -1,0 +1,95 @@
+"""The errors a user can meet. Each class owns its message: what came, what is wanted, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+_LISTED = 8  # batch positions named in a message before it says "and n more"
+
+
+class SpectralError(Exception):
+    """Base class of every error raised on purpose by spectralgrad."""
+
+
+class ShapeError(SpectralError, ValueError):
+    """The input has the wrong shape or the wrong kind of number."""
+
+
+class NonFiniteError(SpectralError, ValueError):
+    """The input holds NaN or infinity. ``positions`` lists the matrices of the batch that do."""
+
+    def __init__(self, positions: Sequence[tuple[int, ...]], batch_shape: Sequence[int], operation: str) -> None:
+        self.positions = list(positions)
+        self.batch_shape = tuple(batch_shape)
+        where = (
+            "the matrix"
+            if not self.batch_shape
+            else f"{_listed(self.positions)} of a batch of shape {self.batch_shape}"
+        )
+        super().__init__(
+            f"{operation}: expected finite input, got NaN or Inf in {where}. "
+            "Look for an overflow or a division by zero before this call."
+        )
+
+
+class IndefiniteError(SpectralError, ValueError):
+    """A function of positive semi-definite matrices met a clearly negative eigenvalue."""
+
+    def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
+        self.eigenvalue, self.position = eigenvalue, position
+        where = "the matrix" if not position else f"batch position {position}"
+        super().__init__(
+            f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
+            f"(rounding would explain down to {-tolerance:.3g}). "
+            "Add a multiple of the identity, or pass clamp=True to set negative eigenvalues to zero."
+        )
+
+
+class SolverError(SpectralError, RuntimeError):
+    """Every rung of the ladder failed on a matrix. ``matrix`` holds it, ``position`` says where it stood."""
+
+    def __init__(
+        self, operation: str, position: tuple[int, ...], matrix: Tensor, tried: Iterable[str], saved: str | None
+    ) -> None:
+        self.position, self.matrix, self.saved = position, matrix, saved
+        kept = f"saved as {saved}" if saved else "set SPECTRALGRAD_DUMP to a folder to have such matrices saved"
+        super().__init__(
+            f"{operation}: no solver met the residual test for the matrix at batch position {position or '()'} "
+            f"of size {tuple(matrix.shape)}; tried {', '.join(tried)}; {kept}."
+        )
+
+
+class MethodError(SpectralError, ValueError):
+    """The method is unknown, or does not make sense for the operation."""
+
+
+def check_square(A: Tensor, operation: str) -> None:
+    """Raise :class:`ShapeError` unless ``A`` is a floating or complex tensor of square matrices."""
+    check_matrix(A, operation)
+    if A.shape[-1] != A.shape[-2]:
+        raise ShapeError(f"{operation}: expected square matrices (*, d, d), got shape {tuple(A.shape)}")
+
+
+def check_matrix(M: Tensor, operation: str) -> None:
+    """Raise :class:`ShapeError` unless ``M`` is a floating or complex tensor of matrices."""
+    if not isinstance(M, Tensor):
+        raise ShapeError(f"{operation}: expected a torch.Tensor, got {type(M).__name__}")
+    if not (M.is_floating_point() or M.is_complex()):
+        raise ShapeError(f"{operation}: expected a floating-point or complex tensor, got {M.dtype}")
+    if M.dim() < 2:
+        raise ShapeError(f"{operation}: expected matrices (*, m, n), got shape {tuple(M.shape)}")
+
+
+def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:
+    """The batch indices at which the boolean tensor ``bad`` (one entry a matrix) is true."""
+    return [tuple(index) for index in torch.nonzero(bad).tolist()]
+
+
+def _listed(positions: Sequence[tuple[int, ...]]) -> str:
+    shown = ", ".join(str(p if len(p) != 1 else p[0]) for p in positions[:_LISTED])
+    more = len(positions) - _LISTED
+    noun = "position" if len(positions) == 1 else "positions"
+    return f"{noun} {shown}" + (f" and {more} more" if more > 0 else "")

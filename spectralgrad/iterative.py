@@ -1,0 +1,187 @@
+"""Iterations made of products: Newton–Schulz for roots and Lyapunov equations, power iteration with deflation."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import solvers
+from .methods import PI, SVDPI, NewtonSchulz
+from .methods.base import reciprocal
+from .methods.iterations import stopping_rules
+from .precision import full_precision, hermitian
+
+
+def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
+    r"""Approximate :math:`A^{1/2}` and :math:`A^{-1/2}` by the coupled Newton–Schulz iteration.
+
+    .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\quad Z\leftarrow\tfrac12(3I-ZY)Z,\quad Y_0=A/\nu,\ Z_0=I,
+
+    then :math:`A^{1/2}\approx\sqrt\nu\,Y` and :math:`A^{-1/2}\approx Z/\sqrt\nu`.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d).
+        steps: iterations.
+        normalize: ``"trace"`` or ``"frobenius"`` for :math:`\nu`.
+
+    Returns:
+        the pair of roots, each (*, d, d); zero for a zero matrix.
+
+    Example:
+        >>> Y, Z = newton_schulz(torch.diag(torch.tensor([1.0, 4.0])), steps=20)
+        >>> Y.diagonal(), Z.diagonal()
+        (tensor([1.0000, 2.0000]), tensor([1.0000, 0.5000]))
+
+    Reference: Higham, Functions of Matrices (2008), Eq. 6.35; ICCV 2021, Eq. 7-9.
+    """
+    scale = _scale(A, normalize)[..., None, None]
+    live = scale > 0
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    Y, Z = A * reciprocal(scale, live), identity.expand_as(A)
+    for _ in range(steps):
+        T = (3 * identity - Z @ Y) / 2
+        Y, Z = Y @ T, T @ Z
+    root = torch.where(live, scale, 1).sqrt()
+    return Y * root, torch.where(live, Z / root, 0)
+
+
+def _scale(A: Tensor, normalize: str) -> Tensor:
+    if normalize == "trace":
+        return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)
+    squares = (A.abs() if A.is_complex() else A).square().sum((-2, -1))
+    return torch.where(squares > 0, torch.where(squares > 0, squares, 1).sqrt(), 0)
+
+
+class LyapunovResult(NamedTuple):
+    """Solution X (*, d, d) and the relative residual ‖SX + XS − G‖/‖G‖ (*,) it reached."""
+
+    solution: Tensor
+    residual: Tensor
+
+
+def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
+    r"""Solve :math:`SX+XS=G` for positive definite S by the sign iteration of a block triangular matrix.
+
+    .. math:: B\leftarrow\tfrac12B(3I-B^2),\quad
+              C\leftarrow\tfrac12\bigl(-B^2C+BCB+C(3I-B^2)\bigr),\quad X=\tfrac12C_\infty,
+
+    started from :math:`B_0=S/\|S\|_F`, :math:`C_0=G/\|S\|_F`. Products only; the residual tells whether the
+    steps were enough (they are not when S is nearly singular).
+
+    Args:
+        S: positive definite matrices (*, d, d).
+        G: right-hand sides (*, d, d).
+        steps: iterations.
+
+    Returns:
+        named tuple ``(solution, residual)``.
+
+    Example:
+        >>> X, residual = lyapunov(torch.diag(torch.tensor([1.0, 3.0])), torch.ones(2, 2))
+        >>> X
+        tensor([[0.5000, 0.2500],
+                [0.2500, 0.1667]])
+
+    Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022.
+    """
+    scale = torch.linalg.matrix_norm(S)[..., None, None]
+    inverse = reciprocal(scale, scale > 0)
+    identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
+    B, C = S * inverse, G * inverse
+    for _ in range(steps):
+        B2 = B @ B
+        T = 3 * identity - B2
+        B, C = B @ T / 2, (B @ (C @ B) - B2 @ C + C @ T) / 2
+    X = C / 2
+    size = torch.linalg.matrix_norm(G)
+    residual = torch.linalg.matrix_norm(S @ X + X @ S - G) * reciprocal(size, size > 0)
+    return LyapunovResult(X, residual)
+
+
+class _LyapunovBackward(torch.autograd.Function):
+    """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, S: Tensor, method: NewtonSchulz) -> Tensor:
+        return S.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.method = inputs[2]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        (S,) = ctx.saved_tensors
+        with full_precision(S):
+            X, residual = lyapunov(S, hermitian(gS), ctx.method.lyapunov_steps)
+        if ctx.method.on_residual is not None:
+            ctx.method.on_residual(residual.detach())
+        return X, None, None
+
+
+class _LyapunovBackwardForward(_LyapunovBackward):
+    """:class:`_LyapunovBackward` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        (S,) = ctx.saved_tensors
+        with full_precision(S):
+            return lyapunov(S, hermitian(dA), ctx.method.lyapunov_steps).solution
+
+
+def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tensor:
+    """The root named by ``operation`` (sqrt or inv_sqrt) with the backward pass that ``method`` asks for."""
+    if method.backward == "unrolled":
+        return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
+    S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
+    function = _LyapunovBackward if torch.compiler.is_compiling() else _LyapunovBackwardForward
+    S = function.apply(A, S, method)
+    if operation == "sqrt":
+        return S
+    return Z - Z @ (S - S.detach()) @ Z  # value Z, derivative −Z dS Z
+
+
+def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tensor]:
+    r"""NeurIPS 2019 Algorithm 1, step by step, with autograd through iterations and deflation.
+
+    Vector i comes from K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
+    :math:`\tilde M\leftarrow\tilde M-\tilde Mvv^H`, started from the solver's vector (``svd-pi``) or at
+    random (``pi``); its eigenvalue is the Rayleigh quotient.
+
+    Returns:
+        eigenvalues (*, d) and eigenvectors (*, d, d) in ascending order of the deflation, and the mask of the
+        pairs that the stopping rules keep.
+    """
+    d = A.shape[-1]
+    exact, V0 = solvers.eigh(A.detach())
+    start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
+    M, values, vectors = hermitian(A), [], []
+    for i in range(d):
+        v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
+        for _ in range(method.iterations):
+            Mv = M @ v
+            size = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True)
+            v = torch.where(size > 0, Mv * reciprocal(size, size > 0), v)
+        Mv = M @ v
+        values.append((v.mH @ Mv)[..., 0, 0].real)
+        vectors.append(v)
+        M = M - Mv @ v.mH
+    if d == 0:
+        return exact, V0, torch.ones_like(exact, dtype=torch.bool)
+    w, V = torch.stack(values[::-1], -1), torch.cat(vectors[::-1], -1)
+    reference = V0 if isinstance(method, SVDPI) else V
+    return w, V, stopping_rules(A, exact, reference, method.eps, method.energy, method.tolerance)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _random_start(d: int, seed: int) -> Tensor:
+    """Unit columns (d, d) that depend on the size and the seed only."""
+    start = np.random.default_rng(seed).standard_normal((d, d))
+    return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True))

@@ -1,0 +1,29 @@
+"""The named methods, one frozen class each."""
+
+from .base import GapMethod, Method
+from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
+from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
+from .pade import Pade, robust_pade
+from .registry import METHODS, methods, resolve
+
+__all__ = [
+    "METHODS",
+    "PI",
+    "SVDPI",
+    "Analytic",
+    "Clip",
+    "Exact",
+    "GapMethod",
+    "Lorentzian",
+    "Masked",
+    "Method",
+    "NewtonSchulz",
+    "Pade",
+    "SVDNewton",
+    "Taylor",
+    "TopN",
+    "Trunc",
+    "methods",
+    "resolve",
+    "robust_pade",
+]

@@ -1,0 +1,90 @@
+"""What a method is: a small frozen object that says how a gradient is to be formed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+DECOMPOSITIONS = frozenset({"eigh", "svd"})
+FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
+ROOTS = frozenset({"sqrt", "inv_sqrt"})
+
+
+@dataclass(frozen=True)
+class Method:
+    """Base of all methods: a name, where it comes from, and the operations it serves."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    reference: ClassVar[str]
+    operations: ClassVar[frozenset[str]]
+
+
+@dataclass(frozen=True)
+class GapMethod(Method):
+    r"""A rule that replaces the gap matrix :math:`K_{ij} = 1/(\lambda_i-\lambda_j)` by a bounded one.
+
+    Row :math:`i` of :math:`\hat K` weighs the other eigenvectors in the gradient of :math:`v_i`:
+
+    .. math:: \partial L/\partial A
+              = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V + \mathrm{diag}\,\bar\lambda\bigr)V^H .
+    """
+
+    operations: ClassVar[frozenset[str]] = DECOMPOSITIONS | FUNCTIONS
+    filters_gauge: ClassVar[bool] = True  # whether cotangents below rounding level are dropped between tied vectors
+
+    def gaps(self, w: Tensor) -> Tensor:
+        r"""The matrix :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
+        raise NotImplementedError
+
+    def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
+        """Boolean mask (*, d) of the eigenpairs the method does not discard; None if it keeps all."""
+        return None
+
+    def bound(self, w: Tensor) -> Tensor:
+        r"""An upper bound of :math:`\max|\hat K_{ij}|` for each matrix (*,); infinite where the rule has none."""
+        return torch.full(w.shape[:-1], torch.inf, dtype=w.dtype, device=w.device)
+
+    def bias(self, w: Tensor) -> Tensor:
+        r"""Relative entrywise bias :math:`1-\hat K_{ij}(\lambda_i-\lambda_j)` (*, d, d), zero on the diagonal.
+
+        It is the share of a spectral function's true gradient that the rule deletes (claim G2).
+        """
+        share = 1 - self.gaps(w) * differences(w)
+        return share.masked_fill(identity_mask(w), 0)
+
+
+def differences(w: Tensor) -> Tensor:
+    """The matrix of differences ``w_i - w_j`` (*, d, d)."""
+    return w.unsqueeze(-1) - w.unsqueeze(-2)
+
+
+def leading(w: Tensor) -> Tensor:
+    r"""The larger modulus of each pair, :math:`\max(|\lambda_i|,|\lambda_j|)` (*, d, d)."""
+    size = w.abs()
+    return torch.maximum(size.unsqueeze(-1), size.unsqueeze(-2))
+
+
+def norm(w: Tensor) -> Tensor:
+    r"""The spectral norm :math:`\max_i|\lambda_i|` (*,) without gradient; zero for empty matrices."""
+    if w.shape[-1] == 0:
+        return w.new_zeros(w.shape[:-1])
+    return w.detach().abs().amax(-1)
+
+
+def identity_mask(w: Tensor) -> Tensor:
+    """Boolean identity (d, d) on the device of ``w``."""
+    return torch.eye(w.shape[-1], dtype=torch.bool, device=w.device)
+
+
+def reciprocal(x: Tensor, where: Tensor) -> Tensor:
+    """``1/x`` where ``where`` holds and 0 elsewhere, with a gradient that is finite everywhere."""
+    return torch.where(where, 1 / torch.where(where, x, 1), 0)
+
+
+def resolution(dtype: torch.dtype) -> float:
+    """Machine epsilon of the real type that goes with ``dtype``."""
+    return torch.finfo(dtype).eps

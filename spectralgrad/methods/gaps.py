@@ -1,0 +1,259 @@
+r"""The papers' gap rules, and three of ours: each is a choice of :math:`\hat K` and nothing else.
+
+Two facts hold for all of them. With a skew-symmetric :math:`\hat K` a spectral function gets its true
+gradient times :math:`\hat K_{ij}(\lambda_i-\lambda_j)`, entry by entry (claim G2). And at an exact tie
+skew symmetry leaves only :math:`\hat K_{ij}=0` that does not prefer one vector to the other; the released
+codes return the same sign on both sides instead, which ``faithful=True`` reproduces (claim G10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, resolution
+
+
+@dataclass(frozen=True)
+class Analytic(GapMethod):
+    r"""``svd``: the textbook gradient, :math:`\hat K_{ij}=1/(\lambda_i-\lambda_j)`; infinite at ties.
+
+    Example:
+        >>> Analytic().gaps(torch.tensor([1.0, 3.0]))
+        tensor([[ 0.0000, -0.5000],
+                [ 0.5000,  0.0000]])
+
+    Reference: Ionescu, Vantzos and Sminchisescu, ICCV 2015; what torch.linalg.eigh does.
+    """
+
+    name: ClassVar[str] = "svd"
+    summary: ClassVar[str] = "the textbook gradient 1/(λi − λj); NaN at ties"
+    reference: ClassVar[str] = "Ionescu et al., ICCV 2015"
+    filters_gauge: ClassVar[bool] = False
+
+    def gaps(self, w: Tensor) -> Tensor:
+        return (1 / differences(w)).masked_fill(identity_mask(w), 0)
+
+
+@dataclass(frozen=True)
+class Clip(GapMethod):
+    r"""``svd-clip``: :math:`\hat K_{ij}=\mathrm{clip}(1/(\lambda_i-\lambda_j),-T,T)`, zero at ties.
+
+    Args:
+        threshold: T, an absolute number as in the paper (100).
+        relative: divide T by the spectral norm, which makes the rule independent of scale.
+
+    Example:
+        >>> Clip().gaps(torch.tensor([1.0, 1.001, 3.0]))[1]
+        tensor([100.0000,   0.0000,  -0.5003])
+
+    Reference: Wang et al., Robust Differentiable SVD, TPAMI 2021, section 3.5.
+    """
+
+    name: ClassVar[str] = "svd-clip"
+    summary: ClassVar[str] = "1/(λi − λj) clipped at ±100"
+    reference: ClassVar[str] = "TPAMI 2021, section 3.5"
+    threshold: float = 100.0
+    relative: bool = False
+
+    def gaps(self, w: Tensor) -> Tensor:
+        gap, limit = differences(w), self.bound(w)[..., None, None]
+        return torch.clamp(reciprocal(gap, gap != 0), min=-limit, max=limit)
+
+    def bound(self, w: Tensor) -> Tensor:
+        limit = w.new_full(w.shape[:-1], self.threshold)
+        if not self.relative:
+            return limit
+        size = norm(w)
+        return limit * reciprocal(size, size > 0)
+
+
+@dataclass(frozen=True)
+class Trunc(Clip):
+    r"""``svd-trunc``: :class:`Clip` with the large threshold :math:`10^{10}` of the ICCV paper.
+
+    ``faithful=True`` gives Eq. 12 as it is written: at a tie 1/0 is :math:`+\infty` on both sides, so
+    :math:`\hat K_{ij}=\hat K_{ji}=+T`, which is not skew-symmetric (claim P8).
+
+    Example:
+        >>> Trunc(faithful=True).gaps(torch.tensor([1.0, 1.0]))
+        tensor([[0.0000e+00, 1.0000e+10],
+                [1.0000e+10, 0.0000e+00]])
+
+    Reference: Song, Sebe and Wang, ICCV 2021, Eq. 12.
+    """
+
+    name: ClassVar[str] = "svd-trunc"
+    summary: ClassVar[str] = "1/(λi − λj) truncated at ±1e10"
+    reference: ClassVar[str] = "ICCV 2021, Eq. 12"
+    threshold: float = 1e10
+    faithful: bool = False
+
+    def gaps(self, w: Tensor) -> Tensor:
+        K = super().gaps(w)
+        if not self.faithful:
+            return K
+        tied = (differences(w) == 0) & ~identity_mask(w)
+        return torch.where(tied, self.bound(w)[..., None, None], K)
+
+
+@dataclass(frozen=True)
+class TopN(GapMethod):
+    r"""``svd-topn``: keep the ``keep`` largest eigenvalues, discard the others (Eq. 11), exact gaps, zero at ties.
+
+    In a matrix function the discarded eigenvalues contribute nothing, forward or backward. ``eigh`` returns
+    every pair, but gradients reach the kept ones only. The paper's bound :math:`1/\lambda_N` does not hold
+    (claim P23): two kept eigenvalues may be arbitrarily close.
+
+    Example:
+        >>> TopN(keep=2).kept(torch.eye(3), torch.tensor([1.0, 2.0, 3.0]), torch.eye(3))
+        tensor([False,  True,  True])
+
+    Reference: Song, Sebe and Wang, ICCV 2021, Eq. 11 (200 of 256).
+    """
+
+    name: ClassVar[str] = "svd-topn"
+    summary: ClassVar[str] = "only the 200 leading eigenvalues take part"
+    reference: ClassVar[str] = "ICCV 2021, Eq. 11"
+    keep: int = 200
+
+    def gaps(self, w: Tensor) -> Tensor:
+        gap = differences(w)
+        return reciprocal(gap, gap.abs() > torch.finfo(w.dtype).tiny)
+
+    def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
+        d = w.shape[-1]
+        index = torch.arange(d, device=w.device)
+        return (index >= d - self.keep).expand(w.shape)
+
+
+@dataclass(frozen=True)
+class Taylor(GapMethod):
+    r"""``svd-taylor``: the geometric series of :math:`1/(1-x)` cut at degree K, summed in closed form.
+
+    .. math:: \hat K_{ij}=\frac1{\lambda_i}\sum_{k=0}^{K}x^k=\frac{1-x^{K+1}}{\lambda_i-\lambda_j},
+              \qquad x=\lambda_j/\lambda_i\le 1,
+
+    and skew-symmetric in the other triangle; zero at ties. Bound :math:`(K+1)/\lambda_i` (attained as
+    :math:`x\to1`), relative bias :math:`x^{K+1}`. For :math:`x\le 0` (an indefinite matrix) there is no pole
+    and the gap is exact.
+
+    Args:
+        degree: K. The papers use 9 for whitening and 100 for covariance pooling.
+        faithful: the released sign at ties, :math:`\hat K_{ij}=\hat K_{ji}=+(K+1)/\lambda` (claim G10).
+
+    Example:
+        >>> Taylor().gaps(torch.tensor([0.01, 0.02]))[1, 0]
+        tensor(99.9023)
+
+    Reference: Wang et al., Robust Differentiable SVD, TPAMI 2021, Eq. 9-12.
+    """
+
+    name: ClassVar[str] = "svd-taylor"
+    summary: ClassVar[str] = "geometric series of degree 9 in closed form; bound (K+1)/λ"
+    reference: ClassVar[str] = "TPAMI 2021, Eq. 9–12"
+    degree: int = 9
+    faithful: bool = False
+
+    def gaps(self, w: Tensor) -> Tensor:
+        gap = differences(w)
+        K = self.series(w, self.degree + 1) * torch.sign(gap)
+        if not self.faithful:
+            return K
+        tied = (gap == 0) & ~identity_mask(w)
+        size = _floored(w)
+        return torch.where(tied, (self.degree + 1) * reciprocal(size, size > 0), K)
+
+    @staticmethod
+    def series(w: Tensor, terms: int) -> Tensor:
+        r"""The positive, symmetric matrix :math:`(1-x_+^{n})/|\lambda_i-\lambda_j|` of n terms of the series.
+
+        Written as :math:`-\mathrm{expm1}(n\,\mathrm{log1p}(-y))/(y\,\lambda)` with :math:`y=1-x`, which keeps
+        full relative accuracy when x is near 1; the limit :math:`n/\lambda` is taken at y = 0.
+        """
+        size = _floored(w)
+        live = size > 0
+        y = differences(w).abs() * reciprocal(size, live)
+        inside = (y > 0) & (y < 1)
+        safe = torch.where(inside, y, 0.5)
+        share = -torch.expm1(terms * torch.log1p(-safe)) / safe  # (1 - x^n)/(1 - x)
+        share = torch.where(y >= 1, reciprocal(y, y >= 1), torch.where(inside, share, float(terms)))
+        return share * reciprocal(size, live)
+
+    def bound(self, w: Tensor) -> Tensor:
+        return (self.degree + 1) * _worst_reciprocal(w)
+
+
+@dataclass(frozen=True)
+class Lorentzian(GapMethod):
+    r"""``lorentzian``: the broadened gap :math:`\hat K=g/(g^2+\delta^2)`, :math:`\delta` relative to the norm.
+
+    Smooth, zero at ties, bounded by :math:`1/(2\delta\|A\|)`; its relative bias is
+    :math:`\delta^2/(g^2+\delta^2)`.
+
+    Example:
+        >>> Lorentzian(broadening=0.1).gaps(torch.tensor([1.0, 1.0, 2.0]))[0]
+        tensor([ 0.0000,  0.0000, -0.9615])
+
+    Reference: Liao et al., Differentiable programming tensor networks, PRX 9, 031041 (2019).
+    """
+
+    name: ClassVar[str] = "lorentzian"
+    summary: ClassVar[str] = "g/(g² + δ²): smooth broadening, used in tensor networks"
+    reference: ClassVar[str] = "Liao et al., PRX 2019"
+    broadening: float = 1e-6
+
+    def gaps(self, w: Tensor) -> Tensor:
+        size = norm(w)[..., None, None]
+        gap = differences(w) * reciprocal(size, size > 0)
+        return gap / (gap.square() + self.broadening**2) * reciprocal(size, size > 0)
+
+    def bound(self, w: Tensor) -> Tensor:
+        size = norm(w)
+        return reciprocal(size, size > 0) / (2 * self.broadening)
+
+
+@dataclass(frozen=True)
+class Masked(GapMethod):
+    r"""``masked``: exact gaps, but zero for pairs closer than ``tolerance`` times the norm.
+
+    Args:
+        tolerance: relative to :math:`\|A\|`; the default is :math:`\epsilon^{2/3}` of the working precision.
+
+    Example:
+        >>> Masked(tolerance=1e-2).gaps(torch.tensor([1.0, 1.001, 2.0]))[0]
+        tensor([ 0.,  0., -1.])
+    """
+
+    name: ClassVar[str] = "masked"
+    summary: ClassVar[str] = "exact gaps, zero between vectors that are numerically tied"
+    reference: ClassVar[str] = "common practice in tensor-network libraries"
+    tolerance: float | None = None
+
+    def gaps(self, w: Tensor) -> Tensor:
+        gap = differences(w)
+        return reciprocal(gap, gap.abs() > self._tolerance(w) * norm(w)[..., None, None])
+
+    def bound(self, w: Tensor) -> Tensor:
+        size = norm(w)
+        return reciprocal(size, size > 0) / max(self._tolerance(w), torch.finfo(w.dtype).tiny)
+
+    def _tolerance(self, w: Tensor) -> float:
+        return resolution(w.dtype) ** (2 / 3) if self.tolerance is None else self.tolerance
+
+
+def _floored(w: Tensor) -> Tensor:
+    """The leading modulus of each pair, no smaller than the eigensolver's resolution of the whole matrix."""
+    return torch.maximum(leading(w), resolution(w.dtype) * norm(w)[..., None, None])
+
+
+def _worst_reciprocal(w: Tensor) -> Tensor:
+    """The largest 1/λ that :func:`_floored` allows in each matrix (*,)."""
+    if w.shape[-1] < 2:
+        return w.new_zeros(w.shape[:-1])
+    size = _floored(w)
+    largest = reciprocal(size, size > 0).masked_fill(identity_mask(w), 0)
+    return largest.amax((-2, -1))

@@ -1,0 +1,207 @@
+"""Methods whose gradient comes from an iteration, and ``exact``, which needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences
+from .gaps import Taylor
+
+
+@dataclass(frozen=True)
+class Exact(Method):
+    r"""``exact``: the true gradient of a matrix function by divided differences; no gap appears.
+
+    .. math:: \partial L/\partial A = V\bigl(\Gamma\circ V^H\bar S V\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{f(\lambda_i)-f(\lambda_j)}{\lambda_i-\lambda_j},\quad \Gamma_{ii}=f'(\lambda_i).
+
+    Example:
+        >>> Exact()
+        Exact()
+
+    Reference: Daleckiĭ and Kreĭn (1965); Higham, Functions of Matrices (2008), theorem 3.11.
+    """
+
+    name: ClassVar[str] = "exact"
+    summary: ClassVar[str] = "divided differences: the true gradient, ties and all"
+    reference: ClassVar[str] = "Daleckiĭ–Kreĭn 1965"
+    operations: ClassVar[frozenset[str]] = FUNCTIONS
+
+
+@dataclass(frozen=True)
+class SVDPI(GapMethod):
+    r"""``svd-pi``: eigenvectors by a solver, gradient of K power iterations with differentiated deflation.
+
+    Vector i sees the smaller eigenvalues through K terms of the geometric series. Through the deflation it
+    sees the larger ones too, but with K − 1 terms (claim R12). Summed in closed form, with
+    :math:`x=\min/\max` of the pair,
+
+    .. math:: \hat K_{ij}=\frac{1-x^{K}}{\lambda_i-\lambda_j}\ (\lambda_j<\lambda_i),\qquad
+              \hat K_{ij}=\frac{1-x^{K-1}}{\lambda_i-\lambda_j}\ (\lambda_j>\lambda_i),
+
+    which is what Algorithm 1 computes step by step (``unrolled=True`` runs those steps, for comparison).
+    Eigenpairs are taken in descending order until one of the three rules of Algorithm 1 stops it:
+    :math:`\lambda_i\le\epsilon`, a deflated Rayleigh quotient off by more than 10 %, or 99.99 % of the energy.
+    The others are discarded, in a matrix function from the forward pass too.
+
+    Args:
+        iterations: K, the number of power iterations (19 in the paper; the released code sums 20 terms).
+        eps: the smallest eigenvalue kept, the :math:`\epsilon` the paper adds to the diagonal.
+        energy: share of the trace after which to stop; 1 disables the rule.
+        tolerance: relative error of the Rayleigh quotient that stops; ``inf`` disables the rule.
+        unrolled: run Algorithm 1 literally and let autograd differentiate it.
+
+    Example:
+        >>> w = torch.tensor([0.5, 1.0], dtype=torch.float64)
+        >>> SVDPI(iterations=2).gaps(w)
+        tensor([[ 0.0000, -1.0000],
+                [ 1.5000,  0.0000]], dtype=torch.float64)
+
+    Reference: Wang et al., Backpropagation-Friendly Eigendecomposition, NeurIPS 2019, Algorithm 1.
+    """
+
+    name: ClassVar[str] = "svd-pi"
+    summary: ClassVar[str] = "gradient of 19 power iterations with deflation, from the solver's vectors"
+    reference: ClassVar[str] = "NeurIPS 2019, Algorithm 1"
+    operations: ClassVar[frozenset[str]] = frozenset({"eigh"}) | FUNCTIONS
+    filters_gauge: ClassVar[bool] = False
+    iterations: int = 19
+    eps: float = 1e-4
+    energy: float = 1 - 1e-4
+    tolerance: float = 0.1
+    unrolled: bool = False
+
+    def gaps(self, w: Tensor) -> Tensor:
+        gap = differences(w)
+        down = Taylor.series(w, self.iterations)
+        up = Taylor.series(w, self.iterations - 1)
+        return torch.where(gap > 0, down, torch.where(gap < 0, -up, 0))
+
+    def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
+        return stopping_rules(A, w, V, self.eps, self.energy, self.tolerance)
+
+    def bound(self, w: Tensor) -> Tensor:
+        return Taylor(degree=self.iterations - 1).bound(w)
+
+
+@dataclass(frozen=True)
+class PI(Method):
+    r"""``pi``: power iteration from a random start, in the forward pass and in the gradient.
+
+    The baseline that the papers show failing: when :math:`\lambda_2/\lambda_1` is near 1 the vectors have not
+    converged after K steps. Stopping rules as in :class:`SVDPI`. The start depends on ``seed`` and the size
+    only, so a matrix's result does not depend on its batch.
+
+    Example:
+        >>> PI(iterations=50)
+        PI(iterations=50, eps=0.0001, energy=0.9999, tolerance=0.1, seed=0)
+
+    Reference: Wang et al., NeurIPS 2019, section 2.1.
+    """
+
+    name: ClassVar[str] = "pi"
+    summary: ClassVar[str] = "power iteration from a random start, forward and backward (a baseline)"
+    reference: ClassVar[str] = "NeurIPS 2019, section 2.1"
+    operations: ClassVar[frozenset[str]] = frozenset({"eigh"}) | FUNCTIONS
+    iterations: int = 19
+    eps: float = 1e-4
+    energy: float = 1 - 1e-4
+    tolerance: float = 0.1
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class NewtonSchulz(Method):
+    r"""``newton-schulz``: the coupled iteration for :math:`A^{1/2}` and :math:`A^{-1/2}`; products only.
+
+    .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\qquad Z\leftarrow\tfrac12(3I-ZY)Z,\qquad
+              Y_0=A/\nu,\ Z_0=I .
+
+    Args:
+        steps: iterations (5 in iSQRT-COV).
+        normalize: :math:`\nu` is the trace or the Frobenius norm; both bring the spectrum into (0, 1].
+        backward: ``"unrolled"`` differentiates the iteration; ``"lyapunov"`` solves
+            :math:`SX+XS=\bar S` for the true gradient by a sign iteration.
+        lyapunov_steps: iterations of that solve.
+        on_residual: called in the backward pass with the relative residual (*,) that the solve reached.
+
+    Example:
+        >>> NewtonSchulz(steps=10, normalize="frobenius")
+        NewtonSchulz(steps=10, normalize='frobenius', backward='unrolled', lyapunov_steps=20)
+
+    Reference: Li et al., iSQRT-COV, CVPR 2018; Song et al., ICCV 2021, Eq. 7-10; Song, Sebe and Wang, Fast
+    Differentiable Matrix Square Root, ICLR 2022 (Lyapunov).
+    """
+
+    name: ClassVar[str] = "newton-schulz"
+    summary: ClassVar[str] = "coupled Newton–Schulz iteration, 5 steps, trace pre-normalisation"
+    reference: ClassVar[str] = "iSQRT-COV 2018; ICCV 2021, Eq. 7–10"
+    operations: ClassVar[frozenset[str]] = ROOTS
+    steps: int = 5
+    normalize: Literal["trace", "frobenius"] = "trace"
+    backward: Literal["unrolled", "lyapunov"] = "unrolled"
+    lyapunov_steps: int = 20
+    on_residual: Callable[[Tensor], None] | None = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        _choice("normalize", self.normalize, ("trace", "frobenius"))
+        _choice("backward", self.backward, ("unrolled", "lyapunov"))
+
+
+@dataclass(frozen=True)
+class SVDNewton(Method):
+    """``svd-newton``: the root by a solver, its gradient from Newton–Schulz iterations.
+
+    Args:
+        steps: iterations differentiated (10 in the paper).
+        normalize: pre-normalisation, as in :class:`NewtonSchulz`.
+
+    Example:
+        >>> SVDNewton()
+        SVDNewton(steps=10, normalize='trace')
+
+    Reference: Song, Sebe and Wang, ICCV 2021, section 3.3.
+    """
+
+    name: ClassVar[str] = "svd-newton"
+    summary: ClassVar[str] = "forward by a solver, gradient of 10 Newton–Schulz steps"
+    reference: ClassVar[str] = "ICCV 2021, section 3.3"
+    operations: ClassVar[frozenset[str]] = ROOTS
+    steps: int = 10
+    normalize: Literal["trace", "frobenius"] = "trace"
+
+    def __post_init__(self) -> None:
+        _choice("normalize", self.normalize, ("trace", "frobenius"))
+
+
+def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, tolerance: float) -> Tensor:
+    """Algorithm 1's mask of kept eigenpairs (*, d) for ascending ``w``: a pair is kept while no rule has stopped.
+
+    The leading pair is kept whatever its share of the energy (``rank <- 1`` in the algorithm), provided its
+    eigenvalue exceeds ``eps``. Deflation is carried out as written, so its rounding errors count.
+    """
+    w, V, M = w.detach().flip(-1), V.detach().flip(-1), A.detach()
+    total = w.sum(-1, keepdim=True)
+    share = w.cumsum(-1) / torch.where(total == 0, 1, total)
+    quotients = []
+    for i in range(w.shape[-1]):
+        v = V[..., i : i + 1]
+        Mv = M @ v
+        quotients.append((v.mH @ Mv)[..., 0, 0].real)
+        M = M - Mv @ v.mH
+    quotient = torch.stack(quotients, -1) if quotients else torch.zeros_like(w)
+    positive = w > eps
+    accurate = (quotient - w).abs() < tolerance * w.abs()
+    first = torch.arange(w.shape[-1], device=w.device) == 0
+    passes = positive & accurate & ((share < energy) | first)
+    return passes.int().cumprod(-1).bool().flip(-1)
+
+
+def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")

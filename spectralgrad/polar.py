@@ -1,0 +1,102 @@
+r"""The nearest matrix with orthonormal columns (or rows).
+
+Derivation. :math:`M=QH` with :math:`H=(M^HM)^{1/2}` and :math:`Q^HQ=I`. Writing
+:math:`dQ=Q\Omega+(I-QQ^H)dM\,H^{-1}` with skew :math:`\Omega`, the skew part of :math:`Q^HdM=\Omega H+dH`
+gives :math:`H\Omega+\Omega H=Q^HdM-dM^HQ`: a Lyapunov equation in H. Its weights are
+:math:`1/(\sigma_i+\sigma_j)`, so equal singular values are harmless.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import solvers
+from .errors import check_matrix
+from .functions import matrix_power
+from .methods.base import norm, reciprocal
+from .precision import full_precision, hermitian, rank_tolerance, widen
+from .roots import solve_lyapunov
+
+
+def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
+    r"""The orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
+
+    It is the matrix with orthonormal columns (m ≥ n) or rows (m ≤ n) nearest to M in every unitarily
+    invariant norm. The gradient is exact, equal singular values included, to second order; singular values
+    below ``rtol`` times the largest get no gradient of their own (the factor is not unique there), so it
+    stays finite at rank deficiency.
+
+    Args:
+        M: matrices (*, m, n), real or complex; half types are computed in float32.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})`.
+
+    Returns:
+        (*, m, n).
+
+    Example:
+        >>> polar(torch.tensor([[0.0, -2.0], [3.0, 0.0]]))
+        tensor([[ 0., -1.],
+                [ 1.,  0.]])
+
+    Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17.
+    """
+    check_matrix(M, "polar")
+    if M.shape[-2] < M.shape[-1]:
+        return polar(M.mH, rtol=rtol).mH
+    with full_precision(M):
+        A = widen(M)
+        U, S, Vh = solvers.svd(A.detach())
+        tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
+        S = torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0)
+        function = _Polar if torch.compiler.is_compiling() else _PolarForward
+        return function.apply(A, U, S, Vh).to(M.dtype)
+
+
+class _Polar(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+        return U @ Vh
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, gQ):  # type: ignore[no-untyped-def]
+        return _derivative(gQ, *ctx.saved_tensors), None, None, None
+
+
+class _PolarForward(_Polar):
+    """:class:`_Polar` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
+        return _derivative(dM, *ctx.saved_tensors, forward=True)
+
+
+def _derivative(G: Tensor, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
+    """The derivative of M ↦ Q in the direction G; it is self-adjoint, so the same map serves both modes."""
+    with full_precision(U):
+        if torch.is_grad_enabled() or forward:
+            return _composed(M, S, Vh, Q, G)
+        total = S.unsqueeze(-1) + S.unsqueeze(-2)
+        inner = U.mH @ G @ Vh.mH
+        rotation = U @ (reciprocal(total, total > 0) * (inner - inner.mH)) @ Vh
+        if U.shape[-2] == U.shape[-1]:
+            return rotation
+        GV = G @ Vh.mH
+        return rotation + ((GV - U @ (U.mH @ GV)) * reciprocal(S, S > 0).unsqueeze(-2)) @ Vh
+
+
+def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
+    """The same from differentiable pieces, for derivatives of higher order."""
+    H = hermitian(Q.mH @ M)
+    W = Q.mH @ G
+    rotation = Q @ solve_lyapunov(H, W - W.mH, S, Vh.mH)
+    if Q.shape[-2] == Q.shape[-1]:
+        return rotation
+    return rotation + (G - Q @ W) @ matrix_power(H, -1)

@@ -1,0 +1,164 @@
+r"""The square root and its inverse, exact to every order of differentiation, ties included.
+
+Derivation. :math:`S^2=A` gives :math:`S\,dS+dS\,S=dA`: the derivative of the square root solves a Lyapunov
+equation in S itself, which is its own transpose. So :math:`\bar A=X` with :math:`SX+XS=\bar S`, and
+differentiating *that* equation needs nothing but the same solve again:
+
+.. math:: dX=\mathcal L_S^{-1}(dG-dS\,X-X\,dS).
+
+Eigenvectors enter only as a device to solve the equation; their gradients never do, hence no gap. For
+:math:`Z=S^+`,
+
+.. math:: dZ=-Z\,dS\,Z+Z^2\,dS\,N+N\,dS\,Z^2,\qquad N=I-SZ,
+
+where N, the projector on the null space, is zero for a regular matrix. On the null space the derivative is
+that of matrices of constant rank.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .methods.base import reciprocal
+from .precision import full_precision, hermitian
+
+
+def square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
+    return _pick(_Sqrt, _SqrtForward).apply(A, s, V)
+
+
+def inverse_square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """The pseudo-inverse of :func:`square_root`, differentiable in ``A``."""
+    return _pick(_InvSqrt, _InvSqrtForward).apply(A, s, V)
+
+
+def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
+    return _pick(_Lyapunov, _LyapunovForward).apply(S, G, s, V)
+
+
+def _pick(plain, forward):  # type: ignore[no-untyped-def]
+    """Dynamo refuses functions with a forward-mode rule, so it is given the plain one."""
+    return plain if torch.compiler.is_compiling() else forward
+
+
+def _sums(s: Tensor) -> Tensor:
+    total = s.unsqueeze(-1) + s.unsqueeze(-2)
+    return reciprocal(total, total > 0)
+
+
+def _compose(V: Tensor, values: Tensor) -> Tensor:
+    return (V * values.unsqueeze(-2)) @ V.mH
+
+
+def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
+    """V (weights ∘ VᴴGV) Vᴴ: the four products that every exact gradient here costs."""
+    return V @ (weights * (V.mH @ G @ V)) @ V.mH
+
+
+class _Sqrt(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        return _compose(V, s)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(output, *inputs[1:])
+        ctx.save_for_forward(output, *inputs[1:])
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        S, s, V = ctx.saved_tensors
+        return solve_lyapunov(S, hermitian(gS), s, V), None, None
+
+
+class _SqrtForward(_Sqrt):
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        S, s, V = ctx.saved_tensors
+        return solve_lyapunov(S, hermitian(dA), s, V)
+
+
+class _Lyapunov(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        with full_precision(V):
+            return _weighted(V, _sums(s), G)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        S, _, s, V = inputs
+        ctx.save_for_backward(S, output, s, V)
+        ctx.save_for_forward(S, output, s, V)
+
+    @staticmethod
+    def backward(ctx, gX):  # type: ignore[no-untyped-def]
+        S, X, s, V = ctx.saved_tensors
+        with full_precision(V):
+            H = solve_lyapunov(S, gX, s, V)
+            return -(H @ X.mH + X.mH @ H), H, None, None
+
+
+class _LyapunovForward(_Lyapunov):
+    @staticmethod
+    def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
+        S, X, s, V = ctx.saved_tensors
+        rhs = torch.zeros_like(X) if dG is None else dG
+        if dS is not None:
+            rhs = rhs - dS @ X - X @ dS
+        return solve_lyapunov(S, rhs, s, V)
+
+
+class _InvSqrt(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        return _compose(V, reciprocal(s, s > 0))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, gZ):  # type: ignore[no-untyped-def]
+        return _inverse_derivative(hermitian(gZ), *ctx.saved_tensors), None, None
+
+
+class _InvSqrtForward(_InvSqrt):
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        return _inverse_derivative(hermitian(dA), *ctx.saved_tensors, forward=True)
+
+
+def _inverse_derivative(G: Tensor, A: Tensor, s: Tensor, V: Tensor, Z: Tensor, *, forward: bool = False) -> Tensor:
+    """The derivative of A ↦ Z in the direction G; it is self-adjoint, so the same map serves both modes.
+
+    If it is itself to be differentiated it is composed of differentiable pieces (Z from S, S from A).
+    Otherwise the divided differences −1/(sᵢsⱼ(sᵢ+sⱼ)) do it in four products; between range and null space
+    they are f(λ)/λ = s⁻³.
+    """
+    with full_precision(V):
+        if torch.is_grad_enabled() or forward:
+            return _composed_derivative(square_root(A, s, V), Z, G, s, V, forward)
+        z = reciprocal(s, s > 0)
+        rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
+        within = (rows > 0) & (columns > 0)
+        weights = torch.where(within, -rows * columns * _sums(s), (rows + columns) ** 3)
+        return _weighted(V, weights, G)
+
+
+def _composed_derivative(S: Tensor, Z: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
+    N = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device) - S @ Z
+    Z2 = Z @ Z
+    if forward:
+        dS = solve_lyapunov(S, G, s, V)
+        return -Z @ dS @ Z + Z2 @ dS @ N + N.mH @ dS @ Z2
+    return solve_lyapunov(S, -Z @ G @ Z + Z2 @ G @ N.mH + N @ G @ Z2, s, V)

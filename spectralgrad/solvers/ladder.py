@@ -1,0 +1,159 @@
+"""A forward pass that does not die: what the driver fails on goes down a ladder, each matrix alone.
+
+The rungs are tried in order (scale, float64, another LAPACK, another algorithm, jitter) and a result is
+taken only if it passes LAPACK's own acceptance test on the matrix as it came in.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import NonFiniteError, SolverError, batch_positions
+from . import lapack
+from .lapack import Factors
+from .report import counts
+
+THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖
+_FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A kind of decomposition: its drivers and the test that accepts a result for one matrix."""
+
+    name: str
+    driver: str
+    others: tuple[str, ...]
+    ratio: Callable[[Tensor, Factors], float]
+    values: int  # which factor holds the eigenvalues or singular values
+
+    def solve(self, A: Tensor) -> Factors:
+        """Decompose a batch with the plain driver; send what fails down the ladder."""
+        counts.call(A.shape[:-2].numel())
+        A = _finite(A, self.name)
+        if A.numel() == 0 or 0 in A.shape:
+            return self._run(self.driver, A)
+        try:
+            factors = self._run(self.driver, A)
+        except _FAILURES:
+            return self._one_by_one(A)
+        good = torch.isfinite(factors[self.values]).all(-1)
+        return factors if bool(good.all()) else self._one_by_one(A)
+
+    def _run(self, driver: str, A: Tensor) -> Factors:
+        run: Callable[[Tensor], Factors] = getattr(lapack, driver)
+        return run(A)
+
+    def _one_by_one(self, A: Tensor) -> Factors:
+        batch = A.shape[:-2]
+        results = []
+        for index in np.ndindex(*batch):
+            results.append(self._climb(A[index], tuple(index)))
+        return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
+
+    def _climb(self, A: Tensor, position: tuple[int, ...]) -> Factors:
+        tried = []
+        for rung, attempt in self._rungs(A):
+            tried.append(rung)
+            try:
+                factors = attempt()
+            except _FAILURES:
+                continue
+            if self.ratio(A, factors) < THRESHOLD:
+                if rung != "plain":
+                    counts.rescued(rung)
+                return factors
+        counts.failed()
+        raise SolverError(self.name, position, A, tried, _dump(A, self.name))
+
+    def _rungs(self, A: Tensor) -> Iterator[tuple[str, Callable[[], Factors]]]:
+        yield "plain", lambda: self._run(self.driver, A)
+        yield "scale", lambda: self._scaled(self.driver, A)
+        wide = A.to(torch.promote_types(A.dtype, torch.float64))
+        if wide.dtype != A.dtype:
+            yield "float64", lambda: self._narrow(self._scaled(self.driver, wide), A)
+        for other in self.others:
+            yield other, lambda other=other: self._narrow(self._scaled(other, wide), A)  # type: ignore[misc]
+        yield "jitter", lambda: self._narrow(self._scaled(self.driver, _jitter(wide, A.dtype)), A)
+
+    def _scaled(self, driver: str, A: Tensor) -> Factors:
+        size = A.abs().amax()
+        scale = torch.where(size > 0, size, 1)
+        factors = list(self._run(driver, A / scale))
+        factors[self.values] = factors[self.values] * scale
+        return tuple(factors)
+
+    def _narrow(self, factors: Factors, A: Tensor) -> Factors:
+        real = A.real.dtype if A.is_complex() else A.dtype
+        return tuple(f.to(A.dtype if i != self.values else real) for i, f in enumerate(factors))
+
+
+def eigh_ratio(A: Tensor, factors: Factors) -> float:
+    """LAPACK's test of one eigendecomposition: the larger of ‖A − VΛVᴴ‖/(‖A‖ n u) and ‖VᴴV − I‖/(n u)."""
+    w, V = factors
+    A = A.tril() + A.tril(-1).mH
+    return _ratio(A, V, w, V.mH, V)
+
+
+def svd_ratio(M: Tensor, factors: Factors) -> float:
+    """LAPACK's test of one singular value decomposition."""
+    U, S, Vh = factors
+    return max(_ratio(M, U, S, Vh, U), _ratio(M, U, S, Vh, Vh.mH))
+
+
+def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor) -> float:
+    unit = max(A.shape[-2:]) * torch.finfo(A.dtype).eps / 2
+    wide = torch.promote_types(A.dtype, torch.float64)
+    scale = A.abs().amax().to(wide).real
+    scale = torch.where(scale > 0, scale, 1)
+    A, left, right, basis = (x.to(wide) for x in (A, left, right, basis))
+    A, values = A / scale, values.to(scale.dtype) / scale
+    residual = torch.linalg.matrix_norm(A - (left * values) @ right, 1)
+    size = torch.linalg.matrix_norm(A, 1).clamp_min(torch.finfo(scale.dtype).tiny)
+    gram = basis.mH @ basis
+    orthogonality = torch.linalg.matrix_norm(gram - torch.eye(gram.shape[-1], dtype=wide, device=A.device), 1)
+    worst = torch.maximum(residual / size, orthogonality) / unit
+    return float(worst) if bool(torch.isfinite(worst)) else float("inf")
+
+
+def _finite(A: Tensor, operation: str) -> Tensor:
+    """Return ``A`` if what the driver reads of it is finite; eigh reads the lower triangle only."""
+    if bool(torch.isfinite(A).all()):
+        return A
+    read = A.tril() if operation == "eigh" else A
+    bad = ~torch.isfinite(read).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+    return read
+
+
+def _jitter(A: Tensor, dtype: torch.dtype) -> Tensor:
+    """Perturb within the input's own rounding error, the same way each time."""
+    size = A.abs().amax() * torch.finfo(dtype).eps
+    steps = torch.linspace(-1, 1, min(A.shape[-2:]), dtype=torch.float64, device=A.device)
+    shifted = A.clone()
+    shifted.diagonal().add_((size * steps).to(A.dtype))
+    return shifted
+
+
+def _dump(A: Tensor, name: str) -> str | None:
+    folder = os.environ.get("SPECTRALGRAD_DUMP")
+    if not folder:
+        return None
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".npy", dir=folder)
+    with os.fdopen(handle, "wb") as file:
+        np.save(file, A.cpu().numpy(), allow_pickle=False)
+    return path
+
+
+EIGH = Problem("eigh", "eigh", ("eigh_numpy", "eigh_by_svd"), eigh_ratio, values=0)
+SVD = Problem("svd", "svd", ("svd_numpy", "svd_by_eigh"), svd_ratio, values=1)

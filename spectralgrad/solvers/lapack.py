@@ -1,0 +1,57 @@
+"""The plain drivers: one function each from a batch of matrices to a decomposition."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Factors = tuple[Tensor, ...]
+
+
+def eigh(A: Tensor) -> Factors:
+    """torch.linalg.eigh: ascending eigenvalues (*, d) and eigenvectors (*, d, d)."""
+    return tuple(torch.linalg.eigh(A))
+
+
+def eigh_numpy(A: Tensor) -> Factors:
+    """numpy's LAPACK, a different build from torch's."""
+    w, V = np.linalg.eigh(A.cpu().numpy())
+    return torch.from_numpy(w).to(A.device), torch.from_numpy(V).to(A.device)
+
+
+def eigh_by_svd(A: Tensor) -> Factors:
+    """Eigenvectors as left singular vectors of the positive definite A + cI, eigenvalues as Rayleigh quotients."""
+    lower = A.tril()
+    A = lower + A.tril(-1).mH
+    shift = 2 * torch.linalg.matrix_norm(A)
+    U = torch.linalg.svd(A + shift * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))[0].flip(-1)
+    return (U.mH @ A @ U).diagonal(dim1=-2, dim2=-1).real, U
+
+
+def svd(M: Tensor) -> Factors:
+    """torch.linalg.svd, reduced: U (*, m, k), S (*, k), Vh (*, k, n)."""
+    return tuple(torch.linalg.svd(M, full_matrices=False))
+
+
+def svd_numpy(M: Tensor) -> Factors:
+    """numpy's LAPACK, a different build from torch's."""
+    U, S, Vh = np.linalg.svd(M.cpu().numpy(), full_matrices=False)
+    return tuple(torch.from_numpy(np.ascontiguousarray(x)).to(M.device) for x in (U, S, Vh))
+
+
+def svd_by_eigh(M: Tensor) -> Factors:
+    """Singular values from the eigenvalues of [[0, M], [Mᴴ, 0]], whose positive half belongs to (U, V)/√2."""
+    m, n = M.shape[-2:]
+    k = min(m, n)
+    dilation = M.new_zeros(m + n, m + n)
+    dilation[:m, m:] = M
+    dilation[m:, :m] = M.mH
+    w, W = torch.linalg.eigh(dilation)
+    top = W[:, -k:].flip(-1)
+    U, _ = torch.linalg.qr(top[:m])
+    V, _ = torch.linalg.qr(top[m:])
+    core = (U.mH @ M @ V).diagonal()
+    size = core.abs()
+    phase = torch.where(size > 0, core / torch.where(size > 0, size, 1), torch.ones_like(core))
+    return U * phase, size.to(w.dtype), V.mH

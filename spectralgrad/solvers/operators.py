@@ -1,0 +1,49 @@
+"""The whole forward pass as two operators known to torch.library.
+
+Checks, driver and ladder sit inside one opaque operator with a shape rule and a vmap rule, so eager mode,
+``torch.compile(fullgraph=True)`` and ``torch.func.vmap`` all run the same code. The operators have no
+derivative of their own: the autograd functions of this package stand around them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .ladder import EIGH, SVD
+
+
+@torch.library.custom_op("spectralgrad::eigh", mutates_args=())
+def eigh(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, lower triangle read."""
+    w, V = EIGH.solve(A)
+    return w.contiguous(), V.contiguous()
+
+
+@eigh.register_fake
+def _(A: Tensor) -> tuple[Tensor, Tensor]:
+    return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
+
+
+@eigh.register_vmap
+def _(info, in_dims, A):  # type: ignore[no-untyped-def]
+    return eigh(A.movedim(in_dims[0], 0)), (0, 0)
+
+
+@torch.library.custom_op("spectralgrad::svd", mutates_args=())
+def svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
+    U, S, Vh = SVD.solve(M)
+    return U.contiguous(), S.contiguous(), Vh.contiguous()
+
+
+@svd.register_fake
+def _(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    *batch, m, n = M.shape
+    k = min(m, n)
+    return M.new_empty(*batch, m, k), M.new_empty(*batch, k, dtype=M.dtype.to_real()), M.new_empty(*batch, k, n)
+
+
+@svd.register_vmap
+def _(info, in_dims, M):  # type: ignore[no-untyped-def]
+    return svd(M.movedim(in_dims[0], 0)), (0, 0, 0)

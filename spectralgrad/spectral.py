@@ -1,0 +1,99 @@
+r"""Functions of Hermitian matrices: :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H` with its exact gradient.
+
+Derivation (Daleckiĭ and Kreĭn). In the eigenbasis :math:`df(A)_{ij}=f[\lambda_i,\lambda_j]\,dA_{ij}`: a
+power :math:`A^n` shows it, :math:`\sum_k\lambda_i^k\lambda_j^{n-1-k}` being the divided difference of
+:math:`\lambda^n`, and the rest follows by linearity and limits. The map is self-adjoint, so
+
+.. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad \Gamma_{ij}=f[\lambda_i,\lambda_j].
+
+A paper's rule for eigenvectors, applied to f(A), is the same formula with
+:math:`\hat\Gamma_{ij}=\hat K_{ij}(f_i-f_j)`; one autograd function serves all of them.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import divided, iterative
+from .divided import DividedDifferences
+from .eigh import attach
+from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade
+from .methods.base import differences, identity_mask
+from .precision import full_precision, hermitian
+from .spectra import Spectrum
+
+
+def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, learns: bool = False) -> Tensor:
+    """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
+    if isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled):
+        return _by_power_iteration(A, rule, f)
+    gap_rule = rule if isinstance(rule, GapMethod) else Pade()
+    w, V = attach(A, spectrum.values, spectrum.vectors, gap_rule)
+    keep = gap_rule.kept(A, spectrum.values, spectrum.vectors)
+    support = spectrum.support if keep is None else spectrum.support & keep
+    values, gamma = divided.on_range(*f(torch.where(support, w, 1)), w, support)
+    if not isinstance(rule, Exact):
+        gamma = _implied(gap_rule.gaps(w), values, gamma, w)
+    if learns:  # the diagonal reaches A through f(w), so that mixed derivatives in f's parameters exist
+        gamma = gamma.masked_fill(identity_mask(w), 0)
+    else:
+        values = values.detach()
+    return compose(A, w, V, values, gamma)
+
+
+def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: DividedDifferences) -> Tensor:
+    """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
+    w, V, keep = iterative.power_iteration(A, rule)
+    support = keep & (w > 0)
+    values = torch.where(support, f(torch.where(support, w, 1))[0], 0)
+    return (V * values.unsqueeze(-2)) @ V.mH
+
+
+def _implied(K: Tensor, values: Tensor, gamma: Tensor, w: Tensor) -> Tensor:
+    """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
+    implied = K * differences(values) + (K + K.mT) * values.unsqueeze(-2)
+    return torch.where(identity_mask(w), gamma, implied)
+
+
+def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+    """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
+    function = _Spectral if torch.compiler.is_compiling() else _SpectralForward
+    result: Tensor = function.apply(A, w, V, values, gamma)
+    return result
+
+
+class _Spectral(torch.autograd.Function):
+    """V diag(values) Vᴴ with derivative Γ in A. (w, V) and Γ carry A's graph for the second derivative."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+        return (V * values.unsqueeze(-2)) @ V.mH
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        _, _, V, _, gamma = inputs
+        ctx.save_for_backward(V, gamma)
+        ctx.save_for_forward(V, gamma)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        with full_precision(V):
+            inner = V.mH @ hermitian(gS) @ V
+            return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
+
+
+class _SpectralForward(_Spectral):
+    """:class:`_Spectral` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        with full_precision(V):
+            inner = torch.zeros_like(V) if dA is None else gamma * (V.mH @ hermitian(dA) @ V)
+            if dvalues is not None:
+                inner = inner + torch.diag_embed(dvalues.to(V.dtype))
+            return V @ inner @ V.mH

@@ -1,0 +1,133 @@
+r"""Matrices with prescribed spectra and gradients to compare with: what our tests use, for yours too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def random_orthogonal(d: int, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    """A Haar-distributed orthogonal (unitary, if complex) matrix (d, d).
+
+    Example:
+        >>> Q = random_orthogonal(3)
+        >>> torch.allclose(Q.T @ Q, torch.eye(3, dtype=torch.float64))
+        True
+    """
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    Q, R = torch.linalg.qr(torch.randn(d, d, dtype=wide, generator=generator))
+    phase = R.diagonal() / R.diagonal().abs()
+    return (Q * phase).to(dtype)
+
+
+def with_spectrum(w: Any, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    """A Hermitian matrix (d, d) with eigenvalues ``w`` (a sequence of numbers) and random eigenvectors.
+
+    Example:
+        >>> torch.linalg.eigvalsh(with_spectrum([1.0, 2.0]))
+        tensor([1.0000, 2.0000], dtype=torch.float64)
+    """
+    values = torch.as_tensor(w, dtype=torch.float64)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    Q = random_orthogonal(len(values), dtype=wide, seed=seed)
+    A = (Q * values) @ Q.mH
+    return ((A + A.mH) / 2).to(dtype)
+
+
+def paired_spectrum(d: int, condition: float, gap: float) -> np.ndarray:
+    """d/2 pairs of eigenvalues: leaders log-spaced from 1 to 1/condition, each followed at relative distance ``gap``.
+
+    Example:
+        >>> paired_spectrum(4, 100.0, 0.5).tolist()
+        [1.0, 0.5, 0.01, 0.005]
+    """
+    leaders = np.logspace(0, -np.log10(condition), d // 2)
+    return np.stack([leaders, leaders * (1 - gap)], 1).reshape(-1)
+
+
+def relative_error(x: Tensor, reference: Tensor) -> float:
+    """Frobenius norm of the difference over that of the reference; infinite if ``x`` is not finite.
+
+    Example:
+        >>> relative_error(torch.tensor([1.1]), torch.tensor([1.0]))  # doctest: +ELLIPSIS
+        0.10...
+    """
+    wide = torch.complex128 if reference.is_complex() else torch.float64
+    x, reference = x.detach().to(wide), reference.detach().to(wide)
+    error = torch.linalg.vector_norm(x - reference) / torch.linalg.vector_norm(reference)
+    return float(error) if bool(torch.isfinite(error)) else float("inf")
+
+
+class Reference:
+    r"""High-precision values and gradients of :math:`f(A)` for one real symmetric matrix (needs mpmath).
+
+    The stored matrix is taken as exact. Its eigenpairs are computed once with ``digits`` digits; a gradient is
+    :math:`V(\Gamma\circ V^TGV)V^T` with divided differences evaluated at that precision.
+
+    Args:
+        A: symmetric matrix (d, d), float32 or float64.
+        digits: decimal digits.
+
+    Example:
+        >>> reference = Reference(torch.eye(2, dtype=torch.float64))
+        >>> reference.gradient("sqrt", torch.ones(2, 2))
+        tensor([[0.5000, 0.5000],
+                [0.5000, 0.5000]], dtype=torch.float64)
+    """
+
+    def __init__(self, A: Tensor, digits: int = 50) -> None:
+        import mpmath
+
+        self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
+        self._mp.dps = digits
+        lower = A.detach().to(torch.float64).tril().tolist()
+        d = A.shape[-1]
+        self.matrix = self._mp.matrix(d, d)
+        for i in range(d):
+            for j in range(i + 1):
+                self.matrix[i, j] = self.matrix[j, i] = self._mp.mpf(lower[i][j])
+        self.eigenvalues, self.eigenvectors = self._mp.eigsy(self.matrix)
+
+    def gradient(self, function: str, G: Tensor) -> Tensor:
+        """The gradient (d, d) of ⟨f(A), G⟩ for ``function`` one of sqrt, inv_sqrt, log, exp, float64."""
+        f, df = self._scalar(function)
+        d = len(self.eigenvalues)
+        V = self.eigenvectors
+        T = V.T * self._mp.matrix(((G + G.mT) / 2).to(torch.float64).tolist()) * V
+        values = [f(x) for x in self.eigenvalues]
+        for i in range(d):
+            for j in range(d):
+                gap = self.eigenvalues[i] - self.eigenvalues[j]
+                size = max(abs(self.eigenvalues[i]), abs(self.eigenvalues[j]))
+                tied = abs(gap) <= size * self._mp.mpf(10) ** (-self._mp.dps // 2)
+                mean = (self.eigenvalues[i] + self.eigenvalues[j]) / 2
+                T[i, j] *= df(mean) if tied else (values[i] - values[j]) / gap
+        return self._tensor(V * T * V.T)
+
+    def value(self, function: str) -> Tensor:
+        """f(A) (d, d), float64."""
+        f, _ = self._scalar(function)
+        V = self.eigenvectors
+        return self._tensor(V * self._mp.diag([f(x) for x in self.eigenvalues]) * V.T)
+
+    def _scalar(self, name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+        mp = self._mp
+        half = mp.mpf(1) / 2
+        known: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+            "sqrt": (mp.sqrt, lambda x: half / mp.sqrt(x)),
+            "inv_sqrt": (lambda x: 1 / mp.sqrt(x), lambda x: -half / mp.sqrt(x) ** 3),
+            "log": (mp.log, lambda x: 1 / x),
+            "exp": (mp.exp, mp.exp),
+        }
+        if name not in known:
+            raise ValueError(f"function: expected one of {', '.join(known)}, got {name!r}")
+        return known[name]
+
+    def _tensor(self, M: Any) -> Tensor:
+        rows = [[float(M[i, j]) for j in range(M.cols)] for i in range(M.rows)]
+        return torch.tensor(rows, dtype=torch.float64)
