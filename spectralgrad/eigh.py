@@ -150,12 +150,12 @@ def drop_gauge_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
     dropped only for pairs closer than :math:`\epsilon^{2/3}\|A\|`, where it carries no information.
     """
     eps = torch.finfo(w.dtype).eps
-    tied = differences(w.detach()).abs() <= eps ** (2 / 3) * norm(w)[..., None, None]
-    skew = (coupling - coupling.mH).detach().abs() / 2
+    tied = differences(w).abs() <= eps ** (2 / 3) * norm(w)[..., None, None]
+    skew = (coupling - coupling.mH).abs() / 2
     noise = 8 * eps * w.shape[-1] ** 0.5 * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
     return torch.where(tied & (skew <= noise), hermitian(coupling), coupling)
 
 
 def column_norms(G: Tensor) -> Tensor:
-    """Euclidean norms of the columns (*, d) of a cotangent, without gradient."""
-    return torch.linalg.vector_norm(G.detach(), dim=-2)
+    """Euclidean norms of the columns (*, d) of a cotangent."""
+    return torch.linalg.vector_norm(G, dim=-2)

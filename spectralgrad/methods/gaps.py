@@ -35,7 +35,8 @@ class Analytic(GapMethod):
     filters_gauge: ClassVar[bool] = False
 
     def gaps(self, w: Tensor) -> Tensor:
-        return (1 / differences(w)).masked_fill(identity_mask(w), 0)
+        diagonal = identity_mask(w)
+        return (1 / differences(w).masked_fill(diagonal, 1)).masked_fill(diagonal, 0)
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,7 @@ class Lorentzian(GapMethod):
 
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
-        gap = differences(w) * reciprocal(size, size > 0)
+        gap = differences(w).masked_fill(identity_mask(w), 0) * reciprocal(size, size > 0)
         return gap / (gap.square() + self.broadening**2) * reciprocal(size, size > 0)
 
     def bound(self, w: Tensor) -> Tensor:

@@ -1,0 +1,73 @@
+"""The lists every property is tested over: methods, spectra, types, functions."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+import spectralgrad as sg
+from spectralgrad.testing import with_spectrum
+
+DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+REAL = (torch.float32, torch.float64)
+DOUBLES = (torch.float64, torch.complex128)
+
+# Spectra of size 6 (ascending or not), relative to a norm of about one.
+SPECTRA = {
+    "spread": [0.1, 0.3, 0.45, 0.6, 0.8, 1.0],
+    "tie": [0.2, 0.5, 0.5, 0.5, 1.0, 1.0],
+    "near-tie": [0.2, 0.5, 0.5 * (1 + 1e-12), 0.7, 1.0 - 1e-9, 1.0],
+    "identity": [1.0] * 6,
+    "zero": [0.0] * 6,
+    "rank-one": [0.0] * 5 + [1.0],
+    "rank-three": [0.0, 0.0, 0.0, 0.3, 0.3, 1.0],
+    "clustered": list(1 + 1e-14 * np.arange(6)),
+    "graded": [1e-300, 1e-200, 1e-100, 1e-12, 1e-3, 1.0],
+}
+
+DECOMPOSERS = tuple(sg.methods("eigh"))
+SINGULAR = tuple(sg.methods("svd"))
+FUNCTIONAL = tuple(sg.methods("sqrt"))
+
+FUNCTIONS = {
+    "sqrt": sg.matrix_sqrt,
+    "inv_sqrt": sg.matrix_inv_sqrt,
+    "log": sg.matrix_log,
+    "exp": sg.matrix_exp,
+    "power": lambda A, **options: sg.matrix_power(A, 0.3, **options),
+    "square": lambda A, **options: sg.matrix_power(A, 2, **options),
+    "inverse": lambda A, **options: sg.matrix_power(A, -1, **options),
+    "function": lambda A, **options: sg.matrix_function(A, torch.tanh, **options),
+}
+OPERATION = {"square": "power", "inverse": "power"}  # the others carry their operation's name
+
+
+def pairs(names=tuple(FUNCTIONS)):
+    """All (function, method) that make sense together."""
+    return [(name, method) for name in names for method in sg.methods(OPERATION.get(name, name))]
+
+
+def matrix(spectrum: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    return with_spectrum(SPECTRA[spectrum], dtype=dtype, seed=seed)
+
+
+def symmetric_noise(d: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    G = torch.randn(d, d, dtype=torch.complex128 if dtype.is_complex else torch.float64, generator=generator)
+    return ((G + G.mH) / 2).to(dtype)
+
+
+def gradient(f, A: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
+    """The gradient of Re⟨f(A), G⟩."""
+    A = A.detach().clone().requires_grad_()
+    (g,) = torch.autograd.grad((f(A) * G.conj()).sum().real, A)
+    return g
+
+
+def symmetrized(f):
+    """f of the Hermitian part, so that a finite difference in any entry is a legal perturbation."""
+    return lambda A: f((A + A.mH) / 2)
+
+
+def unit(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps / 2

@@ -1,0 +1,413 @@
+"""N10 and N13: bad input is refused by name and place; odd but legal input is served by every verb and method."""
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.testing import random_orthogonal, with_spectrum
+
+from .helpers import DTYPES, unit
+
+NAN, INF = float("nan"), float("inf")
+
+
+class Verb(NamedTuple):
+    """A public verb, the operation its methods must serve (if it takes one), and what it does to a number a > 0."""
+
+    call: Callable
+    operation: str | None
+    number: Callable
+    hermitian: bool = True
+
+
+VERBS = {
+    "eigh": Verb(sg.eigh, "eigh", lambda a: a),
+    "svd": Verb(sg.svd, "svd", lambda a: a, hermitian=False),
+    "matrix_sqrt": Verb(sg.matrix_sqrt, "sqrt", lambda a: a**0.5),
+    "matrix_inv_sqrt": Verb(sg.matrix_inv_sqrt, "inv_sqrt", lambda a: a**-0.5),
+    "matrix_power": Verb(lambda A, **options: sg.matrix_power(A, 0.3, **options), "power", lambda a: a**0.3),
+    "matrix_log": Verb(sg.matrix_log, "log", torch.log),
+    "matrix_exp": Verb(sg.matrix_exp, "exp", torch.exp),
+    "matrix_function": Verb(
+        lambda A, **options: sg.matrix_function(A, torch.tanh, **options), "function", torch.tanh
+    ),
+    "spectral_projector": Verb(
+        lambda A: sg.spectral_projector(A, min(2, A.shape[-1])), None, lambda a: a**0
+    ),
+    "polar": Verb(sg.polar, None, lambda a: a**0, hermitian=False),
+    "covariance_sqrt": Verb(
+        lambda X, **options: sg.covariance_sqrt(X, center=False, **options), "sqrt", lambda a: a, hermitian=False
+    ),
+}
+WITH_METHODS = [name for name, verb in VERBS.items() if verb.operation]
+HERMITIAN = [name for name, verb in VERBS.items() if verb.hermitian]
+POSITIVE = ("matrix_sqrt", "matrix_inv_sqrt", "matrix_power", "matrix_log")
+
+# The names and, beside them, the settings that run other code.
+SETTINGS = {
+    "newton-schulz, lyapunov": sg.NewtonSchulz(backward="lyapunov"),
+    "svd-pi, unrolled": sg.SVDPI(unrolled=True),
+    "svd-topn, 2": sg.TopN(keep=2),
+    "svd-taylor, faithful": sg.Taylor(faithful=True),
+    "svd-pade, published": sg.Pade(published=True),
+}
+
+
+def _cases(names=tuple(VERBS)):
+    """Every (verb, options) that make sense together."""
+    cases = [pytest.param(VERBS[name], {}, id=name) for name in names if not VERBS[name].operation]
+    for name in filter(WITH_METHODS.__contains__, names):
+        operation = VERBS[name].operation
+        chosen = {method: method for method in sg.methods(operation)}
+        chosen |= {key: method for key, method in SETTINGS.items() if operation in method.operations}
+        cases += [pytest.param(VERBS[name], {"method": m}, id=f"{name}-{key}") for key, m in chosen.items()]
+    return cases
+
+
+every_verb = pytest.mark.parametrize("name", VERBS)
+every_case = pytest.mark.parametrize(("verb", "options"), _cases())
+
+
+def _positive(batch=(), dtype=torch.float64, d=4):
+    """Positive definite matrices (*batch, d, d) with well separated eigenvalues, different ones in each place."""
+    count = torch.Size(batch).numel()
+    spectra = [[0.5 + i + 0.1 * place for i in range(d)] for place in range(count)]
+    A = [with_spectrum(w, dtype=dtype, seed=place) for place, w in enumerate(spectra)]
+    return torch.stack(A).reshape(*batch, d, d) if count else torch.empty(*batch, d, d, dtype=dtype)
+
+
+def _tensors(result):
+    return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+
+def _value_and_gradient(f, A):
+    """The results of f, and the gradient of a loss that weighs their entries unevenly."""
+    A = A.detach().requires_grad_()
+    results = _tensors(f(A))
+    loss = sum((r * _weights(r)).sum().abs() for r in results)
+    (g,) = torch.autograd.grad(loss, A)
+    return *(r.detach() for r in results), g
+
+
+def _weights(x):
+    count = x.shape[-2:].numel() if x.dim() > 1 else x.numel()
+    return torch.linspace(1, 2, max(count, 1), dtype=x.dtype)[:count].reshape(x.shape[-2:])
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("bad", [NAN, INF, -INF])
+@every_case
+def test_non_finite_matrices_are_named(verb, options, bad):
+    A = _positive((2, 3))
+    A[0, 2, 3, 0] = A[1, 0, 1, 1] = bad
+    with pytest.raises(sg.NonFiniteError, match=r"positions \(0, 2\), \(1, 0\) of a batch of shape \(2, 3\)") as caught:
+        verb.call(A, **options)
+    assert caught.value.positions == [(0, 2), (1, 0)]
+    assert caught.value.batch_shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("batch", "bad", "words"),
+    [
+        ((), [()], "NaN or Inf in the matrix"),
+        ((3,), [(1,)], r"in position 1 of a batch of shape \(3,\)"),
+        ((12,), [(i,) for i in range(1, 11)], "positions 1, 2, 3, 4, 5, 6, 7, 8 and 2 more of a batch"),
+        ((2, 1, 2), [(1, 0, 0), (1, 0, 1)], r"positions \(1, 0, 0\), \(1, 0, 1\) of a batch of shape \(2, 1, 2\)"),
+    ],
+)
+@every_verb
+def test_positions_are_written_as_indices_of_the_batch(name, batch, bad, words):
+    A = _positive(batch)
+    for position in bad:
+        A[position][2, 1] = NAN
+    with pytest.raises(sg.NonFiniteError, match=words) as caught:
+        VERBS[name].call(A)
+    assert caught.value.positions == bad
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16, torch.bfloat16], ids=str)
+@every_verb
+def test_non_finite_entries_are_found_in_every_type(name, dtype):
+    A = _positive((3,), torch.float64).to(dtype)
+    A[2, 3, 1] = complex(0, NAN) if dtype.is_complex else NAN
+    with pytest.raises(sg.NonFiniteError, match="position 2 of"):
+        VERBS[name].call(A)
+
+
+@every_verb
+def test_positions_survive_vmap(name):
+    A = _positive((2, 3))
+    A[1, 2, 3, 0] = NAN
+    with pytest.raises(sg.NonFiniteError, match=r"position \(1, 2\) of a batch of shape \(2, 3\)"):
+        torch.func.vmap(VERBS[name].call)(A)
+
+
+@pytest.mark.parametrize("junk", [NAN, INF, 3.0])
+@pytest.mark.parametrize(("verb", "options"), _cases(HERMITIAN))
+def test_the_upper_triangle_is_not_read(verb, options, junk):
+    A = _positive((2,))
+    B = A + torch.full_like(A, junk).triu(1)
+    results = _value_and_gradient(lambda X: verb.call(X, **options), B)
+    assert_close(results, _value_and_gradient(lambda X: verb.call(X, **options), A))
+    assert_close(results[-1], results[-1].mH)
+
+
+@pytest.mark.parametrize("name", ["svd", "polar", "covariance_sqrt"])
+def test_the_upper_triangle_is_read_where_there_is_none(name):
+    A = _positive((2,))
+    A[1, 0, 3] = NAN
+    with pytest.raises(sg.NonFiniteError, match="position 1 of"):
+        VERBS[name].call(A)
+
+
+@pytest.mark.parametrize(
+    ("thing", "words"),
+    [
+        ([[1.0]], "expected a torch.Tensor, got list"),
+        (torch.eye(2, dtype=torch.int64), "expected a floating-point or complex tensor, got torch.int64"),
+        (torch.eye(2, dtype=torch.bool), "expected a floating-point or complex tensor, got torch.bool"),
+        (torch.ones(3), r"expected matrices .*, got shape \(3,\)"),
+        (torch.tensor(1.0), r"expected matrices .*, got shape \(\)"),
+    ],
+    ids=["list", "integers", "booleans", "vector", "number"],
+)
+@pytest.mark.parametrize("name", [*VERBS, "covariance"])
+def test_what_is_no_matrix_of_floats_is_refused(name, thing, words):
+    call = VERBS[name].call if name in VERBS else sg.covariance
+    if name == "spectral_projector":
+        call = lambda A: sg.spectral_projector(A, 1)  # noqa: E731
+    with pytest.raises(sg.ShapeError, match=f"^{name}: {words}"):
+        call(thing)
+
+
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_rectangles_are_refused_where_squares_are_wanted(name):
+    words = rf"^{name}: expected square matrices \(\*, d, d\), got shape \(5, 2, 3\)"
+    with pytest.raises(sg.ShapeError, match=words):
+        VERBS[name].call(torch.ones(5, 2, 3))
+
+
+@pytest.mark.parametrize("k", [-1, 5, 1.5])
+def test_projectors_of_impossible_rank_are_refused(k):
+    with pytest.raises((sg.ShapeError, TypeError), match=rf"got {k}"):
+        sg.spectral_projector(torch.eye(4), k)
+
+
+@pytest.mark.parametrize("name", WITH_METHODS)
+def test_an_unknown_method_gets_the_list(name):
+    with pytest.raises(sg.MethodError, match=f"unknown method 'qr'; .*: {', '.join(sg.methods())}$"):
+        VERBS[name].call(torch.eye(2), method="qr")
+
+
+@pytest.mark.parametrize("method", [None, 3, sg.Taylor])
+@pytest.mark.parametrize("name", WITH_METHODS)
+def test_a_method_is_a_name_or_an_object(name, method):
+    with pytest.raises(sg.MethodError, match=f"expected a name or a Method object, got {type(method).__name__}"):
+        VERBS[name].call(torch.eye(2), method=method)
+
+
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        (name, method)
+        for name in WITH_METHODS
+        for method in sg.methods()
+        if method not in sg.methods(VERBS[name].operation)
+    ],
+)
+def test_a_method_for_something_else_gets_the_list_of_those_that_serve(name, method):
+    operation = VERBS[name].operation
+    words = f"'{method}' does not serve {operation}; those that do: {', '.join(sg.methods(operation))}$"
+    with pytest.raises(sg.MethodError, match=words):
+        VERBS[name].call(torch.eye(2), method=method)
+
+
+@pytest.mark.parametrize(
+    ("error", "base"),
+    [
+        (sg.ShapeError, ValueError),
+        (sg.NonFiniteError, ValueError),
+        (sg.IndefiniteError, ValueError),
+        (sg.MethodError, ValueError),
+        (sg.SolverError, RuntimeError),
+    ],
+)
+def test_errors_are_what_a_caller_would_catch(error, base):
+    assert issubclass(error, base)
+    assert issubclass(error, sg.SpectralError)
+
+
+# Indefinite matrices
+
+
+def _indefinite():
+    A = _positive((2, 3))
+    A[1, 0] = with_spectrum([-2.0, 0.5, 1.0, 3.0], seed=7)
+    return A
+
+
+@pytest.mark.parametrize(("verb", "options"), _cases(POSITIVE))
+def test_an_indefinite_matrix_is_named_with_its_eigenvalue(verb, options):
+    with pytest.raises(sg.IndefiniteError, match=r"^matrix_\w+: .* eigenvalue -2 in batch position \(1, 0\)") as caught:
+        verb.call(_indefinite(), **options)
+    assert caught.value.position == (1, 0)
+    assert caught.value.eigenvalue == pytest.approx(-2)
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_an_indefinite_matrix_without_a_batch_is_the_matrix(name):
+    with pytest.raises(sg.IndefiniteError, match="eigenvalue -2 in the matrix"):
+        VERBS[name].call(_indefinite()[1, 0])
+
+
+@pytest.mark.parametrize("name", POSITIVE)
+def test_an_indefinite_matrix_is_named_under_vmap(name):
+    with pytest.raises(sg.IndefiniteError, match=r"batch position \(1, 0\)"):
+        torch.func.vmap(VERBS[name].call)(_indefinite())
+
+
+@pytest.mark.parametrize(("verb", "options"), _cases(POSITIVE))
+def test_clamp_takes_negative_eigenvalues_for_zero(verb, options):
+    A = _indefinite()
+    w, V = torch.linalg.eigh(A)
+    clamped = (V * w.clamp_min(0).unsqueeze(-2)) @ V.mH
+    *values, g = _value_and_gradient(lambda X: verb.call(X, clamp=True, **options), A)
+    assert_close(values[0], verb.call(clamped, **options), rtol=1e-7, atol=1e-7)
+    assert bool(torch.isfinite(g).all())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", POSITIVE)
+def test_rounding_noise_below_zero_is_no_indefinite_matrix(name, dtype):
+    A = torch.diag(torch.tensor([1.0, 0.5, -2 * unit(dtype)], dtype=dtype))
+    zeroed = torch.diag(torch.tensor([1.0, 0.5, 0.0], dtype=dtype))
+    assert_close(VERBS[name].call(A), VERBS[name].call(zeroed))
+
+
+# Odd but legal
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float16, torch.bfloat16], ids=str)
+@every_case
+def test_types_and_shapes(verb, options, dtype):
+    A = _positive((2,), torch.complex128 if dtype.is_complex else torch.float64).to(dtype)
+    *values, g = _value_and_gradient(lambda X: verb.call(X, **options), A)
+    real = torch.finfo(dtype).dtype
+    for x in (*values, g):
+        assert x.shape == A.shape[: x.dim()]
+        assert str(x.dtype) == f"torch.{real}" if x.dim() == 2 else x.dtype == dtype
+        assert bool(torch.isfinite(x).all())
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 3, 3), (0, 0), (2, 0, 0), (0, 0, 0)], ids=str)
+@every_case
+def test_nothing_in_nothing_out(verb, options, shape):
+    A = torch.empty(shape)
+    *values, g = _value_and_gradient(lambda X: verb.call(X, **options), A)
+    for x in (*values, g):
+        assert x.shape == (shape if len(values) == 1 or x.dim() == len(shape) else shape[:-1])
+        assert x.dtype == A.dtype
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@every_case
+def test_a_matrix_of_one_entry_is_a_number(verb, options, dtype):
+    a = torch.tensor([0.7, 2.0], dtype=torch.float64, requires_grad=True)
+    expected = verb.number(a)
+    (slope,) = torch.autograd.grad(expected.sum(), a)
+    A = a.detach().to(dtype)[:, None, None].requires_grad_()
+    results = _tensors(verb.call(A, **options))
+    product = results[0].flatten()
+    for r in results[1:]:
+        product = product * r.flatten() if verb.operation == "svd" else product
+    (g,) = torch.autograd.grad(product.real.sum(), A)
+    tolerance = 64 * unit(dtype)
+    assert_close(product.detach(), expected.detach().to(product.dtype), rtol=tolerance, atol=tolerance)
+    assert_close(g.flatten(), slope.to(dtype), rtol=tolerance, atol=tolerance)
+
+
+LAYOUTS = {
+    "transposed": lambda A: A.mT.contiguous().mT,
+    "strided": lambda A: torch.stack([A, A], -1).flatten(-2)[..., ::2],
+    "offset": lambda A: torch.nn.functional.pad(A, (1, 2, 3, 1))[..., 3:-1, 1:-2],
+    "permuted": lambda A: A.permute(2, 3, 0, 1).contiguous().permute(2, 3, 0, 1),
+    "conjugate": lambda A: A.conj().resolve_conj().conj(),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@every_case
+def test_layout_in_memory_does_not_matter(verb, options, layout, dtype):
+    A = _positive((2, 3), dtype)
+    B = LAYOUTS[layout](A)
+    assert B.stride() != A.stride() or B.is_conj() or layout == "conjugate"
+    call = lambda X: verb.call(X, **options)  # noqa: E731
+    assert_close(_value_and_gradient(call, B), _value_and_gradient(call, A))
+
+
+@every_case
+def test_expanded_batches_are_batches(verb, options):
+    A = _positive()
+    *single, g = _value_and_gradient(lambda X: verb.call(X, **options), A)
+    *values, total = _value_and_gradient(lambda X: [r.sum((0, 1)) for r in _tensors(verb.call(X.expand(2, 3, 4, 4), **options))], A)
+    for x, y in zip(values, single, strict=True):
+        assert_close(x, 6 * y)
+    assert_close(total, 6 * g)
+
+
+@every_case
+def test_many_batch_dimensions_are_one(verb, options):
+    A = _positive((2, 1, 3, 1, 2))
+    call = lambda X: verb.call(X, **options)  # noqa: E731
+    for x, y in zip(_value_and_gradient(call, A), _value_and_gradient(call, A.flatten(0, 4)), strict=True):
+        assert x.shape[:5] == A.shape[:5]
+        assert_close(x.flatten(0, 4), y)
+
+
+@pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+@every_case
+def test_no_gradient_is_made_when_none_is_wanted(verb, options, context):
+    A = _positive((2,)).requires_grad_(context is not torch.enable_grad)
+    expected = _tensors(verb.call(A, **options))
+    with context():
+        results = _tensors(verb.call(A, **options))
+    assert not any(r.requires_grad for r in results)
+    assert_close(results, tuple(r.detach() for r in expected))
+
+
+# Drop-in for torch.linalg
+
+SHAPES = [(4, 4), (2, 3, 3), (0, 2, 2), (2, 0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_eigh_is_a_drop_in(shape, dtype):
+    A = torch.randn(shape, dtype=dtype)
+    _assert_same_tuple(sg.eigh(A), torch.linalg.eigh(A), ("eigenvalues", "eigenvectors"))
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 3, 5), (5, 2), (0, 5, 2), (3, 0), (0, 3)], ids=str)
+def test_svd_is_a_drop_in(shape, dtype, full):
+    M = torch.randn(shape, dtype=dtype)
+    _assert_same_tuple(sg.svd(M, full_matrices=full), torch.linalg.svd(M, full_matrices=full), ("U", "S", "Vh"))
+
+
+def _assert_same_tuple(result, expected, names):
+    assert result._fields == names
+    for name, x, y in zip(names, result, expected, strict=True):
+        assert getattr(result, name) is x
+        assert getattr(expected, name).data_ptr() == y.data_ptr()
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+    values = int(len(names) == 3)
+    assert_close(result[values], expected[values])

@@ -1,0 +1,149 @@
+"""N1, N3, N12: the gradient is the true one, at every gap, at deficient rank, and whatever the basis."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
+
+from .helpers import DOUBLES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
+
+GAPS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 1e-16, 0.0)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("condition", [1e2, 1e4])
+@pytest.mark.parametrize("gap", GAPS)
+def test_n1_error_is_of_the_order_of_rounding_times_condition(gap, condition, dtype):
+    A = with_spectrum(paired_spectrum(8, condition, gap), dtype=dtype)
+    G = symmetric_noise(8, dtype)
+    reference = Reference(A, digits=50)
+    for name in ("sqrt", "inv_sqrt", "log", "exp"):
+        error = relative_error(gradient(FUNCTIONS[name], A, G), reference.gradient(name, G))
+        assert error <= 100 * unit(dtype) * condition, name
+
+
+@pytest.mark.parametrize("gap", GAPS)
+def test_n1_roots_stay_below_1e_12_where_torch_loses_everything(gap):
+    A = with_spectrum(paired_spectrum(8, 1e2, gap))
+    G = symmetric_noise(8)
+    reference = Reference(A)
+    for name in ("sqrt", "inv_sqrt"):
+        assert relative_error(gradient(FUNCTIONS[name], A, G), reference.gradient(name, G)) < 1e-12
+
+
+@pytest.mark.parametrize(("p", "name"), [(0.5, "sqrt"), (-0.5, "inv_sqrt")])
+@pytest.mark.parametrize("gap", GAPS)
+def test_n1_power_with_a_tensor_exponent_agrees_with_the_roots(gap, p, name):
+    """The general divided difference of the power, which the closed forms of the roots bypass."""
+    A = with_spectrum(paired_spectrum(8, 1e2, gap))
+    G = symmetric_noise(8)
+    exponent = torch.tensor(p, dtype=torch.float64)
+    g = gradient(lambda X: sg.matrix_power(X, exponent), A, G)
+    assert relative_error(g, Reference(A).gradient(name, G)) < 1e-12
+
+
+@pytest.mark.parametrize("gap", GAPS)
+@pytest.mark.parametrize("explicit", [True, False])
+def test_n1_general_function_agrees_with_the_closed_form(gap, explicit):
+    A = with_spectrum(paired_spectrum(8, 1e2, gap))
+    G = symmetric_noise(8)
+    df = (lambda x: 1 / x) if explicit else None
+    g = gradient(lambda X: sg.matrix_function(X, torch.log, df), A, G)
+    assert relative_error(g, Reference(A).gradient("log", G)) < 1e-11
+
+
+@pytest.mark.parametrize(("name", "slope"), [("sqrt", 0.5), ("inv_sqrt", -0.5), ("log", 1.0), ("power", 0.3)])
+def test_n1_at_the_identity_the_gradient_is_the_slope_times_the_cotangent(name, slope):
+    G = symmetric_noise(8)
+    g = gradient(FUNCTIONS[name], torch.eye(8, dtype=torch.float64), G)
+    assert_close(g, slope * G, rtol=4 * unit(torch.float64), atol=0)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt", "log", "power", "inverse"])
+@pytest.mark.parametrize("spectrum", ["rank-one", "rank-three"])
+def test_n3_rank_deficient_gradient_agrees_with_differences_along_constant_rank(name, spectrum, dtype):
+    A = matrix(spectrum, dtype)
+    X = random_orthogonal(6, dtype=dtype, seed=5)
+    f, G, h = FUNCTIONS[name], symmetric_noise(6, dtype), 1e-5
+
+    def moved(t):
+        T = torch.matrix_exp(t * X)
+        return (f(T @ A @ T.mH) * G.conj()).sum().real
+
+    slope = (moved(h) - moved(-h)) / (2 * h)
+    direction = X @ A + A @ X.mH
+    expected = (gradient(f, A, G).conj() * direction).sum().real
+    assert_close(expected, slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt", "log", "power"])
+def test_n3_values_follow_the_pseudo_inverse_convention(name):
+    A = matrix("rank-three")
+    w, V = torch.linalg.eigh(A)
+    values = {"sqrt": w.sqrt(), "inv_sqrt": w.rsqrt(), "log": w.log(), "power": w**0.3}[name]
+    values = torch.where(w > 1e-8, values, 0)
+    assert_close(FUNCTIONS[name](A), (V * values) @ V.mH, rtol=1e-12, atol=1e-12)
+
+
+def test_n3_rank_tolerance_can_be_set():
+    A = torch.diag(torch.tensor([1.0, 1e-3], dtype=torch.float64))
+    assert_close(sg.matrix_inv_sqrt(A).diagonal(), torch.tensor([1.0, 1e1**1.5], dtype=torch.float64))
+    assert_close(sg.matrix_inv_sqrt(A, rtol=1e-2).diagonal(), torch.tensor([1.0, 0.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("members", [[0], [1, 2], [3, 4], [1, 2, 3, 4]])
+@pytest.mark.parametrize("method", ["svd-pade", "masked", "lorentzian"])
+def test_n12_projector_loss_is_exact_at_ties(members, method, dtype):
+    """Spectrum (0.5, 1, 1, 2, 2); the loss depends on whole eigenspaces only."""
+    A = with_spectrum([0.5, 1, 1, 2, 2], dtype=dtype)
+    G = symmetric_noise(5, dtype)
+
+    def projector(X):
+        V = sg.eigh(X, method=method).eigenvectors[:, members]
+        return V @ V.mH
+
+    w, V = torch.linalg.eigh(A)
+    inside = torch.zeros(5, dtype=torch.float64).index_fill(0, torch.tensor(members), 1.0)
+    step, gap = inside[:, None] - inside, w[:, None] - w
+    weights = torch.where(step != 0, step / torch.where(step != 0, gap, 1), 0)
+    expected = V @ (weights * (V.mH @ G @ V)) @ V.mH
+    tolerance = 1e-9 if method == "lorentzian" else 1e-12  # its bias is δ² at gap one
+    assert relative_error(gradient(projector, A, G), expected) < tolerance
+
+
+def test_n12_projector_on_the_null_space_is_exact():
+    """The null eigenvalues are rounding noise with relative gaps of order one; the loss ignores their vectors."""
+    A = matrix("rank-three")
+    G = symmetric_noise(6)
+
+    def null_projector(X):
+        V = sg.eigh(X).eigenvectors[:, :3]
+        return V @ V.mH
+
+    expected = -gradient(lambda X: sg.spectral_projector(X, 3), A, G)
+    assert relative_error(gradient(null_projector, A, G), expected) < 1e-12
+
+
+def test_spectral_projector_has_gradient_only_across_the_cut():
+    A = with_spectrum([0.5, 1, 1, 2, 2])
+    g = gradient(lambda X: sg.spectral_projector(X, 2), A, symmetric_noise(5))
+    V = torch.linalg.eigh(A).eigenvectors
+    inner = V.mH @ g @ V
+    assert inner[:3, :3].abs().max() < 1e-14
+    assert inner[3:, 3:].abs().max() < 1e-14
+    assert inner[3:, :3].abs().max() > 1e-2
+
+
+def test_learnable_exponent_and_parameters_get_their_gradient():
+    A = with_spectrum([0.5, 1, 1, 2])
+    p = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    sg.matrix_power(A, p).diagonal().sum().backward()
+    w = torch.linalg.eigvalsh(A)
+    assert_close(p.grad, (w**0.7 * w.log()).sum())
+    slope = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
+    sg.matrix_function(A, lambda x: torch.tanh(slope * x)).diagonal().sum().backward()
+    assert_close(slope.grad, (w / torch.cosh(1.3 * w) ** 2).sum())

@@ -1,0 +1,178 @@
+"""N9: gradcheck, second order, forward mode, vmap, Jacobians, Hessians, torch.compile."""
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.testing import with_spectrum
+
+from .helpers import DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, symmetric_noise, symmetrized
+
+
+def _recomposed(result, keep):
+    """Quantities of a decomposition that do not depend on signs or phases of its vectors."""
+    w, V = result
+    return w, V[..., keep] @ V[..., keep].mH
+
+
+def _svd_parts(M, full=False):
+    U, S, Vh = sg.svd(M, full)
+    return S, U[..., :1] @ Vh[..., :1, :], U[..., :, 3:] @ U[..., :, 3:].mH
+
+
+HERMITIAN = {
+    **FUNCTIONS,
+    "eigh": lambda A: _recomposed(sg.eigh(A), [0, 2]),
+    "projector": lambda A: sg.spectral_projector(A, 2),
+}
+GENERAL = {
+    "svd": _svd_parts,
+    "svd-full": lambda M: _svd_parts(M, True),
+    "svd-wide": lambda M: _svd_parts(M.mH, True),
+    "polar": sg.polar,
+    "polar-wide": lambda M: sg.polar(M.mH),
+    "covariance": sg.covariance,
+    "covariance_sqrt": sg.covariance_sqrt,
+    "covariance_sqrt-eps": lambda M: sg.covariance_sqrt(M, eps=0.1),
+}
+SPREAD = [0.4, 0.9, 1.7, 2.5]
+
+
+def _general(dtype):
+    generator = torch.Generator().manual_seed(3)
+    return torch.randn(2, 5, 3, dtype=dtype, generator=generator)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_gradcheck_of_hermitian_functions(name, dtype):
+    A = torch.stack([with_spectrum(SPREAD, dtype=dtype, seed=s) for s in (0, 1)]).requires_grad_()
+    f = symmetrized(HERMITIAN[name])
+    assert gradcheck(f, (A,), check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(f, (A,))
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", GENERAL)
+def test_gradcheck_of_general_functions(name, dtype):
+    M = _general(dtype).requires_grad_()
+    assert gradcheck(GENERAL[name], (M,), check_forward_ad=True, check_batched_grad=True)
+    assert gradgradcheck(GENERAL[name], (M,))
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+@pytest.mark.parametrize("spectrum", [[1.0, 1, 1], [0.5, 1, 1, 2, 2], [1.0, 1 + 1e-13, 2]], ids=["I", "ties", "near"])
+def test_second_order_of_roots_is_exact_at_ties(name, spectrum, dtype):
+    A = with_spectrum(spectrum, dtype=dtype).requires_grad_()
+    f = symmetrized(FUNCTIONS[name])
+    assert gradcheck(f, (A,), check_forward_ad=True)
+    assert gradgradcheck(f, (A,), check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_second_order_of_polar_is_exact_at_a_rotation(dtype):
+    M = torch.linalg.qr(_general(dtype)[0])[0].clone().requires_grad_()
+    assert gradcheck(sg.polar, (M,), check_forward_ad=True)
+    assert gradgradcheck(sg.polar, (M,))
+
+
+def test_third_order_of_the_square_root_at_a_tie():
+    """d³/dt³ √(1+t) = 3/8 at t = 0, along the identity, where every eigenvalue is equal."""
+    identity = torch.eye(3, dtype=torch.float64)
+    f = lambda t: sg.matrix_sqrt(identity * (1 + t))[0, 0]  # noqa: E731
+    t = torch.tensor(0.0, dtype=torch.float64)
+    assert_close(grad(grad(grad(f)))(t), torch.tensor(3 / 8, dtype=torch.float64))
+    assert_close(jacfwd(jacrev(jacrev(f)))(t), torch.tensor(3 / 8, dtype=torch.float64))
+
+
+def test_mixed_second_derivatives_in_the_exponent_and_in_parameters():
+    A = with_spectrum(SPREAD).requires_grad_()
+    p = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    power = symmetrized(lambda X: X)
+    assert gradgradcheck(lambda X, q: sg.matrix_power(power(X), q), (A, p))
+    assert gradgradcheck(lambda X, q: sg.matrix_function(power(X), lambda x: torch.tanh(q * x)), (A, p))
+
+
+def _loss(name, method):
+    weights = symmetric_noise(4)
+
+    def loss(A):
+        if name == "eigh":
+            w, V = sg.eigh(A, method=method)
+            return (V.square() * weights).sum() + w.square().sum()
+        if name == "svd":
+            U, S, Vh = sg.svd(A, method=method)
+            return (U.square() * weights).sum() + (Vh.square() * weights).sum() + S.square().sum()
+        return (FUNCTIONS[name](A, method=method) * weights).sum()
+
+    return loss
+
+
+EVERY = (
+    [("eigh", m) for m in DECOMPOSERS]
+    + [("svd", m) for m in SINGULAR]
+    + [("inv_sqrt", m) for m in FUNCTIONAL]
+    + [("inv_sqrt", sg.SVDPI(unrolled=True)), ("sqrt", sg.NewtonSchulz(backward="lyapunov"))]
+    + [(name, "exact") for name in FUNCTIONS if name != "inv_sqrt"]
+)
+
+
+@pytest.mark.parametrize(("name", "method"), EVERY, ids=str)
+def test_vmap_jacobians_and_hessians_agree(name, method):
+    loss = _loss(name, method)
+    batch = torch.stack([with_spectrum(SPREAD, seed=s) for s in range(3)])
+    expected = torch.stack([grad(loss)(A) for A in batch])
+    assert_close(vmap(grad(loss))(batch), expected)
+    assert_close(grad(lambda X: vmap(loss)(X).sum())(batch), expected)
+    assert_close(vmap(loss, in_dims=2)(batch.movedim(0, 2)), torch.stack([loss(A) for A in batch]))
+    A = batch[0]
+    assert_close(jacfwd(loss)(A), expected[0])
+    assert_close(jvp(loss, (A,), (torch.eye(4, dtype=A.dtype),))[1], expected[0].diagonal().sum())
+    assert_close(hessian(loss)(A), jacrev(jacrev(loss))(A), rtol=1e-6, atol=1e-8)
+
+
+COMPILED = [
+    *[("eigh", m) for m in ("svd-pade", "svd-taylor", "svd-clip", "svd-pi")],
+    ("svd", "svd-pade"),
+    *[("inv_sqrt", m) for m in ("exact", "svd-taylor", "newton-schulz", "svd-newton", sg.PI(iterations=3))],
+    ("sqrt", "exact"),
+    ("sqrt", sg.NewtonSchulz(backward="lyapunov")),
+    *[(name, "exact") for name in ("log", "exp", "power", "function")],
+]
+
+
+@pytest.mark.parametrize(("name", "method"), COMPILED, ids=str)
+def test_compiled_without_a_graph_break_equals_eager(name, method):
+    torch._dynamo.reset()
+    loss = _loss(name, method)
+    A = with_spectrum([1.0, 1, 2, 3]) if method == "exact" else with_spectrum(SPREAD)
+    expected = grad(loss)(A)
+    A = A.requires_grad_()
+    value = torch.compile(loss, fullgraph=True)(A)
+    value.backward()
+    assert_close(value, loss(A))
+    assert_close(A.grad, expected)
+
+
+@pytest.mark.parametrize("f", [sg.polar, sg.covariance_sqrt, lambda M: sg.spectral_projector(M.mT @ M, 1)])
+def test_other_verbs_compile(f):
+    torch._dynamo.reset()
+    M = _general(torch.float64)[0].requires_grad_()
+    (expected,) = torch.autograd.grad(f(M).square().sum() + f(M).sum(), M)
+    (g,) = torch.autograd.grad(torch.compile(lambda X: f(X).square().sum() + f(X).sum(), fullgraph=True)(M), M)
+    assert_close(g, expected)
+
+
+def test_bad_input_is_refused_under_compile_and_vmap_too():
+    A = torch.eye(3).repeat(2, 1, 1)
+    A[1, 0, 0] = torch.inf
+    with pytest.raises(sg.NonFiniteError, match="position 1"):
+        torch.compile(sg.matrix_sqrt, fullgraph=True)(A)
+    with pytest.raises(sg.NonFiniteError, match="position 1"):
+        vmap(sg.matrix_sqrt)(A)
+    with pytest.raises(sg.IndefiniteError, match="batch position"):
+        vmap(sg.matrix_log)(-torch.eye(3).repeat(2, 1, 1))
