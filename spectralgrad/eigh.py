@@ -20,10 +20,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import iterative, solvers
+from . import gauge, iterative, solvers
 from .errors import check_square
 from .methods import PI, SVDPI, GapMethod, Method, resolve
-from .methods.base import differences, norm
 from .precision import full_precision, hermitian, real_dtype, widen
 
 
@@ -124,7 +123,7 @@ class _Eigh(torch.autograd.Function):
             if gV is not None:
                 coupling = V.mH @ gV
                 if ctx.rule.filters_gauge:
-                    coupling = drop_gauge_noise(coupling, column_norms(gV), w)
+                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w)
                 inner = hermitian(ctx.rule.gaps(w).mT * coupling)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
@@ -140,22 +139,3 @@ class _EighForward(_Eigh):
         with full_precision(V):
             inner = V.mH @ hermitian(dA) @ V
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (ctx.rule.gaps(w).mT * inner)
-
-
-def drop_gauge_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
-    r"""Remove from :math:`V^H\bar V` what rounding alone explains between vectors that are numerically tied.
-
-    A loss that ignores the choice of basis has a Hermitian coupling within an eigenspace; in floating point a
-    skew part of about :math:`u(\|\bar v_i\|+\|\bar v_j\|)` is left, which :math:`\hat K` would blow up. It is
-    dropped only for pairs closer than :math:`\epsilon^{2/3}\|A\|`, where it carries no information.
-    """
-    eps = torch.finfo(w.dtype).eps
-    tied = differences(w).abs() <= eps ** (2 / 3) * norm(w)[..., None, None]
-    skew = (coupling - coupling.mH).abs() / 2
-    noise = 8 * eps * w.shape[-1] ** 0.5 * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
-    return torch.where(tied & (skew <= noise), hermitian(coupling), coupling)
-
-
-def column_norms(G: Tensor) -> Tensor:
-    """Euclidean norms of the columns (*, d) of a cotangent."""
-    return torch.linalg.vector_norm(G, dim=-2)

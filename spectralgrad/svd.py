@@ -17,8 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import solvers
-from .eigh import column_norms, drop_gauge_noise
+from . import gauge, solvers
 from .errors import check_matrix
 from .methods import GapMethod, Method, resolve
 from .methods.base import norm, reciprocal
@@ -96,7 +95,7 @@ class _SVD(torch.autograd.Function):
             P, Q = U.mH @ gU, V.mH @ gV
             joint = (P + Q) / 2
             if ctx.rule.filters_gauge:
-                joint = drop_gauge_noise(joint, column_norms(gU) + column_norms(gV), S)
+                joint = gauge.drop_noise(joint, gauge.column_norms(gU) + gauge.column_norms(gV), S)
             joint = ctx.rule.gaps(S).mT * joint
             apart = inverse_sums(S) * (P - Q) / 2
             core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))

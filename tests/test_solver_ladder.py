@@ -66,11 +66,29 @@ def sabotage(monkeypatch):
 
 def _is_victim(A, victim):
     """Whether ``A`` is the victim up to scale, precision and jitter."""
-    return A.shape == victim.shape and torch.allclose(_unit(A).to(victim.dtype), _unit(victim), atol=1e-3)
+    return A.shape == victim.shape and _distance(A, victim) < 1e-3
+
+
+def _is_unjittered(A, victim):
+    return torch.finfo(A.dtype).bits == 32 or _distance(A, victim) < torch.finfo(victim.dtype).eps / 2
+
+
+def _distance(A, B):
+    return float((_unit(A) - _unit(B)).abs().max())
 
 
 def _unit(A):
-    return A / A.abs().max()
+    return _read(A) / _size(A)
+
+
+def _size(A):
+    return _read(A).abs().max()
+
+
+def _read(A):
+    """What a driver reads of a matrix (here the square ones are Hermitian), in double precision."""
+    A = A.to(torch.promote_types(A.dtype, torch.float64))
+    return A.tril(-1) + torch.diag(A.diagonal().real) if A.shape[0] == A.shape[1] else A
 
 
 def _spoil(factor, where, mode, holds_values, dtype):
@@ -84,9 +102,9 @@ def _spoil(factor, where, mode, holds_values, dtype):
 def _until(rung, operation, victim):
     """When the main driver is to fail, and which of the others, for ``rung`` to be the first that works."""
     fails = {
-        "scale": lambda A: float(A.abs().max()) > 2,
+        "scale": lambda A: float(_size(A)) > 2,
         "float64": lambda A: A.dtype == victim.dtype,
-        "jitter": lambda A: torch.equal(_unit(A).to(victim.dtype), _unit(victim)),
+        "jitter": lambda A: _is_unjittered(A, victim),
     }.get(rung, lambda A: True)
     others = RUNGS[operation][3:5]
     return fails, others[: {others[1]: 1, "jitter": 2}.get(rung, 0)]
@@ -132,6 +150,7 @@ def test_what_eigh_does_not_read_does_not_disturb_the_climb(sabotage, disguise, 
     assert_close(torch.linalg.eigh(B)[0], torch.linalg.eigh(A)[0])
     sabotage("eigh", B, "raise", *_until(rung, "eigh", B))
     assert eigh_bar(A, *sg.eigh(B)) < BAR
+    assert sg.solvers.report().fallbacks == {rung: 1}
 
 
 @pytest.mark.parametrize("operation", SOLVE)
@@ -250,7 +269,7 @@ SHAPES = ((1, 1), (4, 4), (16, 16), (7, 3), (3, 7), (1, 5), (5, 1))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [1, 2, 5, 16])
+@pytest.mark.parametrize("n", [1, 5, 16])
 @pytest.mark.parametrize("kind", UNSCALED)
 @pytest.mark.parametrize("driver", ["eigh_numpy", "eigh_by_svd"])
 def test_other_eigh_drivers_are_correct_on_their_own(driver, kind, n, dtype):

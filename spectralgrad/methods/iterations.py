@@ -198,7 +198,7 @@ def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, t
     positive = w > eps
     accurate = (quotient - w).abs() < tolerance * w.abs()
     first = torch.arange(w.shape[-1], device=w.device) == 0
-    passes = positive & accurate & ((share < energy) | first)
+    passes = positive & accurate & ((share < energy) | first | (energy >= 1))
     return passes.int().cumprod(-1).bool().flip(-1)
 
 

@@ -1,0 +1,235 @@
+"""Look at a batch of matrices as a gradient would: gaps, ties, rank, conditioning, bias, gauge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import functions, gauge, solvers
+from ..errors import ShapeError, check_square
+from ..methods import Exact, GapMethod, Method, resolve
+from ..methods.base import differences, identity_mask, norm
+from ..precision import full_precision, rank_tolerance, widen
+from .table import number, render
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """What :func:`inspect` found. Every tensor has one entry for each matrix (*,)."""
+
+    method: Method
+    size: int
+    dtype: torch.dtype
+    eigenvalues: Tensor  # (*, d), ascending
+    asymmetry: Tensor  # ‖A − Aᴴ‖/‖A‖
+    condition: Tensor  # |λ|max/|λ|min
+    rank: Tensor  # numerical rank
+    relative_gap: Tensor  # min |λi − λj|/‖A‖
+    exact_ties: Tensor  # neighbouring eigenvalues that are equal as computed
+    ties: Tensor  # pairs whose vectors are not resolved: gap ≤ ε^(2/3) ‖A‖
+    noise: Tensor  # ε‖A‖/gap over the resolved pairs: relative error of single vectors' gradients
+    bias: Tensor  # largest |1 − K̂(λi − λj)|, the share of a gradient that the method deletes
+    bound: Tensor  # bound of |K̂|
+    gradient_error: Tensor  # of A ↦ √A by this method against exact, for one fixed cotangent
+    gauge_sensitivity: Tensor | None  # of the given cotangent or loss: 0 none, 1 full
+
+    def __repr__(self) -> str:
+        rows = [self._row(*line) for line in self._lines()]
+        count = self.condition.numel()
+        what = f"{count} {'matrix' if count == 1 else 'matrices'} {self.size}×{self.size}"
+        title = f"{what}, {str(self.dtype).removeprefix('torch.')}, method {self.method.name}"
+        return f"{title}\n{render(['', 'median', 'worst', 'at'], rows)}\n{self.verdict()}"
+
+    def _lines(self) -> list[tuple[str, Tensor, bool]]:
+        """Label, values, and whether larger is worse."""
+        lines = [
+            ("condition number", self.condition, True),
+            ("numerical rank", self.rank.double(), False),
+            ("smallest relative gap", self.relative_gap, False),
+            ("exact ties", self.exact_ties.double(), True),
+            ("unresolved pairs", self.ties.double(), True),
+            ("noise of resolved vectors", self.noise, True),
+            ("bias of the method", self.bias, True),
+            ("bound of its gap matrix", self.bound, True),
+            ("its gradient error in √A", self.gradient_error, True),
+            ("asymmetry", self.asymmetry, True),
+        ]
+        if self.gauge_sensitivity is not None:
+            lines.append(("gauge sensitivity", self.gauge_sensitivity, True))
+        return lines
+
+    def _row(self, label: str, values: Tensor, larger_is_worse: bool) -> list[str]:
+        if values.numel() == 0:
+            return [label, "-", "-", ""]
+        flat = values.double().flatten()
+        known = flat[~flat.isnan()]
+        if known.numel() == 0:
+            return [label, "-", "-", ""]
+        ranked = torch.where(flat.isnan(), -torch.inf if larger_is_worse else torch.inf, flat)
+        worst = int(ranked.argmax() if larger_is_worse else ranked.argmin())
+        where = str(_position(worst, values.shape)) if values.dim() else ""
+        return [label, number(float(known.median())), number(float(flat[worst])), where]
+
+    def verdict(self) -> str:
+        """One sentence on what can be trusted."""
+        if self.condition.numel() == 0:
+            return "Nothing to look at."
+        if isinstance(self.method, Exact):
+            return "Gradients of matrix functions are exact here, ties included."
+        ties, bias = int(self.ties.max()), float(self.bias.nan_to_num(0).max())
+        if self.gauge_sensitivity is not None and ties and float(self.gauge_sensitivity.max()) > 1e-6:
+            return "The loss depends on the choice of vectors within an eigenspace: its gradient does not exist there."
+        if ties:
+            return (
+                f"Unresolved pairs: up to {ties}. Losses of whole eigenspaces are safe, losses of single vectors are "
+                "not; functions of the matrix need method='exact'."
+            )
+        if bias > 1e-2:
+            return f"No ties, but the method deletes up to {bias:.0%} of an entry of the gradient."
+        return f"No ties: gradients are good to about {number(max(float(self.noise.max()), bias))}."
+
+
+def inspect(
+    A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
+) -> Inspection:
+    r"""Say whether a gradient through the eigendecomposition of ``A`` can be trusted.
+
+    Args:
+        A: Hermitian matrices (*, d, d).
+        method: the method whose bias and bound to report; any of :func:`methods`.
+        cotangent: gradient of the loss in the eigenvectors (*, d, d), as :func:`eigh` orders them; its dependence
+            on the choice of vectors within eigenspaces is reported as ``gauge_sensitivity``.
+        loss: instead of a cotangent, a function of (eigenvalues, eigenvectors) that returns a scalar.
+
+    Returns:
+        an :class:`Inspection`, which prints as a table.
+
+    Example:
+        >>> report = inspect(torch.diag(torch.tensor([1.0, 1.0, 4.0])), method="svd-taylor")
+        >>> int(report.exact_ties), int(report.ties), float(report.bias)
+        (1, 1, 1.0)
+        >>> print(report.verdict())
+        Unresolved pairs: up to 1. Losses of whole eigenspaces are safe, losses of single vectors are not;
+        functions of the matrix need method='exact'.
+    """
+    check_square(A, "inspect")
+    rule = _any_operation(method)
+    with torch.no_grad(), full_precision(A):
+        wide = widen(A)
+        w, V = solvers.eigh(wide)
+        size, eps = norm(w), torch.finfo(w.dtype).eps
+        upper = torch.ones_like(identity_mask(w)).triu(1)
+        gap = torch.where(upper, differences(w).abs(), torch.inf)
+        unresolved = gauge.tied(w) & upper
+        resolved = torch.where(unresolved, torch.inf, gap)
+        spread = w.abs().amin(-1) if w.shape[-1] else size
+        return Inspection(
+            method=rule,
+            size=A.shape[-1],
+            dtype=A.dtype,
+            eigenvalues=w,
+            asymmetry=_ratio(torch.linalg.matrix_norm(wide - wide.mH), torch.linalg.matrix_norm(wide)),
+            condition=size / spread,
+            rank=(w.abs() > rank_tolerance(A.shape[-1], w.dtype) * size.unsqueeze(-1)).sum(-1),
+            relative_gap=_ratio(_smallest(gap), size),
+            exact_ties=(w.diff(dim=-1) == 0).sum(-1),
+            ties=unresolved.sum((-2, -1)),
+            noise=eps * size / _smallest(resolved),
+            bias=_largest(rule.bias(w).abs()) if isinstance(rule, GapMethod) else torch.full_like(size, torch.nan),
+            bound=rule.bound(w) if isinstance(rule, GapMethod) else torch.full_like(size, torch.nan),
+            gradient_error=_gradient_error(wide, rule),
+            gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
+        )
+
+
+@contextmanager
+def gauge_warnings() -> Iterator[None]:
+    """Within this context a backward pass warns when its loss depends on the choice of vectors at a tie.
+
+    The warning is a :class:`GaugeWarning`. It looks at values, so it is silent inside torch.func and
+    torch.compile. Not meant for production: it is a process-wide switch and costs a synchronisation.
+
+    Example:
+        >>> import warnings, spectralgrad as sg
+        >>> A = torch.eye(2, requires_grad=True)
+        >>> with warnings.catch_warnings(record=True) as caught, gauge_warnings():
+        ...     warnings.simplefilter("always")
+        ...     sg.eigh(A).eigenvectors[0, 1].backward()
+        >>> caught[0].category.__name__
+        'GaugeWarning'
+    """
+    before, gauge.watching = gauge.watching, True
+    try:
+        yield
+    finally:
+        gauge.watching = before
+
+
+def _any_operation(method: str | Method) -> Method:
+    """The method for whichever operation it serves; unknown names raise as usual."""
+    if isinstance(method, Method):
+        return method
+    try:
+        return resolve(method, "sqrt")
+    except ValueError:
+        return resolve(method, "eigh")
+
+
+def _gradient_error(A: Tensor, rule: Method) -> Tensor:
+    """Relative error (*,) of the gradient of ⟨√A, G⟩ by the rule, for a fixed G; NaN where √A does not exist."""
+    generator = torch.Generator().manual_seed(0)
+    d = A.shape[-1]
+    G = torch.randn(d, d, generator=generator, dtype=torch.float64).to(A)
+    G = G + G.mH
+    with torch.enable_grad():
+        gradients = []
+        for method in (rule, Exact()):
+            X = A.detach().clone().requires_grad_()
+            S = functions.matrix_sqrt(X, method=method, clamp=True)
+            gradients.append(torch.autograd.grad((S * G).sum().real, X)[0])
+    got, exact = gradients
+    error = _ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
+    w = torch.linalg.eigvalsh(A)
+    negative = (
+        w.amin(-1) < -64 * rank_tolerance(d, w.dtype) * norm(w) if d else torch.zeros_like(error, dtype=torch.bool)
+    )
+    return torch.where(negative, torch.nan, error)
+
+
+def _gauge_sensitivity(w: Tensor, V: Tensor, cotangent: Tensor | None, loss: Loss | None) -> Tensor | None:
+    if loss is not None:
+        with torch.enable_grad():
+            vectors = V.detach().clone().requires_grad_()
+            (cotangent,) = torch.autograd.grad(loss(w.detach(), vectors), vectors)
+    if cotangent is None:
+        return None
+    if cotangent.shape != V.shape:
+        raise ShapeError(f"inspect: expected a cotangent of shape {tuple(V.shape)}, got {tuple(cotangent.shape)}")
+    cotangent = cotangent.to(V)
+    return gauge.sensitivity(V.mH @ cotangent, gauge.column_norms(cotangent), gauge.tied(w) & ~identity_mask(w))
+
+
+def _smallest(x: Tensor) -> Tensor:
+    return x.amin((-2, -1)) if x.shape[-1] else x.new_full(x.shape[:-2], torch.inf)
+
+
+def _largest(x: Tensor) -> Tensor:
+    return x.amax((-2, -1)) if x.shape[-1] else x.new_zeros(x.shape[:-2])
+
+
+def _ratio(x: Tensor, size: Tensor) -> Tensor:
+    return torch.where(size > 0, x / torch.where(size > 0, size, 1), 0)
+
+
+def _position(index: int, shape: torch.Size) -> tuple[int, ...] | int:
+    position = []
+    for extent in reversed(shape):
+        index, here = divmod(index, extent)
+        position.append(here)
+    return position[0] if len(position) == 1 else tuple(reversed(position))

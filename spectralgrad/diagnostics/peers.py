@@ -1,0 +1,58 @@
+"""Other libraries' differentiable roots, where they are installed, behind one signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Root = Callable[[Tensor], Tensor]
+
+
+def torch_autograd(function: str) -> Root:
+    """What plain autograd through torch.linalg.eigh gives."""
+    scalar = {"sqrt": torch.sqrt, "inv_sqrt": torch.rsqrt}[function]
+
+    def root(A: Tensor) -> Tensor:
+        w, V = torch.linalg.eigh(A)
+        return (V * scalar(w).unsqueeze(-2)) @ V.mH
+
+    return root
+
+
+def installed_peers(function: str) -> dict[str, Root]:
+    """Name → implementation of ``function`` ("sqrt" or "inv_sqrt") for every peer that is installed."""
+    return {name: _load(module, get, function) for name, (module, get) in _PEERS.items() if _found(module)}
+
+
+def _found(module: str) -> bool:
+    return find_spec(module.split(".")[0]) is not None
+
+
+def _load(module: str, get: Callable[[Any, str], Root], function: str) -> Root:
+    """The implementation, imported at its first call; an import that fails then is that peer's result."""
+
+    def root(A: Tensor) -> Tensor:
+        return get(import_module(module), function)(A)
+
+    return root
+
+
+def _pot(backend: Any, function: str) -> Root:
+    torch_backend = backend.TorchBackend()
+    if function == "sqrt":
+        return torch_backend.sqrtm
+    return lambda A: torch_backend.inv(torch_backend.sqrtm(A))
+
+
+_PEERS: dict[str, tuple[str, Callable[[Any, str], Root]]] = {
+    "torchspd": ("torchspd", lambda m, f: m.sqrtm if f == "sqrt" else m.invsqrtm),
+    "POT": ("ot.backend", _pot),
+    "geoopt": ("geoopt.linalg", lambda m, f: m.sym_sqrtm if f == "sqrt" else m.sym_inv_sqrtm1),
+    "pyriemann": ("pyriemann.utils.base", lambda m, f: m.sqrtm if f == "sqrt" else m.invsqrtm),
+    "spd_learn": ("spd_learn.functional", lambda m, f: getattr(m, f"matrix_{f}").apply),
+}
