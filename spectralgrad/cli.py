@@ -61,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         help="matrix sizes, even, 2 to 128 (default: 8; 64 takes 10 s a row)",
     )
     conformance.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
+    conformance.add_argument(
+        "--plot", type=Path, metavar="FILE", help="also draw the error against the gap (png, svg or pdf; needs [lab])"
+    )
     conformance.set_defaults(run=_conformance)
 
     inspect = commands.add_parser(
@@ -98,12 +101,17 @@ def _info(_: argparse.Namespace) -> None:
 
 
 def _conformance(options: argparse.Namespace) -> None:
-    from .diagnostics import conformance
+    from .diagnostics import conformance, pictures
 
+    if options.plot:
+        pictures.require()
     results = conformance.main(options.function, options.sizes)
     if options.json:
         _write_json(options.json, conformance.as_json(results))
         print(f"\nwritten: {options.json}")
+    if options.plot:
+        pictures.gradient_error(options.plot, options.function)
+        print(f"\ndrawn: {options.plot}")
 
 
 def _inspect(options: argparse.Namespace) -> None:

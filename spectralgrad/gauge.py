@@ -66,8 +66,8 @@ def sensitivity(coupling: Tensor, sizes: Tensor, pairs: Tensor) -> Tensor:
 def _warn(skew: Tensor, sizes: Tensor, pairs: Tensor) -> None:
     share = sensitivity(skew, sizes, pairs)
     try:
-        worst = float(share.max()) if share.numel() else 0.0
-    except RuntimeError:  # inside torch.func there are no values to look at
+        worst = float(share.detach().max()) if share.numel() else 0.0
+    except RuntimeError:  # under vmap there is no single value to look at
         return
     if worst > 8 * torch.finfo(share.dtype).eps * skew.shape[-1] ** 0.5:
         warnings.warn(

@@ -174,14 +174,19 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
         vectors.append(v)
         M = M - Mv @ v.mH
     if d == 0:
-        return exact, V0, torch.ones_like(exact, dtype=torch.bool)
+        return A.real.sum(-1), A.clone(), torch.ones_like(exact, dtype=torch.bool)
     w, V = torch.stack(values[::-1], -1), torch.cat(vectors[::-1], -1)
     reference = V0 if isinstance(method, SVDPI) else V
     return w, V, stopping_rules(A, exact, reference, method.eps, method.energy, method.tolerance)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@torch.library.custom_op("spectralgrad::random_start", mutates_args=())
 def _random_start(d: int, seed: int) -> Tensor:
-    """Unit columns (d, d) that depend on the size and the seed only."""
+    """Unit columns (d, d) that depend on the size and the seed only; opaque to torch.compile."""
     start = np.random.default_rng(seed).standard_normal((d, d))
     return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True))
+
+
+@_random_start.register_fake
+def _(d: int, seed: int) -> Tensor:
+    return torch.empty(d, d, dtype=torch.float64)

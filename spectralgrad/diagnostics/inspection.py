@@ -152,7 +152,7 @@ def inspect(
 def gauge_warnings() -> Iterator[None]:
     """Within this context a backward pass warns when its loss depends on the choice of vectors at a tie.
 
-    The warning is a :class:`GaugeWarning`. It looks at values, so it is silent inside torch.func and
+    The warning is a :class:`GaugeWarning`. It looks at values, so it is silent inside torch.vmap and
     torch.compile. Not meant for production: it is a process-wide switch and costs a synchronisation.
 
     Example:

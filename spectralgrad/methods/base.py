@@ -8,6 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..errors import MethodError
+
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
 ROOTS = frozenset({"sqrt", "inv_sqrt"})
@@ -55,6 +57,12 @@ class GapMethod(Method):
         """
         share = 1 - self.gaps(w) * differences(w)
         return share.masked_fill(identity_mask(w), 0)
+
+
+def require(condition: bool, method: Method, field: str, wanted: str) -> None:
+    """Refuse a method whose field makes no sense, saying what came and what is wanted."""
+    if not condition:
+        raise MethodError(f"{type(method).__name__}: expected {field} {wanted}, got {getattr(method, field)!r}")
 
 
 def differences(w: Tensor) -> Tensor:

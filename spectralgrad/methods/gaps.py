@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, resolution
+from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, require, resolution
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,9 @@ class Clip(GapMethod):
     threshold: float = 100.0
     relative: bool = False
 
+    def __post_init__(self) -> None:
+        require(self.threshold > 0, self, "threshold", "> 0")
+
     def gaps(self, w: Tensor) -> Tensor:
         gap, limit = differences(w), self.bound(w)[..., None, None]
         return torch.clamp(reciprocal(gap, gap != 0), min=-limit, max=limit)
@@ -103,11 +106,12 @@ class Trunc(Clip):
 
 @dataclass(frozen=True)
 class TopN(GapMethod):
-    r"""``svd-topn``: keep the ``keep`` largest eigenvalues, discard the others (Eq. 11), exact gaps, zero at ties.
+    r"""``svd-topn``: keep the ``keep`` largest eigenvalues, set the others to zero (Eq. 11); zero at ties.
 
-    In a matrix function the discarded eigenvalues contribute nothing, forward or backward. ``eigh`` returns
-    every pair, but gradients reach the kept ones only. The paper's bound :math:`1/\lambda_N` does not hold
-    (claim P23): two kept eigenvalues may be arbitrarily close.
+    The gap of a kept and a discarded eigenvalue is therefore :math:`\lambda_i`. In a matrix function the
+    discarded ones contribute nothing; ``eigh`` returns every pair, but gradients reach the kept ones only.
+    Within the kept ones gaps are exact, so the paper's bound :math:`1/\lambda_N` does not hold (claim
+    P23): two of them may be arbitrarily close.
 
     Example:
         >>> TopN(keep=2).kept(torch.eye(3), torch.tensor([1.0, 2.0, 3.0]), torch.eye(3))
@@ -121,7 +125,13 @@ class TopN(GapMethod):
     reference: ClassVar[str] = "ICCV 2021, Eq. 11"
     keep: int = 200
 
+    def __post_init__(self) -> None:
+        require(self.keep >= 1, self, "keep", "≥ 1")
+
     def gaps(self, w: Tensor) -> Tensor:
+        cut = w.shape[-1] - self.keep
+        if cut > 0:  # by value, since singular values come in descending order
+            w = torch.where(w >= w.sort(-1).values[..., cut : cut + 1], w, 0)
         gap = differences(w)
         return reciprocal(gap, gap.abs() > torch.finfo(w.dtype).tiny)
 
@@ -158,6 +168,9 @@ class Taylor(GapMethod):
     reference: ClassVar[str] = "TPAMI 2021, Eq. 9–12"
     degree: int = 9
     faithful: bool = False
+
+    def __post_init__(self) -> None:
+        require(self.degree >= 0, self, "degree", "≥ 0")
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
@@ -207,6 +220,9 @@ class Lorentzian(GapMethod):
     reference: ClassVar[str] = "Liao et al., PRX 2019"
     broadening: float = 1e-6
 
+    def __post_init__(self) -> None:
+        require(self.broadening > 0, self, "broadening", "> 0")
+
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
         gap = differences(w).masked_fill(identity_mask(w), 0) * reciprocal(size, size > 0)
@@ -233,6 +249,9 @@ class Masked(GapMethod):
     summary: ClassVar[str] = "exact gaps, zero between vectors that are numerically tied"
     reference: ClassVar[str] = "common practice in tensor-network libraries"
     tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        require(self.tolerance is None or self.tolerance >= 0, self, "tolerance", "≥ 0")
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

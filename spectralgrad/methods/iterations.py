@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences
+from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
 from .gaps import Taylor
 
 
@@ -76,6 +76,9 @@ class SVDPI(GapMethod):
     tolerance: float = 0.1
     unrolled: bool = False
 
+    def __post_init__(self) -> None:
+        require(self.iterations >= 1, self, "iterations", "≥ 1")
+
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
         down = Taylor.series(w, self.iterations)
@@ -114,6 +117,9 @@ class PI(Method):
     tolerance: float = 0.1
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        require(self.iterations >= 1, self, "iterations", "≥ 1")
+
 
 @dataclass(frozen=True)
 class NewtonSchulz(Method):
@@ -149,8 +155,9 @@ class NewtonSchulz(Method):
     on_residual: Callable[[Tensor], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _choice("normalize", self.normalize, ("trace", "frobenius"))
-        _choice("backward", self.backward, ("unrolled", "lyapunov"))
+        require(self.steps >= 1, self, "steps", "≥ 1")
+        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
+        require(self.backward in ("unrolled", "lyapunov"), self, "backward", "'unrolled' or 'lyapunov'")
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,8 @@ class SVDNewton(Method):
     normalize: Literal["trace", "frobenius"] = "trace"
 
     def __post_init__(self) -> None:
-        _choice("normalize", self.normalize, ("trace", "frobenius"))
+        require(self.steps >= 1, self, "steps", "≥ 1")
+        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
 
 
 def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, tolerance: float) -> Tensor:
@@ -200,8 +208,3 @@ def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, t
     first = torch.arange(w.shape[-1], device=w.device) == 0
     passes = positive & accurate & ((share < energy) | first | (energy >= 1))
     return passes.int().cumprod(-1).bool().flip(-1)
-
-
-def _choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, got {value!r}")

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, resolution
+from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, require, resolution
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Pade(GapMethod):
     published: bool = False
     degree: int = 100
 
+    def __post_init__(self) -> None:
+        require(self.floor is None or self.floor > 0, self, "floor", "> 0")
+        require(self.degree >= 2, self, "degree", "≥ 2")
+
     def gaps(self, w: Tensor) -> Tensor:
         if self.published:
             return self._published_gaps(w)
@@ -90,16 +94,17 @@ class Pade(GapMethod):
         return torch.maximum(leading(w).detach(), resolution(w.dtype) * norm(w)[..., None, None])
 
     def _published_gaps(self, w: Tensor) -> Tensor:
-        """Released behaviour: ratio of polynomials by loops, infinities set to the largest finite entry."""
-        big = leading(w).clamp_min(resolution(torch.float64))
-        small = torch.minimum(w.unsqueeze(-1), w.unsqueeze(-2))
-        x = small / big
+        """Released behaviour: eigenvalues clamped at 2.2e-16, what overflows set to the largest finite entry."""
+        clamped = w.clamp_min(resolution(torch.float64))
+        big = torch.maximum(clamped.unsqueeze(-1), clamped.unsqueeze(-2))
+        x = torch.minimum(clamped.unsqueeze(-1), clamped.unsqueeze(-2)) / big
         p, q = self.coefficients()
         K = _polynomial(p, x) / _polynomial(q, x) / big
         K = torch.where(differences(w) >= 0, K, -K)
-        limit = torch.finfo(w.dtype).max
-        K = torch.nan_to_num(K, nan=limit, posinf=limit, neginf=-limit)
-        return K.masked_fill(identity_mask(w), 0)
+        K = K.masked_fill(identity_mask(w), 0)
+        finite = torch.where(K.isfinite(), K, 0)
+        largest, smallest = finite.amax((-2, -1), keepdim=True), finite.amin((-2, -1), keepdim=True)
+        return torch.where(K.isnan(), largest, torch.clamp(K, min=smallest, max=largest))
 
 
 def robust_pade(series: Sequence[float], m: int, n: int, tolerance: float = 1e-14) -> tuple[list[float], list[float]]:

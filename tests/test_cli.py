@@ -1,0 +1,74 @@
+"""The command line as a user meets it."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+
+
+def test_info_names_versions_solver_and_every_method(capsys):
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    for word in (sg.__version__, torch.__version__, "threads", "instruction set", "eigensolver", *sg.methods()):
+        assert word in out
+
+
+def test_conformance_prints_and_writes(capsys, tmp_path):
+    target = tmp_path / "out.json"
+    assert main(["conformance", "--sizes", "2", "--function", "sqrt", "--json", str(target)]) == 0
+    assert "50-digit reference" in capsys.readouterr().out
+    assert json.loads(target.read_text())["results"][0]["function"] == "sqrt"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_conformance_into_a_missing_folder_says_so_before_working(capsys, tmp_path):
+    assert main(["conformance", "--sizes", "2", "--json", str(tmp_path / "missing" / "out.json")]) == 1
+    assert "missing" in capsys.readouterr().err
+
+
+def test_inspect_reads_npy_and_refuses_pickles(capsys, tmp_path):
+    good, bad = tmp_path / "good.npy", tmp_path / "bad.npy"
+    np.save(good, np.eye(3))
+    np.save(bad, np.array([object()]), allow_pickle=True)
+    assert main(["inspect", str(good), "--method", "svd-taylor"]) == 0
+    assert "method svd-taylor" in capsys.readouterr().out
+    assert main(["inspect", str(bad)]) == 1
+    assert "allow_pickle" in capsys.readouterr().err
+    assert main(["inspect", str(good), "--method", "svd-tailor"]) == 1
+    assert "unknown method 'svd-tailor'" in capsys.readouterr().err
+    assert main(["inspect", str(tmp_path / "none.npy")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["conformance", "--sizes", "7"], ["conformance", "--sizes", "x"], ["nonsense"]]
+)
+def test_wrong_usage_exits_with_two(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert "usage: spectralgrad" in capsys.readouterr().err
+
+
+def test_help_describes_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    assert all(command in out for command in ("info", "conformance", "inspect"))
+
+
+def test_module_runs_and_importing_loads_no_more_than_torch():
+    version = subprocess.run(
+        [sys.executable, "-m", "spectralgrad", "--version"], capture_output=True, text=True, check=True
+    )
+    assert version.stdout.strip() == f"spectralgrad {sg.__version__}"
+    code = (
+        "import sys, torch; before = set(sys.modules); import spectralgrad; print(*sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {name.split(".")[0] for name in loaded} <= {"spectralgrad", "numpy", *sys.stdlib_module_names}

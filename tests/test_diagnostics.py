@@ -1,0 +1,180 @@
+"""inspect, gauge warnings, the conformance table, the method list."""
+
+import dataclasses
+import json
+import math
+import re
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.diagnostics import GaugeWarning, conformance, gauge_warnings, inspect
+from spectralgrad.methods import METHODS
+from spectralgrad.testing import with_spectrum
+
+from .helpers import DTYPES, matrix, symmetric_noise
+
+DOUBLE = torch.float64
+
+
+def test_inspect_counts_ties_rank_gap_and_condition():
+    batch = torch.stack([with_spectrum([1.0, 2, 4, 8]), with_spectrum([1.0, 1, 1, 8]), with_spectrum([0.0, 0, 4, 8])])
+    report = inspect(batch)
+    assert report.rank.tolist() == [4, 4, 2]
+    assert report.ties.tolist() == [0, 3, 1]
+    assert_close(report.relative_gap[0], torch.tensor(1 / 8, dtype=DOUBLE))
+    assert_close(report.condition[0], torch.tensor(8.0, dtype=DOUBLE))
+    assert report.condition[2] > 1e14
+    assert inspect(torch.eye(3)).exact_ties == 2
+
+
+@pytest.mark.parametrize(("degree", "ratio"), [(9, 0.5), (9, 0.9), (100, 0.99)])
+def test_inspect_reports_taylor_bias_as_the_power_of_the_ratio(degree, ratio):
+    report = inspect(torch.diag(torch.tensor([ratio, 1.0], dtype=DOUBLE)), method=sg.Taylor(degree=degree))
+    assert_close(report.bias, torch.tensor(ratio ** (degree + 1), dtype=DOUBLE))
+    assert_close(report.bound, torch.tensor(degree + 1.0, dtype=DOUBLE))
+
+
+def test_inspect_measures_the_error_of_iterations_too():
+    A = with_spectrum([1e-4, 0.1, 0.5, 1.0])
+    errors = [float(inspect(A, method=sg.NewtonSchulz(steps=n)).gradient_error) for n in (3, 10, 30)]
+    assert errors[0] > errors[1] > errors[2]
+    assert errors[2] < 1e-8
+    assert inspect(A, method="exact").gradient_error == 0
+
+
+def test_inspect_gauge_sensitivity_tells_vectors_from_eigenspaces():
+    A, G = with_spectrum([1.0, 1, 2]), symmetric_noise(3)
+    assert inspect(A, loss=lambda w, V: V[0, 0]).gauge_sensitivity > 0.1
+    assert inspect(A, loss=lambda w, V: (V[:, :2] @ V[:, :2].mT * G).sum()).gauge_sensitivity < 1e-14
+    assert inspect(A, loss=lambda w, V: V[0, 2]).gauge_sensitivity < 1e-14
+    V = sg.eigh(A).eigenvectors.detach().requires_grad_()
+    (cotangent,) = torch.autograd.grad(V[0, 0], V)
+    assert_close(
+        inspect(A, cotangent=cotangent).gauge_sensitivity, inspect(A, loss=lambda w, V: V[0, 0]).gauge_sensitivity
+    )
+
+
+def test_inspect_prints_a_table_with_a_verdict():
+    text = repr(inspect(torch.stack([torch.eye(3), torch.diag(torch.tensor([1.0, 2, 3]))]), method="svd-clip"))
+    assert text.startswith("2 matrices 3×3, float32, method svd-clip\n")
+    assert re.search(r"condition number +\S+ +3 +1\n", text)
+    assert re.search(r"exact ties +\S+ +2 +0\n", text)
+    assert "Unresolved pairs: up to 3" in text
+
+
+def test_inspect_reports_asymmetry():
+    A = torch.eye(2, dtype=DOUBLE)
+    A[0, 1] = 1.0
+    assert_close(inspect(A).asymmetry, torch.tensor(math.sqrt(2 / 3), dtype=DOUBLE))
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", [(0, 0), (1, 1), (0, 3, 3), (2, 0, 3, 3)], ids=str)
+def test_inspect_takes_any_shape_and_method(method, shape):
+    assert repr(inspect(torch.ones(shape), method=method))
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bfloat16], ids=str)
+def test_inspect_takes_any_type(dtype):
+    assert inspect(matrix("spread", torch.float32).to(dtype)).rank == 6
+
+
+def test_inspect_refuses_a_cotangent_of_the_wrong_shape():
+    with pytest.raises(sg.ShapeError, match=r"expected a cotangent of shape \(2, 2\)"):
+        inspect(torch.eye(2), cotangent=torch.ones(3, 3))
+
+
+def test_gauge_warnings_warn_where_no_gradient_exists_and_only_there():
+    A, G = with_spectrum([1.0, 1, 2]).requires_grad_(), symmetric_noise(3)
+    with gauge_warnings():
+        with pytest.warns(GaugeWarning, match="choice of vectors"):
+            sg.eigh(A).eigenvectors[0, 0].backward()
+        with pytest.warns(GaugeWarning, match="choice of vectors"):
+            sg.svd(A).U[1, 2].backward()
+        V = sg.eigh(A).eigenvectors
+        (V[:, :2] @ V[:, :2].mT * G).sum().backward()  # warnings are errors here
+        sg.matrix_sqrt(A).sum().backward()
+        torch.func.vmap(torch.func.grad(lambda X: sg.eigh(X).eigenvectors[0, 0]))(A.detach()[None])
+    sg.eigh(A).eigenvectors[0, 0].backward()
+
+
+@pytest.fixture(scope="module")
+def results():
+    return conformance.run("inv_sqrt", sizes=(4,))
+
+
+def test_conformance_shows_exact_at_rounding_level_and_torch_without_a_gradient(results):
+    modest = [r for r in results if r.dtype == "float64" and "κ=1e6" not in r.case and "κ=1e10" not in r.case]
+    assert all(r.error < 1e-12 for r in modest if r.contestant == "exact")
+    assert any(not r.error < 1e-3 for r in modest if r.contestant == "torch")
+    assert all(r.error > 0.05 for r in results if r.contestant == "svd-taylor degree 9")
+
+
+def test_conformance_prints_a_row_a_case_and_writes_json(results):
+    lines = conformance.as_table(results).splitlines()
+    assert len(lines) == 2 + len(conformance.cases((4,)))
+    assert lines[0].split()[:4] == ["gradient", "error", "torch", "exact"]
+    content = json.loads(json.dumps(conformance.as_json(results), allow_nan=False))
+    assert len(content["results"]) == len(results)
+    assert "no gradient on" in conformance.summary(results)
+
+
+def test_conformance_records_a_contestant_that_raises(monkeypatch):
+    def broken(function):
+        def root(A):
+            raise ZeroDivisionError("no")
+
+        return {"broken": root}
+
+    monkeypatch.setattr(conformance, "installed_peers", broken)
+    monkeypatch.setattr(conformance, "cases", lambda sizes: [conformance.Case("one", (1.0, 2.0), DOUBLE)])
+    (result,) = [r for r in conformance.run("sqrt") if r.contestant == "broken"]
+    assert math.isnan(result.error)
+    assert result.note == "ZeroDivisionError: no"
+
+
+def test_methods_are_listed_and_frozen():
+    assert list(sg.methods()) == list(METHODS)
+    assert all(line in repr(sg.methods()) for line in sg.methods().values())
+    assert "exact" not in sg.methods("eigh")
+    for cls in METHODS.values():
+        method = cls()
+        assert hash(method) == hash(cls())
+        assert method == cls()
+        for field in dataclasses.fields(method):
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(method, field.name, None)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: sg.Clip(threshold=0), "Clip: expected threshold > 0, got 0"),
+        (lambda: sg.TopN(keep=0), "TopN: expected keep ≥ 1, got 0"),
+        (lambda: sg.Taylor(degree=-1), "Taylor: expected degree ≥ 0, got -1"),
+        (lambda: sg.Pade(floor=0.0), "Pade: expected floor > 0, got 0.0"),
+        (lambda: sg.Lorentzian(broadening=0), "Lorentzian: expected broadening > 0, got 0"),
+        (lambda: sg.SVDPI(iterations=0), "SVDPI: expected iterations ≥ 1, got 0"),
+        (lambda: sg.NewtonSchulz(steps=0), "NewtonSchulz: expected steps ≥ 1, got 0"),
+        (
+            lambda: sg.NewtonSchulz(normalize="max"),
+            "NewtonSchulz: expected normalize 'trace' or 'frobenius', got 'max'",
+        ),
+        (lambda: sg.NewtonSchulz(backward="exact"), "NewtonSchulz: expected backward"),
+    ],
+)
+def test_methods_refuse_senseless_settings(make, message):
+    with pytest.raises(sg.MethodError, match=re.escape(message)):
+        make()
+
+
+def test_newton_schulz_hands_out_the_residual_it_reached():
+    residuals = []
+    A = torch.stack([with_spectrum([0.5, 1.0, 2.0]), with_spectrum([1e-6, 1.0, 2.0])]).requires_grad_()
+    method = sg.NewtonSchulz(steps=30, backward="lyapunov", lyapunov_steps=8, on_residual=residuals.append)
+    sg.matrix_sqrt(A, method=method).sum().backward()
+    (residual,) = residuals
+    assert residual[0] < 1e-3 < residual[1]
