@@ -103,6 +103,8 @@ def _info(_: argparse.Namespace) -> None:
 def _conformance(options: argparse.Namespace) -> None:
     from .diagnostics import conformance, pictures
 
+    for target in (options.json, options.plot):
+        _require_folder(target)
     if options.plot:
         pictures.require()
     results = conformance.main(options.function, options.sizes)
@@ -119,6 +121,12 @@ def _inspect(options: argparse.Namespace) -> None:
 
     matrices = np.load(options.file, allow_pickle=False)
     print(inspect(torch.from_numpy(matrices), method=options.method))
+
+
+def _require_folder(target: Path | None) -> None:
+    """Refuse a target that could not be written after minutes of work."""
+    if target is not None and not target.absolute().parent.is_dir():
+        raise FileNotFoundError(f"no folder to write {target} into: {target.parent}")
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -41,6 +41,7 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
 
     Reference: ICCV 2021, Eq. 1.
     """
+    check_matrix(X, "covariance")
     with full_precision(X):
         scaled = _scaled_features(X, center, correction)
         return _shifted(scaled @ scaled.mH, eps)
@@ -107,7 +108,6 @@ def _from_positions(X: Tensor, eps: float, rtol: float | None) -> Tensor:
 
 def _scaled_features(X: Tensor, center: bool, correction: int) -> Tensor:
     """Centred features divided by √(N − c), in working precision."""
-    check_matrix(X, "covariance")
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(

@@ -22,8 +22,9 @@ from torch import Tensor
 
 from . import gauge, iterative, solvers
 from .errors import check_square
+from .hermitian import from_lower, hermitian
 from .methods import PI, SVDPI, GapMethod, Method, resolve
-from .precision import full_precision, hermitian, real_dtype, widen
+from .precision import full_precision, real_dtype, widen
 
 
 class EighResult(NamedTuple):
@@ -74,13 +75,13 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
     return EighResult(w.to(real_dtype(A.dtype)), V.to(A.dtype))
 
 
-def decompose(A: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
+def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
     if isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled):
-        w, V, keep = iterative.power_iteration(A, rule)
+        w, V, keep = iterative.power_iteration(from_lower(A, operation), rule)
         return without_gradient(w, V, keep)
     assert isinstance(rule, GapMethod)
-    w, V = solvers.eigh(A.detach())
+    w, V = solvers.eigh(A.detach(), operation)
     w, V = attach(A, w, V, rule)
     return without_gradient(w, V, rule.kept(A, w, V))
 

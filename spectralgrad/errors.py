@@ -13,6 +13,9 @@ _LISTED = 8  # batch positions named in a message before it says "and n more"
 class SpectralError(Exception):
     """Base class of every error raised on purpose by spectralgrad."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (type(self), str(self)), self.__dict__
+
 
 class ShapeError(SpectralError, ValueError):
     """The input has the wrong shape or the wrong kind of number."""
@@ -64,6 +67,13 @@ class SolverError(SpectralError, RuntimeError):
 
 class MethodError(SpectralError, ValueError):
     """The method is unknown, or does not make sense for the operation."""
+
+
+def _rebuilt(cls: type[SpectralError], message: str) -> SpectralError:
+    """An unpickled error: its message as it was, its attributes restored by pickle."""
+    error = cls.__new__(cls, message)
+    error.args = (message,)
+    return error
 
 
 def check_square(A: Tensor, operation: str) -> None:

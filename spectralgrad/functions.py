@@ -11,7 +11,7 @@ from .eigh import decompose
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
-from .precision import full_precision, hermitian, real_dtype, widen, working_dtype
+from .precision import full_precision, real_dtype, widen, working_dtype
 
 
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
@@ -201,11 +201,11 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     """
     check_square(A, "spectral_projector")
     d = A.shape[-1]
-    if not 0 <= k <= d:
-        raise ShapeError(f"spectral_projector: expected 0 ≤ k ≤ {d}, got {k}")
+    if not isinstance(k, int) or not 0 <= k <= d:
+        raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
-        w, V = decompose(wide, Pade())
+        w, V = decompose(wide, Pade(), "spectral_projector")
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
         return spectral.compose(wide, w, V, chosen, gamma).to(A.dtype)
@@ -217,15 +217,17 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
     with full_precision(A):
         wide = widen(A)
         if isinstance(rule, NewtonSchulz):
-            return iterative.newton_schulz_root(hermitian(wide), operation, rule).to(A.dtype)
+            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
+            return iterative.newton_schulz_root(wide, operation, rule).to(A.dtype)
         if isinstance(rule, GapMethod | PI):
             exponent = torch.tensor(0.5 if operation == "sqrt" else -0.5, dtype=real_dtype(wide.dtype), device=A.device)
             return _positive(A, operation, lambda w: divided.power(w, exponent), rule, rtol, clamp)
-        spectrum = spectra.positive(wide, operation, rtol, clamp)
+        spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
         compute = roots.square_root if operation == "sqrt" else roots.inverse_square_root
         s = torch.where(spectrum.support, spectrum.values, 0).sqrt()
         if isinstance(rule, SVDNewton):
-            iterated = iterative.newton_schulz(hermitian(wide), rule.steps, rule.normalize)[operation == "inv_sqrt"]
+            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
+            iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[operation == "inv_sqrt"]
             return (compute(wide.detach(), s, spectrum.vectors) + (iterated - iterated.detach())).to(A.dtype)
         return compute(wide, s, spectrum.vectors).to(A.dtype)
 
@@ -244,7 +246,9 @@ def _positive(
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
-        spectrum = spectra.positive(wide, operation, rtol, clamp)
+        if spectral.iterates(rule):
+            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
+        spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
         return spectral.apply(wide, rule, f, spectrum, learns).to(A.dtype)
 
 
@@ -270,5 +274,5 @@ def _any(
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
-        spectrum = spectra.signed(wide, rtol)
+        spectrum = spectra.signed(wide, f"matrix_{operation}", rtol)
         return spectral.apply(wide, rule, f, spectrum, learns).to(A.dtype)

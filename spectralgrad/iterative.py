@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from . import solvers
+from .hermitian import hermitian
 from .methods import PI, SVDPI, NewtonSchulz
 from .methods.base import reciprocal
 from .methods.iterations import stopping_rules
-from .precision import full_precision, hermitian
+from .precision import full_precision
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -162,7 +163,7 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
     d = A.shape[-1]
     exact, V0 = solvers.eigh(A.detach())
     start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
-    M, values, vectors = hermitian(A), [], []
+    M, values, vectors = A, [], []
     for i in range(d):
         v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
         for _ in range(method.iterations):

@@ -14,8 +14,9 @@ from torch import Tensor
 from . import solvers
 from .errors import check_matrix
 from .functions import matrix_power
+from .hermitian import hermitian
 from .methods.base import norm, reciprocal
-from .precision import full_precision, hermitian, rank_tolerance, widen
+from .precision import full_precision, rank_tolerance, widen
 from .roots import solve_lyapunov
 
 
@@ -46,7 +47,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):
         A = widen(M)
-        U, S, Vh = solvers.svd(A.detach())
+        U, S, Vh = solvers.svd(A.detach(), "polar")
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
         S = torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0)
         function = _Polar if torch.compiler.is_compiling() else _PolarForward

@@ -36,11 +36,6 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def hermitian(G: Tensor) -> Tensor:
-    """The Hermitian part (G + Gᴴ)/2."""
-    return (G + G.mH) / 2
-
-
 def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(4,\sqrt d)`.
 

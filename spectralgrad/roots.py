@@ -20,8 +20,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .hermitian import hermitian
 from .methods.base import reciprocal
-from .precision import full_precision, hermitian
+from .precision import full_precision
 
 
 def square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:

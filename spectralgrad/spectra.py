@@ -9,6 +9,7 @@ from torch import Tensor
 
 from . import solvers
 from .errors import IndefiniteError, batch_positions
+from .hermitian import from_lower
 from .methods.base import norm
 from .precision import rank_tolerance
 
@@ -30,15 +31,24 @@ def default_tolerance(A: Tensor) -> float:
 
 def positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Spectrum:
     """The spectrum of a matrix that should be positive semi-definite; negative rounding noise becomes zero."""
-    w, V = solvers.eigh(A.detach())
-    w = w.clamp_min(0) if clamp else nonnegative(w, _CLEARLY * default_tolerance(A), f"matrix_{operation}")
+    w, V = solvers.eigh(A.detach(), operation)
+    w = w.clamp_min(0) if clamp else nonnegative(w, _CLEARLY * default_tolerance(A), operation)
     tolerance = default_tolerance(A) if rtol is None else rtol
     return Spectrum(w, V, w > tolerance * norm(w).unsqueeze(-1))
 
 
-def signed(A: Tensor, rtol: float | None) -> Spectrum:
+def positive_matrix(A: Tensor, operation: str, clamp: bool) -> Tensor:
+    """What a method that never decomposes ``A`` works on: checked, or with its negative part taken off."""
+    if not clamp:
+        return from_lower(A, operation, _CLEARLY * default_tolerance(A))
+    M = from_lower(A, operation)
+    w, V = solvers.eigh(M.detach(), operation)
+    return M - (V * w.clamp_max(0).unsqueeze(-2)) @ V.mH
+
+
+def signed(A: Tensor, operation: str, rtol: float | None) -> Spectrum:
     """The spectrum of any Hermitian matrix; all of it unless a rank tolerance is given."""
-    w, V = solvers.eigh(A.detach())
+    w, V = solvers.eigh(A.detach(), operation)
     support = torch.ones_like(w, dtype=torch.bool) if rtol is None else w.abs() > rtol * norm(w).unsqueeze(-1)
     return Spectrum(w, V, support)
 

@@ -12,22 +12,25 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 import torch
 from torch import Tensor
 
 from . import divided, iterative
 from .divided import DividedDifferences
 from .eigh import attach
+from .hermitian import from_lower, hermitian
 from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade
 from .methods.base import differences, identity_mask
-from .precision import full_precision, hermitian
+from .precision import full_precision
 from .spectra import Spectrum
 
 
 def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, learns: bool = False) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
-    if isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled):
-        return _by_power_iteration(A, rule, f)
+    if iterates(rule):
+        return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
     gap_rule = rule if isinstance(rule, GapMethod) else Pade()
     w, V = attach(A, spectrum.values, spectrum.vectors, gap_rule)
     keep = gap_rule.kept(A, spectrum.values, spectrum.vectors)
@@ -40,6 +43,11 @@ def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, le
     else:
         values = values.detach()
     return compose(A, w, V, values, gamma)
+
+
+def iterates(rule: Method) -> TypeGuard[PI | SVDPI]:
+    """Whether the rule finds eigenpairs by power iteration instead of taking the solver's."""
+    return isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled)
 
 
 def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: DividedDifferences) -> Tensor:

@@ -1,5 +1,6 @@
 """N10 and N13: bad input is refused by name and place; odd but legal input is served by every verb and method."""
 
+import pickle
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
@@ -441,3 +442,15 @@ def _assert_same_tuple(result, expected, names):
         assert (x.shape, x.dtype) == (y.shape, y.dtype)
     values = int(len(names) == 3)
     assert_close(result[values], expected[values])
+
+
+def test_errors_survive_pickling_as_process_pools_need():
+    bad = torch.eye(2).repeat(3, 1, 1)
+    bad[1, 0, 0] = torch.nan
+    for call in (lambda: sg.eigh(bad), lambda: sg.matrix_sqrt(-torch.eye(2)), lambda: sg.eigh(torch.ones(2))):
+        with pytest.raises(sg.SpectralError) as caught:
+            call()
+        copy = pickle.loads(pickle.dumps(caught.value))
+        assert type(copy) is type(caught.value)
+        assert str(copy) == str(caught.value)
+        assert vars(copy) == vars(caught.value)

@@ -29,7 +29,9 @@ def test_conformance_prints_and_writes(capsys, tmp_path):
 
 def test_conformance_into_a_missing_folder_says_so_before_working(capsys, tmp_path):
     assert main(["conformance", "--sizes", "2", "--json", str(tmp_path / "missing" / "out.json")]) == 1
-    assert "missing" in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert "no folder to write" in captured.err
+    assert captured.out == ""
 
 
 def test_inspect_reads_npy_and_refuses_pickles(capsys, tmp_path):

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from ..hermitian import mirrored
 from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
 from .gaps import Taylor
 
@@ -118,7 +119,7 @@ class PI(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require(self.iterations >= 1, self, "iterations", "≥ 1")
+        require(self.iterations >= 0, self, "iterations", "≥ 0")
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, t
     The leading pair is kept whatever its share of the energy (``rank <- 1`` in the algorithm), provided its
     eigenvalue exceeds ``eps``. Deflation is carried out as written, so its rounding errors count.
     """
-    w, V, M = w.detach().flip(-1), V.detach().flip(-1), A.detach()
+    w, V, M = w.detach().flip(-1), V.detach().flip(-1), mirrored(A.detach())
     total = w.sum(-1, keepdim=True)
     share = w.cumsum(-1) / torch.where(total == 0, 1, total)
     quotients = []

@@ -102,6 +102,8 @@ class Pade(GapMethod):
         K = _polynomial(p, x) / _polynomial(q, x) / big
         K = torch.where(differences(w) >= 0, K, -K)
         K = K.masked_fill(identity_mask(w), 0)
+        if w.shape[-1] == 0:
+            return K
         finite = torch.where(K.isfinite(), K, 0)
         largest, smallest = finite.amax((-2, -1), keepdim=True), finite.amin((-2, -1), keepdim=True)
         return torch.where(K.isnan(), largest, torch.clamp(K, min=smallest, max=largest))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
+from ..hermitian import mirrored
 from . import lapack
 from .lapack import Factors
 from .report import counts
@@ -34,33 +35,47 @@ class Problem:
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
     values: int  # which factor holds the eigenvalues or singular values
+    read: Callable[[Tensor], Tensor]  # what the driver reads of a matrix, as a whole matrix
 
-    def solve(self, A: Tensor) -> Factors:
+    def solve(self, A: Tensor, operation: str) -> Factors:
         """Decompose a batch with the plain driver; send what fails down the ladder."""
         counts.call(A.shape[:-2].numel())
-        A = _finite(A, self.name)
-        if A.numel() == 0 or 0 in A.shape:
-            return self._run(self.driver, A)
+        A = self._finite(A, operation)
         try:
             factors = self._run(self.driver, A)
         except _FAILURES:
-            return self._one_by_one(A)
-        good = torch.isfinite(factors[self.values]).all(-1)
-        return factors if bool(good.all()) else self._one_by_one(A)
+            return self._one_by_one(A, operation)
+        good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
+        if not bool(good.all()):
+            self._repair(A, factors, batch_positions(~good), operation)
+        return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
         run: Callable[[Tensor], Factors] = getattr(lapack, driver)
         return run(A)
 
-    def _one_by_one(self, A: Tensor) -> Factors:
+    def _finite(self, A: Tensor, operation: str) -> Tensor:
+        """``A`` if what the driver reads of it is finite."""
+        if bool(torch.isfinite(A).all()):
+            return A
+        read = self.read(A)
+        bad = ~torch.isfinite(read).flatten(-2).all(-1)
+        if bool(bad.any()):
+            raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+        return read
+
+    def _one_by_one(self, A: Tensor, operation: str) -> Factors:
         batch = A.shape[:-2]
-        results = []
-        for index in np.ndindex(*batch):
-            results.append(self._climb(A[index], tuple(index)))
+        results = [self._climb(A[index], tuple(index), operation) for index in np.ndindex(*batch)]
         return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
 
-    def _climb(self, A: Tensor, position: tuple[int, ...]) -> Factors:
-        tried = []
+    def _repair(self, A: Tensor, factors: Factors, positions: list[tuple[int, ...]], operation: str) -> None:
+        for position in positions:
+            for factor, part in zip(factors, self._climb(A[position], position, operation), strict=True):
+                factor[position] = part
+
+    def _climb(self, A: Tensor, position: tuple[int, ...], operation: str) -> Factors:
+        A, tried = self.read(A), []
         for rung, attempt in self._rungs(A):
             tried.append(rung)
             try:
@@ -72,7 +87,7 @@ class Problem:
                     counts.rescued(rung)
                 return factors
         counts.failed()
-        raise SolverError(self.name, position, A, tried, _dump(A, self.name))
+        raise SolverError(operation, position, A, tried, _dump(A, self.name))
 
     def _rungs(self, A: Tensor) -> Iterator[tuple[str, Callable[[], Factors]]]:
         yield "plain", lambda: self._run(self.driver, A)
@@ -99,8 +114,7 @@ class Problem:
 def eigh_ratio(A: Tensor, factors: Factors) -> float:
     """LAPACK's test of one eigendecomposition: the larger of ‖A − VΛVᴴ‖/(‖A‖ n u) and ‖VᴴV − I‖/(n u)."""
     w, V = factors
-    A = A.tril() + A.tril(-1).mH
-    return _ratio(A, V, w, V.mH, V)
+    return _ratio(mirrored(A), V, w, V.mH, V)
 
 
 def svd_ratio(M: Tensor, factors: Factors) -> float:
@@ -124,17 +138,6 @@ def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor
     return float(worst) if bool(torch.isfinite(worst)) else float("inf")
 
 
-def _finite(A: Tensor, operation: str) -> Tensor:
-    """Return ``A`` if what the driver reads of it is finite; eigh reads the lower triangle only."""
-    if bool(torch.isfinite(A).all()):
-        return A
-    read = A.tril() if operation == "eigh" else A
-    bad = ~torch.isfinite(read).flatten(-2).all(-1)
-    if bool(bad.any()):
-        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
-    return read
-
-
 def _jitter(A: Tensor, dtype: torch.dtype) -> Tensor:
     """Perturb within the input's own rounding error, the same way each time."""
     size = A.abs().amax() * torch.finfo(dtype).eps
@@ -155,5 +158,5 @@ def _dump(A: Tensor, name: str) -> str | None:
     return path
 
 
-EIGH = Problem("eigh", "eigh", ("eigh_numpy", "eigh_by_svd"), eigh_ratio, values=0)
-SVD = Problem("svd", "svd", ("svd_numpy", "svd_by_eigh"), svd_ratio, values=1)
+EIGH = Problem("eigh", "eigh", ("eigh_numpy", "eigh_by_svd"), eigh_ratio, values=0, read=mirrored)
+SVD = Problem("svd", "svd", ("svd_numpy", "svd_by_eigh"), svd_ratio, values=1, read=lambda M: M)

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..hermitian import mirrored
+
 Factors = tuple[Tensor, ...]
 
 
@@ -22,11 +24,11 @@ def eigh_numpy(A: Tensor) -> Factors:
 
 def eigh_by_svd(A: Tensor) -> Factors:
     """Eigenvectors as left singular vectors of the positive definite A + cI, eigenvalues as Rayleigh quotients."""
-    lower = A.tril()
-    A = lower + A.tril(-1).mH
+    A = mirrored(A)
     shift = 2 * torch.linalg.matrix_norm(A)
-    U = torch.linalg.svd(A + shift * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))[0].flip(-1)
-    return (U.mH @ A @ U).diagonal(dim1=-2, dim2=-1).real, U
+    U = torch.linalg.svd(A + shift * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))[0]
+    w, order = (U.mH @ A @ U).diagonal(dim1=-2, dim2=-1).real.sort(dim=-1)
+    return w, torch.take_along_dim(U, order.unsqueeze(-2), dim=-1)
 
 
 def svd(M: Tensor) -> Factors:
@@ -54,4 +56,5 @@ def svd_by_eigh(M: Tensor) -> Factors:
     core = (U.mH @ M @ V).diagonal()
     size = core.abs()
     phase = torch.where(size > 0, core / torch.where(size > 0, size, 1), torch.ones_like(core))
-    return U * phase, size.to(w.dtype), V.mH
+    S, order = size.to(w.dtype).sort(descending=True)
+    return (U * phase)[:, order], S, V[:, order].mH

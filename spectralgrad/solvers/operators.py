@@ -14,36 +14,36 @@ from .ladder import EIGH, SVD
 
 
 @torch.library.custom_op("spectralgrad::eigh", mutates_args=())
-def eigh(A: Tensor) -> tuple[Tensor, Tensor]:
+def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, lower triangle read."""
-    w, V = EIGH.solve(A)
+    w, V = EIGH.solve(A, operation)
     return w.contiguous(), V.contiguous()
 
 
 @eigh.register_fake
-def _(A: Tensor) -> tuple[Tensor, Tensor]:
+def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
 @eigh.register_vmap
-def _(info, in_dims, A):  # type: ignore[no-untyped-def]
-    return eigh(A.movedim(in_dims[0], 0)), (0, 0)
+def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
+    return eigh(A.movedim(in_dims[0], 0), operation), (0, 0)
 
 
 @torch.library.custom_op("spectralgrad::svd", mutates_args=())
-def svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
     """Reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
-    U, S, Vh = SVD.solve(M)
+    U, S, Vh = SVD.solve(M, operation)
     return U.contiguous(), S.contiguous(), Vh.contiguous()
 
 
 @svd.register_fake
-def _(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
     *batch, m, n = M.shape
     k = min(m, n)
     return M.new_empty(*batch, m, k), M.new_empty(*batch, k, dtype=M.dtype.to_real()), M.new_empty(*batch, k, n)
 
 
 @svd.register_vmap
-def _(info, in_dims, M):  # type: ignore[no-untyped-def]
-    return svd(M.movedim(in_dims[0], 0)), (0, 0, 0)
+def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
+    return svd(M.movedim(in_dims[0], 0), operation), (0, 0, 0)

@@ -1,0 +1,90 @@
+"""Hermitian matrices as torch reads them: the lower triangle decides, the gradient comes back Hermitian."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .errors import IndefiniteError, NonFiniteError, batch_positions
+
+
+def hermitian(G: Tensor) -> Tensor:
+    """The Hermitian part (G + Gᴴ)/2."""
+    return (G + G.mH) / 2
+
+
+def mirrored(A: Tensor) -> Tensor:
+    """The Hermitian matrix that the lower triangle of ``A`` stands for; imaginary parts on the diagonal are ignored."""
+    below = A.tril(-1)
+    return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
+
+
+def from_lower(A: Tensor, operation: str, tolerance: float = -1.0) -> Tensor:
+    """:func:`mirrored`, differentiable with a Hermitian gradient, and checked as a solver would check it.
+
+    Args:
+        A: matrices (*, d, d).
+        operation: named in errors.
+        tolerance: if not negative, an eigenvalue below −tolerance·‖A‖ raises :class:`IndefiniteError`.
+    """
+    function = _FromLower if torch.compiler.is_compiling() else _FromLowerForward
+    result: Tensor = function.apply(A, operation, tolerance)
+    return result
+
+
+@torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
+def checked_hermitian(A: Tensor, operation: str, tolerance: float) -> Tensor:
+    """The mirrored matrix; errors that depend on data stay opaque to torch.compile in here."""
+    M = mirrored(A)
+    bad = ~torch.isfinite(M).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+    if tolerance >= 0 and M.numel():
+        _refuse_indefinite(M, operation, tolerance)
+    return M
+
+
+@checked_hermitian.register_fake
+def _(A: Tensor, operation: str, tolerance: float) -> Tensor:
+    return torch.empty_like(A, memory_format=torch.contiguous_format)
+
+
+@checked_hermitian.register_vmap
+def _(info, in_dims, A, operation, tolerance):  # type: ignore[no-untyped-def]
+    return checked_hermitian(A.movedim(in_dims[0], 0), operation, tolerance), 0
+
+
+def _refuse_indefinite(M: Tensor, operation: str, tolerance: float) -> None:
+    """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
+    size = torch.linalg.matrix_norm(M)
+    scaled = M / torch.where(size > 0, size, 1)[..., None, None]
+    shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
+    for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
+        w = torch.linalg.eigvalsh(M[position])
+        limit = tolerance * float(w.abs().amax())
+        if float(w[0]) < -limit:
+            raise IndefiniteError(float(w[0]), position, operation, limit)
+
+
+class _FromLower(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, operation: str, tolerance: float) -> Tensor:
+        return checked_hermitian(A, operation, tolerance)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        pass
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        return hermitian(g), None, None
+
+
+class _FromLowerForward(_FromLower):
+    """:class:`_FromLower` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        return hermitian(dA)

@@ -1,0 +1,59 @@
+"""The scripts in examples/ run as they are and say what their texts promise."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def output(name: str) -> str:
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(EXAMPLES.parent),
+        "PYTHONIOENCODING": "utf-8",
+    }
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def numbers(label: str, text: str) -> list[float]:
+    return [float(x) for x in re.findall(rf"{re.escape(label)}\s*([-+]?[\d.]+(?:e[-+]?\d+)?|[-+]?nan)", text)]
+
+
+def test_every_example_is_short_and_tested():
+    scripts = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
+    assert set(scripts) == {"whitening.py", "learnable_power.py", "procrustes.py"}
+    assert max(scripts.values()) < 40
+
+
+def test_whitening():
+    text = output("whitening.py")
+    assert "rank 9" in text
+    assert numbers("spectralgrad", text) == pytest.approx(numbers("finite difference", text), rel=1e-6)
+    (without,) = numbers("ε = 0e+00", text)
+    assert without != without
+
+
+def test_learnable_power():
+    learnt = numbers("p =", output("learnable_power.py"))
+    assert learnt[0] == 1
+    assert learnt[-1] == pytest.approx(0.3, abs=1e-4)
+
+
+def test_procrustes():
+    text = output("procrustes.py")
+    angles = numbers("off by", text)
+    assert angles[0] > 5 > 0.2 > angles[-1]
+    assert numbers("trust in false matches", text)[-1] < 0.02
+    (torch_way,) = numbers("torch.linalg.svd", text)
+    (ours,) = numbers("polar", text)
+    assert torch_way != torch_way
+    assert ours == ours
