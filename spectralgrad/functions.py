@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided, iterative, roots, spectra, spectral
+from . import divided, frechet, iterative, roots, spectra, spectral
 from .divided import DividedDifferences, Scalar
-from .eigh import decompose
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
@@ -104,8 +103,7 @@ def matrix_power(
         if float(p).is_integer():
             return _whole_power(A, int(p), method, rtol)
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    learns = isinstance(p, Tensor)
-    return _positive(A, "power", lambda w: divided.power(w, exponent), method, rtol, clamp, learns)
+    return _positive(A, "power", lambda w: divided.power(w, exponent), method, rtol, clamp)
 
 
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
@@ -175,7 +173,7 @@ def matrix_function(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _any(A, "function", lambda w: divided.general(w, f, df), method, rtol, learns=True)
+    return _any(A, "function", lambda w: divided.general(w, f, df), method, rtol)
 
 
 def spectral_projector(A: Tensor, k: int) -> Tensor:
@@ -205,10 +203,10 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
         raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
-        w, V = decompose(wide, Pade(), "spectral_projector")
+        w, V, _ = spectra.signed(wide, "spectral_projector", None)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
-        return spectral.compose(wide, w, V, chosen, gamma).to(A.dtype)
+        return frechet.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
 
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
@@ -239,7 +237,6 @@ def _positive(
     method: str | Method,
     rtol: float | None,
     clamp: bool,
-    learns: bool = False,
 ) -> Tensor:
     """A function of positive semi-definite matrices, taken on the range."""
     check_square(A, f"matrix_{operation}")
@@ -249,7 +246,7 @@ def _positive(
         if spectral.iterates(rule):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
         spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
-        return spectral.apply(wide, rule, f, spectrum, learns).to(A.dtype)
+        return spectral.apply(wide, rule, f, spectrum).to(A.dtype)
 
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
@@ -267,7 +264,6 @@ def _any(
     f: DividedDifferences,
     method: str | Method,
     rtol: float | None = None,
-    learns: bool = False,
 ) -> Tensor:
     """A function of Hermitian matrices of any sign, on the range only if ``rtol`` is given."""
     check_square(A, f"matrix_{operation}")
@@ -275,4 +271,4 @@ def _any(
     with full_precision(A):
         wide = widen(A)
         spectrum = spectra.signed(wide, f"matrix_{operation}", rtol)
-        return spectral.apply(wide, rule, f, spectrum, learns).to(A.dtype)
+        return spectral.apply(wide, rule, f, spectrum).to(A.dtype)

@@ -17,7 +17,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from . import divided, iterative
+from . import divided, frechet, iterative
 from .divided import DividedDifferences
 from .eigh import attach
 from .hermitian import from_lower, hermitian
@@ -27,15 +27,25 @@ from .precision import full_precision
 from .spectra import Spectrum
 
 
-def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, learns: bool = False) -> Tensor:
+def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
     if iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
+    w, V, support = spectrum
+    values, gamma, curvature = divided.on_range(f, w, support)
+    learns = values.requires_grad  # then mixed derivatives in A and f's parameters may be asked for
+    if isinstance(rule, Exact) and not learns:
+        return frechet.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
+    return _attached(A, rule, f, spectrum, learns)
+
+
+def _attached(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, learns: bool) -> Tensor:
+    """f(A) with eigenpairs that carry A's graph: second derivatives are those of the gap rule."""
     gap_rule = rule if isinstance(rule, GapMethod) else Pade()
     w, V = attach(A, spectrum.values, spectrum.vectors, gap_rule)
     keep = gap_rule.kept(A, spectrum.values, spectrum.vectors)
     support = spectrum.support if keep is None else spectrum.support & keep
-    values, gamma = divided.on_range(*f(torch.where(support, w, 1)), w, support)
+    values, gamma, _ = divided.on_range(f, w, support)
     if not isinstance(rule, Exact):
         gamma = _implied(gap_rule.gaps(w), values, gamma, w)
     if learns:  # the diagonal reaches A through f(w), so that mixed derivatives in f's parameters exist

@@ -12,7 +12,7 @@ LEVELS = [
     ["version", "errors"],
     ["hermitian", "precision", "native"],
     ["methods", "solvers"],
-    ["gauge", "iterative", "spectra", "divided", "roots"],
+    ["gauge", "iterative", "spectra", "divided", "roots", "frechet"],
     ["eigh", "svd", "spectral", "functions", "polar", "covariance", "testing"],
     ["nn", "optim", "training", "diagnostics"],
     ["transfer", "lab"],

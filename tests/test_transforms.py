@@ -64,13 +64,28 @@ def test_gradcheck_of_general_functions(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", DOUBLES, ids=str)
-@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
-@pytest.mark.parametrize("spectrum", [[1.0, 1, 1], [0.5, 1, 1, 2, 2], [1.0, 1 + 1e-13, 2]], ids=["I", "ties", "near"])
-def test_second_order_of_roots_is_exact_at_ties(name, spectrum, dtype):
+@pytest.mark.parametrize("name", [name for name in HERMITIAN if name != "eigh"])
+@pytest.mark.parametrize("spectrum", [[0.5, 1, 2, 2], [1.0, 1 + 1e-13, 2, 2]], ids=["ties", "near"])
+def test_second_order_of_functions_is_exact_at_ties(name, spectrum, dtype):
     A = with_spectrum(spectrum, dtype=dtype).requires_grad_()
-    f = symmetrized(FUNCTIONS[name])
+    f = symmetrized(HERMITIAN[name])
     assert gradcheck(f, (A,), check_forward_ad=True)
     assert gradgradcheck(f, (A,), check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_second_order_of_functions_is_exact_at_the_identity(name):
+    A = torch.eye(3, dtype=torch.float64, requires_grad=True)
+    f = symmetrized(FUNCTIONS[name])
+    assert gradgradcheck(f, (A,), check_fwd_over_rev=True)
+
+
+def test_third_derivatives_are_exact_or_refused():
+    A = with_spectrum(SPREAD).requires_grad_()
+    (g,) = torch.autograd.grad(sg.matrix_log(A).sum(), A, create_graph=True)
+    (h,) = torch.autograd.grad(g.sum(), A, create_graph=True)
+    with pytest.raises(NotImplementedError, match="third derivatives"):
+        torch.autograd.grad(h.sum(), A)
 
 
 @pytest.mark.parametrize("dtype", DOUBLES, ids=str)
