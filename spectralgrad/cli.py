@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.run(options)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (SpectralError, OSError, ValueError) as problem:
+    except (SpectralError, OSError, ValueError, ImportError) as problem:
         print(f"spectralgrad {options.command}: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

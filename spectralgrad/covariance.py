@@ -61,7 +61,9 @@ def covariance_sqrt(
 
     Args:
         X: features (*, d, N).
-        center, correction, eps: as in :func:`covariance`.
+        center: as in :func:`covariance`.
+        correction: as in :func:`covariance`.
+        eps: as in :func:`covariance`.
         method: ``"exact"``, or any method of ``methods("sqrt")`` (then the channel side is used, as in the papers).
         side: which matrix to decompose; ``"auto"`` takes the smaller one.
         rtol: relative rank tolerance, as in :func:`matrix_sqrt`.

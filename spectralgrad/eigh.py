@@ -40,11 +40,11 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
     .. math:: A = V\,\mathrm{diag}(\lambda)\,V^H,\qquad \lambda_1\le\dots\le\lambda_d .
 
     The values are those of :func:`torch.linalg.eigh`: the lower triangle is read, eigenvalues ascend, vectors
-    are columns. The gradient is Hermitian and formed by ``method``. Where the loss does not depend on the
-    choice of vectors within an eigenspace it is the true gradient, ties included; where it does, no gradient
-    exists at a tie and the method's documented bound applies. If the loss is a function of the matrix rather
-    than of its vectors (a square root, a logarithm), use :func:`matrix_sqrt` and its kin instead: they have
-    no gap at all.
+    are columns. The gradient is Hermitian and formed by ``method``. A loss that sees a
+    tied eigenspace only as a whole (its projector, the sum of its eigenvalues) gets its true gradient; a loss of
+    single vectors has none at a tie, and the method's documented bound applies. A function of the matrix put
+    together from ``eigenvalues`` and ``eigenvectors`` loses entries of its gradient at a tie, which no rule can
+    supply: use :func:`matrix_sqrt` and its kin instead, which have no gap at all.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.

@@ -80,7 +80,9 @@ def matrix_power(
     Args:
         A: positive semi-definite matrices (*, d, d).
         p: the exponent; a tensor must broadcast against the batch (*,) and may require a gradient.
-        method, rtol, clamp: as in :func:`matrix_sqrt`.
+        method: as in :func:`matrix_sqrt`.
+        rtol: as in :func:`matrix_sqrt`.
+        clamp: as in :func:`matrix_sqrt`.
 
     Returns:
         (*, d, d), Hermitian.

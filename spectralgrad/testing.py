@@ -81,8 +81,10 @@ class Reference:
     """
 
     def __init__(self, A: Tensor, digits: int = 50) -> None:
-        import mpmath
-
+        try:
+            import mpmath
+        except ImportError as missing:
+            raise ImportError("the 50-digit reference needs mpmath: pip install 'spectralgrad[lab]'") from missing
         self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
         self._mp.dps = digits
         lower = A.detach().to(torch.float64).tril().tolist()

@@ -87,7 +87,7 @@ class Inspection:
             return "The loss depends on the choice of vectors within an eigenspace: its gradient does not exist there."
         if ties:
             return (
-                f"Unresolved pairs: up to {ties}. Losses of whole eigenspaces are safe, losses of single vectors are "
+                f"Unresolved pairs: up to {ties}. Losses of projectors are safe, losses of single vectors are "
                 "not; functions of the matrix need method='exact'."
             )
         if bias > 1e-2:
@@ -115,7 +115,7 @@ def inspect(
         >>> int(report.exact_ties), int(report.ties), float(report.bias)
         (1, 1, 1.0)
         >>> print(report.verdict())
-        Unresolved pairs: up to 1. Losses of whole eigenspaces are safe, losses of single vectors are not;
+        Unresolved pairs: up to 1. Losses of projectors are safe, losses of single vectors are not;
         functions of the matrix need method='exact'.
     """
     check_square(A, "inspect")

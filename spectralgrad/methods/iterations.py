@@ -48,7 +48,8 @@ class SVDPI(GapMethod):
     which is what Algorithm 1 computes step by step (``unrolled=True`` runs those steps, for comparison).
     Eigenpairs are taken in descending order until one of the three rules of Algorithm 1 stops it:
     :math:`\lambda_i\le\epsilon`, a deflated Rayleigh quotient off by more than 10 %, or 99.99 % of the energy.
-    The others are discarded, in a matrix function from the forward pass too.
+    The others are discarded, in a matrix function from the forward pass too. As printed, the energy rule always
+    discards the last pair of a regular matrix; ``energy=1`` keeps it.
 
     Args:
         iterations: K, the number of power iterations (19 in the paper; the released code sums 20 terms).
