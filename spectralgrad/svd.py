@@ -38,8 +38,9 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
     .. math:: M = U\,\mathrm{diag}(\sigma)\,V^H,\qquad \sigma_1\ge\dots\ge\sigma_k\ge 0,\ k=\min(m,n).
 
     Values and order as in :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
-    factors gets its exact gradient at any rank, if the non-zero singular values differ. The extra columns of ``full_matrices=True`` move with the
-    complement of the others (their rotation among themselves is a free choice and has no gradient).
+    factors gets its exact gradient at any rank, if the non-zero singular values differ. The extra columns of
+    ``full_matrices=True`` move with the complement of the others (their rotation among themselves is a free
+    choice and has no gradient).
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
