@@ -105,7 +105,11 @@ def _from_positions(X: Tensor, eps: float, rtol: float | None) -> Tensor:
     def g(mu: Tensor) -> Tensor:
         return 1 / ((mu.clamp_min(0) + eps).sqrt() + root)
 
-    return _shifted(X @ matrix_function(gram, g) @ X.mH, root)
+    def dg(mu: Tensor) -> Tensor:
+        shifted = (mu.clamp_min(0) + eps).sqrt()
+        return -1 / (2 * shifted * (shifted + root).square())
+
+    return _shifted(X @ matrix_function(gram, g, dg) @ X.mH, root)
 
 
 def _scaled_features(X: Tensor, center: bool, correction: int) -> Tensor:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .methods.base import differences, identity_mask, reciprocal
+from .methods.base import differences, identity_mask, norm, reciprocal
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
 
@@ -58,8 +58,9 @@ def power(w: Tensor, p: Tensor) -> Differences:
     close, y = _excess(a, b)
     ratio = torch.expm1(square * torch.log1p(y)) * reciprocal(y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
-    far = (a.pow(square) - b.pow(square)) * reciprocal(a - b, ~close)
-    return w.pow(p), torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
+    far = b.pow(square) * torch.expm1(square * (a.log() - b.log())) * reciprocal(a - b, ~close)
+    values = torch.exp(p * w.log())  # torch's own derivative of 0-th powers in p is masked
+    return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
 
 def integer_power(w: Tensor, n: int) -> Differences:
@@ -80,33 +81,65 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
 
     .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt,
 
-    by six-point Gauss–Legendre quadrature for pairs within 20 % of each other: the error is below rounding if
-    f is analytic in a disc around the pair that reaches to zero. Without ``df`` f is differentiated by torch.func.
+    by six-point Gauss–Legendre quadrature for pairs within 20 % of each other (the error is below rounding if f
+    is analytic in a disc around the pair that reaches to zero) and where the quotient would cancel. Without
+    ``df`` f is differentiated by torch.
     """
     derivative = df if df is not None else _derivative(f)
     values = f(w)
     i, j = torch.broadcast_tensors(w.unsqueeze(-1), w.unsqueeze(-2))
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
-    close = (gap.abs() <= 0.2 * size) | identity_mask(w)
+    height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
+    cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
+    close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
     centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     quotient = differences(values) * reciprocal(gap, ~close)
-    return values, torch.where(close, mean, quotient), _derivative(derivative)(w)
+    return values, torch.where(close, mean, quotient), _slope(derivative, w)
 
 
 def _derivative(f: Scalar) -> Scalar:
     def df(x: Tensor) -> Tensor:
-        result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
+        if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+            result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
+            return result
+        # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.
+        with torch.inference_mode(False), torch.enable_grad():
+            y = x if x.requires_grad else x.detach().clone().requires_grad_()
+            (result,) = torch.autograd.grad(f(y).sum(), y, create_graph=True)
         return result
 
     return df
 
 
+def _slope(df: Scalar, w: Tensor) -> Tensor:
+    """The derivative of ``df`` at ``w``; by a five-point difference if torch cannot differentiate df.
+
+    Only triples of eigenvalues that nearly coincide use it, in second derivatives.
+    """
+    w = w.detach()
+    try:
+        return _derivative(df)(w).detach()
+    except RuntimeError:
+        size = norm(w).unsqueeze(-1)
+        eps = torch.finfo(w.dtype).eps
+        h = eps**0.2 * torch.where(w.abs() > eps * size, w.abs(), torch.where(size > 0, size, 1))
+        return (df(w - 2 * h) - 8 * df(w - h) + 8 * df(w + h) - df(w + 2 * h)).detach() / (12 * h)
+
+
+def inside(w: Tensor) -> Tensor:
+    """An eigenvalue of each matrix (*, 1) that surely lies in the domain of f, to stand in for the null space."""
+    if w.shape[-1] == 0:
+        return w.new_ones((*w.shape[:-1], 1))
+    largest = w.detach().gather(-1, w.detach().abs().argmax(-1, keepdim=True))
+    return torch.where(largest == 0, 1, largest)
+
+
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
     """f restricted to the range: zero on the null space, f(λ)/λ between the two, nothing within the null space."""
-    values, gamma, curvature = f(torch.where(support, w, 1))
+    values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
     rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
     ratio = values * reciprocal(w, support)
@@ -114,24 +147,29 @@ def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
     return values, torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0)), curvature
 
 
-def second(w: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-    r"""Second divided differences :math:`f[\lambda_i,\lambda_k,\lambda_j]` (*, d, d, d), indexed (i, k, j).
+def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor:
+    r"""Second divided differences :math:`f[\lambda_i,\lambda_k,\lambda_j]` (*, d, m, d) for k in ``middle``.
 
     Of the three equal quotients, such as :math:`(f[a,b]-f[b,c])/(a-c)`, the one with the widest separation is
-    taken; for triples within :math:`\epsilon^{1/3}` of each other, the mean of :math:`f''/2`.
+    taken; for triples within :math:`\epsilon^{1/3}` of each other, relative to themselves or, if the quotient
+    would cancel, to the norm, the mean of :math:`f''/2`.
 
     Args:
         w: eigenvalues (*, d), zero on a null space.
         gamma: first divided differences (*, d, d).
         curvature: :math:`f''(\lambda)` (*, d), zero on a null space.
+        middle: the slab of middle indices.
     """
-    a, b, c = w[..., :, None, None], w[..., None, :, None], w[..., None, None, :]
-    ab, bc, ac = gamma[..., :, :, None], gamma[..., None, :, :], gamma[..., :, None, :]
+    a, b, c = w[..., :, None, None], w[..., None, middle, None], w[..., None, None, :]
+    ab, bc, ac = gamma[..., :, middle, None], gamma[..., None, middle, :], gamma[..., :, None, :]
     gaps = torch.stack(torch.broadcast_tensors(a - c, a - b, b - c))
     steps = torch.stack(torch.broadcast_tensors(ab - bc, ac - bc, ab - ac))
     widest = gaps.abs().argmax(0, keepdim=True)
     gap, step = gaps.gather(0, widest)[0], steps.gather(0, widest)[0]
     size = torch.maximum(torch.maximum(a.abs(), b.abs()), c.abs())
-    apart = gap.abs() > torch.finfo(w.dtype).eps ** (1 / 3) * size
-    mean = (curvature[..., :, None, None] + curvature[..., None, :, None] + curvature[..., None, None, :]) / 6
+    close = torch.finfo(w.dtype).eps ** (1 / 3)
+    weight = torch.maximum(torch.maximum(ab.abs(), bc.abs()), ac.abs())
+    cancels = (step.abs() <= close * weight) & (gap.abs() <= close * norm(w)[..., None, None, None])
+    apart = (gap.abs() > close * size) & ~cancels
+    mean = (curvature[..., :, None, None] + curvature[..., None, middle, None] + curvature[..., None, None, :]) / 6
     return torch.where(apart, step * reciprocal(gap, apart), mean)

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import gauge, iterative, solvers
+from . import gauge, iterative, solvers, transforms
 from .errors import check_square
 from .hermitian import from_lower, hermitian
-from .methods import PI, SVDPI, GapMethod, Method, resolve
+from .methods import GapMethod, Method, resolve
 from .precision import full_precision, real_dtype, widen
 
 
@@ -77,7 +77,7 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
 
 def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
-    if isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled):
+    if iterative.iterates(rule):
         w, V, keep = iterative.power_iteration(from_lower(A, operation), rule)
         return without_gradient(w, V, keep)
     assert isinstance(rule, GapMethod)
@@ -88,8 +88,7 @@ def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor,
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
     """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates."""
-    function = _Eigh if torch.compiler.is_compiling() else _EighForward
-    result: tuple[Tensor, Tensor] = function.apply(A, w, V, rule)
+    result: tuple[Tensor, Tensor] = transforms.apply(_Eigh, _EighForward, A, w, V, rule)
     return result
 
 

@@ -17,9 +17,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided
+from . import divided, transforms
 from .hermitian import hermitian
 from .precision import full_precision
+
+_CHUNK = 2**18  # coefficients a matrix held at a time
 
 
 def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
@@ -33,15 +35,13 @@ def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvat
         gamma: divided differences (*, d, d).
         curvature: f″(λ) (*, d).
     """
-    function = _Function if torch.compiler.is_compiling() else _FunctionForward
-    result: Tensor = function.apply(A, w, V, values, gamma, curvature)
+    result: Tensor = transforms.apply(_Function, _FunctionForward, A, w, V, values, gamma, curvature)
     return result
 
 
 def _derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
     """Df(A)[G]."""
-    function = _Derivative if torch.compiler.is_compiling() else _DerivativeForward
-    result: Tensor = function.apply(A, G, *spectrum)
+    result: Tensor = transforms.apply(_Derivative, _DerivativeForward, A, G, *spectrum)
     return result
 
 
@@ -130,8 +130,13 @@ class _SecondDerivative(torch.autograd.Function):
     @staticmethod
     def forward(A: Tensor, G: Tensor, E: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
         G, E = V.mH @ G @ V, V.mH @ E @ V
-        coefficients = divided.second(w, gamma, curvature).to(V.dtype)
-        inner = torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G, E)
+        d = w.shape[-1]
+        step = max(1, min(d, _CHUNK // max(1, d * d)))
+        inner = torch.zeros_like(G)
+        for k in range(0, d, step):  # a slab of the d×d×d coefficients at a time
+            slab = slice(k, k + step)
+            coefficients = divided.second(w, gamma, curvature, slab).to(V.dtype)
+            inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
         return _congruent(V, inner + inner.mH)
 
     @staticmethod
@@ -148,6 +153,6 @@ class _SecondDerivative(torch.autograd.Function):
 
 
 _THIRD = (
-    "third derivatives of this matrix function are not implemented; matrix_sqrt, matrix_inv_sqrt and polar have "
-    "derivatives of every order"
+    "third derivatives of this matrix function are not implemented; matrix_sqrt, matrix_inv_sqrt and the polar "
+    "factor of square matrices have derivatives of every order"
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from .divided import DividedDifferences, Scalar
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
-from .precision import full_precision, real_dtype, widen, working_dtype
+from .precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 
 
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
@@ -74,8 +76,11 @@ def matrix_power(
 
     .. math:: \bar p=\sum_i(V^H\bar SV)_{ii}\,\lambda_i^p\ln\lambda_i .
 
-    A singular A is handled on its range: negative powers are those of the pseudo-inverse. Whole Python
-    numbers as exponents also take indefinite matrices.
+    A singular A is handled on its range: negative powers are those of the pseudo-inverse, the zeroth power is the
+    projector on the range, and the null space contributes nothing to the gradient. Whole Python numbers as
+    exponents are polynomials instead (or, if negative, powers of the pseudo-inverse): they take indefinite
+    matrices too, and :math:`A^0=I`. While a tensor exponent requires a gradient, second derivatives are exact
+    away from ties only.
 
     Args:
         A: positive semi-definite matrices (*, d, d).
@@ -99,10 +104,12 @@ def matrix_power(
     Reference: as in :func:`matrix_sqrt`.
     """
     check_square(A, "matrix_power")
+    if not isinstance(p, Tensor | float | int):
+        raise ShapeError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
-        if float(p).is_integer():
+        if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
     return _positive(A, "power", lambda w: divided.power(w, exponent), method, rtol, clamp)
@@ -153,8 +160,8 @@ def matrix_function(
 ) -> Tensor:
     r"""Any smooth function of Hermitian matrices, :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H`.
 
-    f may have parameters that learn; their gradient flows. Close pairs get the mean of :math:`f'` between
-    them instead of a quotient, so ties cost no accuracy.
+    f may have parameters that learn; their gradient flows (second derivatives are then exact away from ties
+    only). Close pairs get the mean of :math:`f'` between them instead of a quotient, so ties cost no accuracy.
 
     Args:
         A: Hermitian matrices (*, d, d).
@@ -201,7 +208,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     """
     check_square(A, "spectral_projector")
     d = A.shape[-1]
-    if not isinstance(k, int) or not 0 <= k <= d:
+    if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
         raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
@@ -245,7 +252,7 @@ def _positive(
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
-        if spectral.iterates(rule):
+        if iterative.iterates(rule):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
         spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
         return spectral.apply(wide, rule, f, spectrum).to(A.dtype)
@@ -253,10 +260,8 @@ def _positive(
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
     """A whole power: polynomial for n ≥ 0, of the pseudo-inverse for n < 0; any sign of eigenvalue."""
-    if n >= 0:
-        rtol = None
-    elif rtol is None:
-        rtol = spectra.default_tolerance(widen(A))
+    if n < 0 and rtol is None:
+        rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
     return _any(A, "power", lambda w: divided.integer_power(w, n), method, rtol)
 
 

@@ -22,9 +22,8 @@ watching = False  # switched by diagnostics.gauge_warnings
 
 
 def tied(w: Tensor) -> Tensor:
-    r"""Boolean (*, d, d): pairs closer than :math:`\epsilon^{2/3}\|A\|`, whose vectors are not resolved."""
-    eps = torch.finfo(w.dtype).eps
-    return differences(w).abs() <= eps ** (2 / 3) * norm(w)[..., None, None]
+    r"""Boolean (*, d, d): pairs closer than :math:`64\,\epsilon\|A\|`, whose vectors the matrix does not determine."""
+    return differences(w).abs() <= 64 * torch.finfo(w.dtype).eps * norm(w)[..., None, None]
 
 
 def column_norms(G: Tensor) -> Tensor:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import transforms
 from .errors import IndefiniteError, NonFiniteError, batch_positions
+from .precision import negative_tolerance
 
 
 def hermitian(G: Tensor) -> Tensor:
@@ -19,44 +21,44 @@ def mirrored(A: Tensor) -> Tensor:
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
-def from_lower(A: Tensor, operation: str, tolerance: float = -1.0) -> Tensor:
+def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
     """:func:`mirrored`, differentiable with a Hermitian gradient, and checked as a solver would check it.
 
     Args:
         A: matrices (*, d, d).
         operation: named in errors.
-        tolerance: if not negative, an eigenvalue below −tolerance·‖A‖ raises :class:`IndefiniteError`.
+        positive: raise :class:`IndefiniteError` if an eigenvalue is clearly negative.
     """
-    function = _FromLower if torch.compiler.is_compiling() else _FromLowerForward
-    result: Tensor = function.apply(A, operation, tolerance)
+    result: Tensor = transforms.apply(_FromLower, _FromLowerForward, A, operation, positive)
     return result
 
 
 @torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
-def checked_hermitian(A: Tensor, operation: str, tolerance: float) -> Tensor:
+def checked_hermitian(A: Tensor, operation: str, positive: bool) -> Tensor:
     """The mirrored matrix; errors that depend on data stay opaque to torch.compile in here."""
     M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
     if bool(bad.any()):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
-    if tolerance >= 0 and M.numel():
-        _refuse_indefinite(M, operation, tolerance)
+    if positive and M.numel():
+        _refuse_indefinite(M, operation)
     return M
 
 
 @checked_hermitian.register_fake
-def _(A: Tensor, operation: str, tolerance: float) -> Tensor:
+def _(A: Tensor, operation: str, positive: bool) -> Tensor:
     return torch.empty_like(A, memory_format=torch.contiguous_format)
 
 
 @checked_hermitian.register_vmap
-def _(info, in_dims, A, operation, tolerance):  # type: ignore[no-untyped-def]
-    return checked_hermitian(A.movedim(in_dims[0], 0), operation, tolerance), 0
+def _(info, in_dims, A, operation, positive):  # type: ignore[no-untyped-def]
+    return checked_hermitian(A.movedim(in_dims[0], 0), operation, positive), 0
 
 
-def _refuse_indefinite(M: Tensor, operation: str, tolerance: float) -> None:
+def _refuse_indefinite(M: Tensor, operation: str) -> None:
     """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
-    size = torch.linalg.matrix_norm(M)
+    tolerance = negative_tolerance(M.shape[-1], M.dtype)
+    size = M.abs().amax((-2, -1))
     scaled = M / torch.where(size > 0, size, 1)[..., None, None]
     shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
     for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
@@ -70,8 +72,8 @@ class _FromLower(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(A: Tensor, operation: str, tolerance: float) -> Tensor:
-        return checked_hermitian(A, operation, tolerance)
+    def forward(A: Tensor, operation: str, positive: bool) -> Tensor:
+        return checked_hermitian(A, operation, positive)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

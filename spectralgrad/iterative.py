@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import solvers
+from . import solvers, transforms
 from .hermitian import hermitian
-from .methods import PI, SVDPI, NewtonSchulz
+from .methods import PI, SVDPI, Method, NewtonSchulz
 from .methods.base import reciprocal
 from .methods.iterations import stopping_rules
 from .precision import full_precision
@@ -38,6 +38,8 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
 
     Reference: Higham, Functions of Matrices (2008), Eq. 6.35; ICCV 2021, Eq. 7-9.
     """
+    size = _size(A)
+    A = A / size  # so that no norm, and no derivative of one, over- or underflows
     scale = _scale(A, normalize)[..., None, None]
     live = scale > 0
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
@@ -45,8 +47,16 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
     for _ in range(steps):
         T = (3 * identity - Z @ Y) / 2
         Y, Z = Y @ T, T @ Z
-    root = torch.where(live, scale, 1).sqrt()
+    root = torch.where(live, scale, 1).sqrt() * size.sqrt()
     return Y * root, torch.where(live, Z / root, 0)
+
+
+def _size(A: Tensor) -> Tensor:
+    """The largest modulus of each matrix (*, 1, 1) without gradient; one for a zero or empty matrix."""
+    if 0 in A.shape[-2:]:
+        return A.real.new_ones((*A.shape[:-2], 1, 1))
+    size = A.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where(size > 0, size, 1)
 
 
 def _scale(A: Tensor, normalize: str) -> Tensor:
@@ -88,6 +98,8 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
 
     Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022.
     """
+    unit_s, unit_g = _size(S), _size(G)
+    S, G = S / unit_s, G / unit_g
     scale = torch.linalg.matrix_norm(S)[..., None, None]
     inverse = reciprocal(scale, scale > 0)
     identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
@@ -99,7 +111,7 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     X = C / 2
     size = torch.linalg.matrix_norm(G)
     residual = torch.linalg.matrix_norm(S @ X + X @ S - G) * reciprocal(size, size > 0)
-    return LyapunovResult(X, residual)
+    return LyapunovResult(X * (unit_g / unit_s), residual)
 
 
 class _LyapunovBackward(torch.autograd.Function):
@@ -142,11 +154,47 @@ def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tenso
     if method.backward == "unrolled":
         return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
     S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
-    function = _LyapunovBackward if torch.compiler.is_compiling() else _LyapunovBackwardForward
-    S = function.apply(A, S, method)
+    S = transforms.apply(_LyapunovBackward, _LyapunovBackwardForward, A, S, method)
     if operation == "sqrt":
         return S
-    return Z - Z @ (S - S.detach()) @ Z  # value Z, derivative −Z dS Z
+    result: Tensor = transforms.apply(_InverseOf, _InverseOfForward, S, Z)
+    return result
+
+
+class _InverseOf(torch.autograd.Function):
+    """Identity on Z ≈ S⁻¹ in the forward pass, −Z dS Z in the derivatives."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, Z: Tensor) -> Tensor:
+        return Z.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx, gZ):  # type: ignore[no-untyped-def]
+        (Z,) = ctx.saved_tensors
+        with full_precision(Z):
+            return -Z.mH @ gZ @ Z.mH, None
+
+
+class _InverseOfForward(_InverseOf):
+    """:class:`_InverseOf` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dS, _):  # type: ignore[no-untyped-def]
+        (Z,) = ctx.saved_tensors
+        with full_precision(Z):
+            return -Z @ dS @ Z
+
+
+def iterates(rule: Method) -> TypeGuard[PI | SVDPI]:
+    """Whether the rule finds eigenpairs by power iteration instead of taking the solver's."""
+    return isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled)
 
 
 def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tensor]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import solvers
+from . import divided, frechet, solvers, transforms
 from .errors import check_matrix
-from .functions import matrix_power
 from .hermitian import hermitian
 from .methods.base import norm, reciprocal
 from .precision import full_precision, rank_tolerance, widen
@@ -24,9 +23,9 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     r"""The orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
 
     It is the matrix with orthonormal columns (m ≥ n) or rows (m ≤ n) nearest to M in every unitarily
-    invariant norm. The gradient is exact, equal singular values included, to second order; singular values
-    below ``rtol`` times the largest get no gradient of their own (the factor is not unique there), so it
-    stays finite at rank deficiency.
+    invariant norm. First and second derivatives are exact, equal singular values included; singular values below
+    ``rtol`` times the largest get no gradient of their own (the factor is not unique there), so it stays finite
+    at rank deficiency.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
@@ -50,8 +49,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
         U, S, Vh = solvers.svd(A.detach(), "polar")
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
         S = torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0)
-        function = _Polar if torch.compiler.is_compiling() else _PolarForward
-        return function.apply(A, U, S, Vh).to(M.dtype)
+        return transforms.apply(_Polar, _PolarForward, A, U, S, Vh).to(M.dtype)
 
 
 class _Polar(torch.autograd.Function):
@@ -82,7 +80,7 @@ class _PolarForward(_Polar):
 def _derivative(G: Tensor, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
     """The derivative of M ↦ Q in the direction G; it is self-adjoint, so the same map serves both modes."""
     with full_precision(U):
-        if torch.is_grad_enabled() or forward:
+        if transforms.differentiating() or forward:
             return _composed(M, S, Vh, Q, G)
         total = S.unsqueeze(-1) + S.unsqueeze(-2)
         inner = U.mH @ G @ Vh.mH
@@ -100,4 +98,10 @@ def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
     rotation = Q @ solve_lyapunov(H, W - W.mH, S, Vh.mH)
     if Q.shape[-2] == Q.shape[-1]:
         return rotation
-    return rotation + (G - Q @ W) @ matrix_power(H, -1)
+    return rotation + (G - Q @ W) @ _inverse(H, S, Vh.mH)
+
+
+def _inverse(H: Tensor, S: Tensor, V: Tensor) -> Tensor:
+    """The pseudo-inverse of H = V diag(S) Vᴴ, differentiable in ``H``."""
+    values, gamma, curvature = divided.on_range(lambda w: divided.integer_power(w, -1), S, S > 0)
+    return frechet.exact(H, S, V, values, gamma, curvature)

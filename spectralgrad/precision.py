@@ -43,3 +43,8 @@ def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     usual :math:`d\,\epsilon` would already delete eigenvalues that are known to 5 %.
     """
     return torch.finfo(dtype).eps * max(4.0, d**0.5)
+
+
+def negative_tolerance(d: int, dtype: torch.dtype) -> float:
+    """Relative size of a negative eigenvalue that rounding no longer explains: 64 rank tolerances."""
+    return 64 * rank_tolerance(d, dtype)

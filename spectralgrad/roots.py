@@ -12,7 +12,8 @@ Eigenvectors enter only as a device to solve the equation; their gradients never
 .. math:: dZ=-Z\,dS\,Z+Z^2\,dS\,N+N\,dS\,Z^2,\qquad N=I-SZ,
 
 where N, the projector on the null space, is zero for a regular matrix. On the null space the derivative is
-that of matrices of constant rank.
+that of matrices of constant rank: the equation solved is :math:`SX+XS=G-NGN` with :math:`NXN=0`, and N moves
+with S by :math:`dN=-N\,dS\,S^+-S^+dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,S^+X+X\,S^+dS)N`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import transforms
 from .hermitian import hermitian
 from .methods.base import reciprocal
 from .precision import full_precision
@@ -27,22 +29,17 @@ from .precision import full_precision
 
 def square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
-    return _pick(_Sqrt, _SqrtForward).apply(A, s, V)
+    return transforms.apply(_Sqrt, _SqrtForward, A, s, V)
 
 
 def inverse_square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """The pseudo-inverse of :func:`square_root`, differentiable in ``A``."""
-    return _pick(_InvSqrt, _InvSqrtForward).apply(A, s, V)
+    return transforms.apply(_InvSqrt, _InvSqrtForward, A, s, V)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
-    return _pick(_Lyapunov, _LyapunovForward).apply(S, G, s, V)
-
-
-def _pick(plain, forward):  # type: ignore[no-untyped-def]
-    """Dynamo refuses functions with a forward-mode rule, so it is given the plain one."""
-    return plain if torch.compiler.is_compiling() else forward
+    return transforms.apply(_Lyapunov, _LyapunovForward, S, G, s, V)
 
 
 def _sums(s: Tensor) -> Tensor:
@@ -57,6 +54,11 @@ def _compose(V: Tensor, values: Tensor) -> Tensor:
 def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
     """V (weights ∘ VᴴGV) Vᴴ: the four products that every exact gradient here costs."""
     return V @ (weights * (V.mH @ G @ V)) @ V.mH
+
+
+def _parts(s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    """The pseudo-inverse S⁺ and the projector N on the null space of S = V diag(s) Vᴴ."""
+    return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
 
 
 class _Sqrt(torch.autograd.Function):
@@ -94,26 +96,34 @@ class _Lyapunov(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        S, _, s, V = inputs
-        ctx.save_for_backward(S, output, s, V)
-        ctx.save_for_forward(S, output, s, V)
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]
-        S, X, s, V = ctx.saved_tensors
+        S, G, s, V, X = ctx.saved_tensors
         with full_precision(V):
             H = solve_lyapunov(S, gX, s, V)
-            return -(H @ X.mH + X.mH @ H), H, None, None
+            gS = -H @ X.mH - X.mH @ H
+            inverse, null = _parts(s, V)
+            dropped, held = null @ G.mH @ null, null @ gX @ null
+            gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
+            gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
+            return gS, H, None, None
 
 
 class _LyapunovForward(_Lyapunov):
     @staticmethod
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
-        S, X, s, V = ctx.saved_tensors
-        rhs = torch.zeros_like(X) if dG is None else dG
-        if dS is not None:
-            rhs = rhs - dS @ X - X @ dS
-        return solve_lyapunov(S, rhs, s, V)
+        S, G, s, V, X = ctx.saved_tensors
+        with full_precision(V):
+            rhs = torch.zeros_like(X) if dG is None else dG
+            if dS is None:
+                return solve_lyapunov(S, rhs, s, V)
+            inverse, null = _parts(s, V)
+            dropped = null @ G @ null
+            rhs = rhs - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
+            return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null
 
 
 class _InvSqrt(torch.autograd.Function):
@@ -147,7 +157,7 @@ def _inverse_derivative(G: Tensor, A: Tensor, s: Tensor, V: Tensor, Z: Tensor, *
     they are f(λ)/λ = s⁻³.
     """
     with full_precision(V):
-        if torch.is_grad_enabled() or forward:
+        if transforms.differentiating() or forward:
             return _composed_derivative(square_root(A, s, V), Z, G, s, V, forward)
         z = reciprocal(s, s > 0)
         rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)

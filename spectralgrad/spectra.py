@@ -11,9 +11,7 @@ from . import solvers
 from .errors import IndefiniteError, batch_positions
 from .hermitian import from_lower
 from .methods.base import norm
-from .precision import rank_tolerance
-
-_CLEARLY = 64  # an eigenvalue this many rank tolerances below zero is not rounding
+from .precision import negative_tolerance, rank_tolerance
 
 
 class Spectrum(NamedTuple):
@@ -24,24 +22,18 @@ class Spectrum(NamedTuple):
     support: Tensor
 
 
-def default_tolerance(A: Tensor) -> float:
-    """The relative rank tolerance used where none is given."""
-    return rank_tolerance(A.shape[-1], A.dtype)
-
-
 def positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Spectrum:
     """The spectrum of a matrix that should be positive semi-definite; negative rounding noise becomes zero."""
     w, V = solvers.eigh(A.detach(), operation)
-    w = w.clamp_min(0) if clamp else nonnegative(w, _CLEARLY * default_tolerance(A), operation)
-    tolerance = default_tolerance(A) if rtol is None else rtol
-    return Spectrum(w, V, w > tolerance * norm(w).unsqueeze(-1))
+    w, support = positive_part(w, operation, -1.0 if rtol is None else rtol, clamp)
+    return Spectrum(w, V, support)
 
 
 def positive_matrix(A: Tensor, operation: str, clamp: bool) -> Tensor:
     """What a method that never decomposes ``A`` works on: checked, or with its negative part taken off."""
+    M = from_lower(A, operation, positive=not clamp)
     if not clamp:
-        return from_lower(A, operation, _CLEARLY * default_tolerance(A))
-    M = from_lower(A, operation)
+        return M
     w, V = solvers.eigh(M.detach(), operation)
     return M - (V * w.clamp_max(0).unsqueeze(-2)) @ V.mH
 
@@ -53,26 +45,28 @@ def signed(A: Tensor, operation: str, rtol: float | None) -> Spectrum:
     return Spectrum(w, V, support)
 
 
-@torch.library.custom_op("spectralgrad::nonnegative", mutates_args=())
-def nonnegative(w: Tensor, tolerance: float, operation: str) -> Tensor:
-    """``w`` with negative rounding noise set to zero; an error if an eigenvalue is clearly negative.
+@torch.library.custom_op("spectralgrad::positive_part", mutates_args=())
+def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
+    """Eigenvalues with negative ones set to zero, and the mask of the range (``rtol`` < 0: the default tolerance).
 
-    An operator of its own, because an error that depends on data must stay opaque to torch.compile.
+    Without ``clamp`` a clearly negative one is an error. An operator of its own, because an error that depends
+    on data, and tolerances that depend on the size, must stay opaque to torch.compile.
     """
-    limit = tolerance * norm(w)
-    if w.numel():
-        bad = w.amin(-1) < -limit
-        if bool(bad.any()):
-            position = batch_positions(bad)[0]
+    size, d = norm(w), w.shape[-1]
+    if w.numel() and not clamp:
+        limit = negative_tolerance(d, w.dtype) * size
+        for position in batch_positions(w.amin(-1) < -limit)[:1]:
             raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
-    return w.clamp_min(0)
+    tolerance = rank_tolerance(d, w.dtype) if rtol < 0 else rtol
+    values = w.clamp_min(0)
+    return values, values > tolerance * size.unsqueeze(-1)
 
 
-@nonnegative.register_fake
-def _(w: Tensor, tolerance: float, operation: str) -> Tensor:
-    return torch.empty_like(w)
+@positive_part.register_fake
+def _(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(w), torch.empty_like(w, dtype=torch.bool)
 
 
-@nonnegative.register_vmap
-def _(info, in_dims, w, tolerance, operation):  # type: ignore[no-untyped-def]
-    return nonnegative(w.movedim(in_dims[0], 0), tolerance, operation), 0
+@positive_part.register_vmap
+def _(info, in_dims, w, operation, rtol, clamp):  # type: ignore[no-untyped-def]
+    return positive_part(w.movedim(in_dims[0], 0), operation, rtol, clamp), (0, 0)

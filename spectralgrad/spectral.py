@@ -12,16 +12,14 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative
+from . import divided, frechet, iterative, transforms
 from .divided import DividedDifferences
 from .eigh import attach
 from .hermitian import from_lower, hermitian
-from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade
+from .methods import PI, SVDPI, GapMethod, Method, Pade
 from .methods.base import differences, identity_mask
 from .precision import full_precision
 from .spectra import Spectrum
@@ -29,35 +27,39 @@ from .spectra import Spectrum
 
 def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
-    if iterates(rule):
+    if iterative.iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
+    if isinstance(rule, GapMethod):
+        return _by_gap_rule(A, rule, f, spectrum)
     w, V, support = spectrum
     values, gamma, curvature = divided.on_range(f, w, support)
-    learns = values.requires_grad  # then mixed derivatives in A and f's parameters may be asked for
-    if isinstance(rule, Exact) and not learns:
+    if not transforms.tracked(values):
         return frechet.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
-    return _attached(A, rule, f, spectrum, learns)
+    return _learning(A, f, spectrum)
 
 
-def _attached(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum, learns: bool) -> Tensor:
-    """f(A) with eigenpairs that carry A's graph: second derivatives are those of the gap rule."""
-    gap_rule = rule if isinstance(rule, GapMethod) else Pade()
-    w, V = attach(A, spectrum.values, spectrum.vectors, gap_rule)
-    keep = gap_rule.kept(A, spectrum.values, spectrum.vectors)
+def _by_gap_rule(A: Tensor, rule: GapMethod, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
+    """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
+    w, V = attach(A, spectrum.values, spectrum.vectors, rule)
+    keep = rule.kept(A, spectrum.values, spectrum.vectors)
     support = spectrum.support if keep is None else spectrum.support & keep
     values, gamma, _ = divided.on_range(f, w, support)
-    if not isinstance(rule, Exact):
-        gamma = _implied(gap_rule.gaps(w), values, gamma, w)
-    if learns:  # the diagonal reaches A through f(w), so that mixed derivatives in f's parameters exist
-        gamma = gamma.masked_fill(identity_mask(w), 0)
-    else:
-        values = values.detach()
-    return compose(A, w, V, values, gamma)
+    return _diagonal_by_values(A, w, V, values, _implied(rule.gaps(w), values, gamma, w))
 
 
-def iterates(rule: Method) -> TypeGuard[PI | SVDPI]:
-    """Whether the rule finds eigenpairs by power iteration instead of taking the solver's."""
-    return isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled)
+def _learning(A: Tensor, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
+    """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
+
+    They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
+    """
+    w, V = attach(A, spectrum.values, spectrum.vectors, Pade())
+    values, gamma, _ = divided.on_range(f, w, spectrum.support)
+    return _diagonal_by_values(A, w, V, values, gamma)
+
+
+def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+    """Let the diagonal of Γ reach A through f(w), where the parameters of f are, and the rest through ``gamma``."""
+    return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
 def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: DividedDifferences) -> Tensor:
@@ -76,8 +78,7 @@ def _implied(K: Tensor, values: Tensor, gamma: Tensor, w: Tensor) -> Tensor:
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
-    function = _Spectral if torch.compiler.is_compiling() else _SpectralForward
-    result: Tensor = function.apply(A, w, V, values, gamma)
+    result: Tensor = transforms.apply(_Spectral, _SpectralForward, A, w, V, values, gamma)
     return result
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import gauge, solvers
+from . import gauge, solvers, transforms
 from .errors import check_matrix
 from .methods import GapMethod, Method, resolve
 from .methods.base import norm, reciprocal
@@ -64,7 +64,7 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
     assert isinstance(rule, GapMethod)
     with full_precision(M):
         A = widen(M)
-        U, S, Vh = (_SVD if torch.compiler.is_compiling() else _SVDForward).apply(A, rule)
+        U, S, Vh = transforms.apply(_SVD, _SVDForward, A, rule)
         keep = rule.kept(A, S.flip(-1), A)
         if keep is not None:
             keep = keep.flip(-1)

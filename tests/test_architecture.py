@@ -10,7 +10,8 @@ import spectralgrad
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
     ["version", "errors"],
-    ["hermitian", "precision", "native"],
+    ["precision", "transforms", "native"],
+    ["hermitian"],
     ["methods", "solvers"],
     ["gauge", "iterative", "spectra", "divided", "roots", "frechet"],
     ["eigh", "svd", "spectral", "functions", "polar", "covariance", "testing"],

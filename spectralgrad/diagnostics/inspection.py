@@ -32,7 +32,7 @@ class Inspection:
     rank: Tensor  # numerical rank
     relative_gap: Tensor  # min |λi − λj|/‖A‖
     exact_ties: Tensor  # neighbouring eigenvalues that are equal as computed
-    ties: Tensor  # pairs whose vectors are not resolved: gap ≤ ε^(2/3) ‖A‖
+    ties: Tensor  # pairs whose vectors the matrix does not determine: gap ≤ 64 ε ‖A‖
     noise: Tensor  # ε‖A‖/gap over the resolved pairs: relative error of single vectors' gradients
     bias: Tensor  # largest |1 − K̂(λi − λj)|, the share of a gradient that the method deletes
     bound: Tensor  # bound of |K̂|
@@ -120,8 +120,8 @@ def inspect(
     """
     check_square(A, "inspect")
     rule = _any_operation(method)
-    with torch.no_grad(), full_precision(A):
-        wide = widen(A)
+    with torch.inference_mode(False), torch.no_grad(), full_precision(A):
+        wide = widen(A).clone()
         w, V = solvers.eigh(wide)
         size, eps = norm(w), torch.finfo(w.dtype).eps
         upper = torch.ones_like(identity_mask(w)).triu(1)

@@ -73,8 +73,10 @@ class Pade(GapMethod):
         return torch.where(exact, reciprocal(gap, exact), inside)
 
     def bound(self, w: Tensor) -> Tensor:
-        if self.published or w.shape[-1] < 2:
+        if self.published:
             return super().bound(w)
+        if w.shape[-1] < 2:
+            return torch.zeros_like(norm(w))
         size = self._size(w)
         worst = reciprocal(size, size > 0).masked_fill(identity_mask(w), 0).amax((-2, -1))
         return worst / self._floor(w)

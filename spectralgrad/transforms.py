@@ -1,0 +1,44 @@
+"""How the autograd functions of this package meet Dynamo and nested differentiation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
+    """Call the autograd function ``plain``, or ``forward``, its subclass that adds a forward-mode rule.
+
+    Dynamo does not trace functions with a forward-mode rule, so it gets the plain one. Torch switches forward
+    mode off inside such a rule: forward mode over forward mode would silently lose a term, and is refused.
+    """
+    if torch.compiler.is_compiling():
+        return plain.apply(*inputs)
+    if torch._C._functorch.peek_interpreter_stack() is not None and _forward_levels() > 1:
+        raise NotImplementedError(
+            "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
+            "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
+        )
+    return forward.apply(*inputs)
+
+
+def _forward_levels() -> int:
+    from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+    kinds = [interpreter.key() for interpreter in retrieve_all_functorch_interpreters()]
+    return sum(kind == torch._C._functorch.TransformType.Jvp for kind in kinds)
+
+
+def differentiating() -> bool:
+    """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
+    return torch.is_grad_enabled() or forward_ad._current_level >= 0
+
+
+def tracked(x: Tensor) -> bool:
+    """Whether ``x`` carries a gradient, in reverse or in forward mode."""
+    if x.requires_grad:
+        return True
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
