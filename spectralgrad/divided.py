@@ -85,8 +85,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     is analytic in a disc around the pair that reaches to zero) and where the quotient would cancel. Without
     ``df`` f is differentiated by torch.
     """
-    derivative = df if df is not None else _derivative(f)
     values = f(w)
+    derivative = df if df is not None else _derivative(f, values.requires_grad)
     i, j = torch.broadcast_tensors(w.unsqueeze(-1), w.unsqueeze(-2))
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
@@ -100,7 +100,9 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     return values, torch.where(close, mean, quotient), _slope(derivative, w)
 
 
-def _derivative(f: Scalar) -> Scalar:
+def _derivative(f: Scalar, learns: bool) -> Scalar:
+    """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
+
     def df(x: Tensor) -> Tensor:
         if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
@@ -108,7 +110,7 @@ def _derivative(f: Scalar) -> Scalar:
         # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.
         with torch.inference_mode(False), torch.enable_grad():
             y = x if x.requires_grad else x.detach().clone().requires_grad_()
-            (result,) = torch.autograd.grad(f(y).sum(), y, create_graph=True)
+            (result,) = torch.autograd.grad(f(y).sum(), y, create_graph=learns or x.requires_grad)
         return result
 
     return df
@@ -121,7 +123,7 @@ def _slope(df: Scalar, w: Tensor) -> Tensor:
     """
     w = w.detach()
     try:
-        return _derivative(df)(w).detach()
+        return _derivative(df, learns=False)(w).detach()
     except RuntimeError:
         size = norm(w).unsqueeze(-1)
         eps = torch.finfo(w.dtype).eps
