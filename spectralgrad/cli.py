@@ -1,21 +1,20 @@
-"""The command line: ``spectralgrad info``, ``conformance``, ``inspect``."""
+"""The command line: ``spectralgrad info``, ``conformance``, ``inspect``, ``bench``."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
+from .bench.command import add_parser as add_bench
 from .errors import SpectralError
+from .files import require_folder, write_json
 from .version import __version__
 
 
@@ -76,12 +75,16 @@ def _parser() -> argparse.ArgumentParser:
         "--method", default="svd-pade", help="the method whose bias and bound to show (default: svd-pade)"
     )
     inspect.set_defaults(run=_inspect)
+
+    add_bench(commands)
     return parser
 
 
 def _info(_: argparse.Namespace) -> None:
     from .methods import methods
+    from .native import kernel
 
+    native = kernel()
     capability = torch.backends.cpu.get_cpu_capability()
     rows = {
         "spectralgrad": __version__,
@@ -91,7 +94,7 @@ def _info(_: argparse.Namespace) -> None:
         "platform": f"{platform.system()} {platform.machine()}",
         "instruction set": f"{capability} (torch)",
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
-        "eigensolver": "LAPACK through torch.linalg, with the fallback ladder",
+        "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else _without_kernel(),
         "accelerators": "cuda" if torch.cuda.is_available() else "none",
     }
     for name, value in rows.items():
@@ -100,16 +103,22 @@ def _info(_: argparse.Namespace) -> None:
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
 
 
+def _without_kernel() -> str:
+    off = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
+    why = "switched off by SPECTRALGRAD_NATIVE=0" if off else "not built: install again where a C++ compiler is"
+    return f"LAPACK through torch.linalg (native kernel {why})"
+
+
 def _conformance(options: argparse.Namespace) -> None:
     from .diagnostics import conformance, pictures
 
     for target in (options.json, options.plot):
-        _require_folder(target)
+        require_folder(target)
     if options.plot:
         pictures.require()
     results = conformance.main(options.function, options.sizes)
     if options.json:
-        _write_json(options.json, conformance.as_json(results))
+        write_json(options.json, conformance.as_json(results))
         print(f"\nwritten: {options.json}")
     if options.plot:
         pictures.gradient_error(options.plot, options.function)
@@ -121,24 +130,6 @@ def _inspect(options: argparse.Namespace) -> None:
 
     matrices = np.load(options.file, allow_pickle=False)
     print(inspect(torch.from_numpy(matrices), method=options.method))
-
-
-def _require_folder(target: Path | None) -> None:
-    """Refuse a target that could not be written after minutes of work."""
-    if target is not None and not target.absolute().parent.is_dir():
-        raise FileNotFoundError(f"no folder to write {target} into: {target.parent}")
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write beside the target and move into place, so that a file is there whole or not at all."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(content, file, indent=1, allow_nan=False)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative, roots, spectra, spectral
+from . import divided, frechet, iterative, roots, solvers, spectra, spectral
 from .divided import DividedDifferences, Scalar
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
@@ -229,14 +229,14 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         if isinstance(rule, GapMethod | PI):
             exponent = torch.tensor(0.5 if operation == "sqrt" else -0.5, dtype=real_dtype(wide.dtype), device=A.device)
             return _positive(A, operation, lambda w: divided.power(w, exponent), rule, rtol, clamp)
-        spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
-        compute = roots.square_root if operation == "sqrt" else roots.inverse_square_root
-        s = torch.where(spectrum.support, spectrum.values, 0).sqrt()
+        inverse = operation == "inv_sqrt"
+        S, w, V = solvers.root(wide.detach(), f"matrix_{operation}", inverse, -1.0 if rtol is None else rtol, clamp)
         if isinstance(rule, SVDNewton):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-            iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[operation == "inv_sqrt"]
-            return (compute(wide.detach(), s, spectrum.vectors) + (iterated - iterated.detach())).to(A.dtype)
-        return compute(wide, s, spectrum.vectors).to(A.dtype)
+            iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[inverse]
+            return (S + (iterated - iterated.detach())).to(A.dtype)
+        compute = roots.inverse_square_root if inverse else roots.square_root
+        return compute(wide, S, w.sqrt(), V).to(A.dtype)
 
 
 def _positive(

@@ -21,20 +21,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import transforms
+from . import solvers, transforms
 from .hermitian import hermitian
 from .methods.base import reciprocal
 from .precision import full_precision
 
 
-def square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
-    """V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
-    return transforms.apply(_Sqrt, _SqrtForward, A, s, V)
+def square_root(A: Tensor, S: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """S = V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
+    return transforms.apply(_Sqrt, _SqrtForward, A, S, s, V)
 
 
-def inverse_square_root(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
-    """The pseudo-inverse of :func:`square_root`, differentiable in ``A``."""
-    return transforms.apply(_InvSqrt, _InvSqrtForward, A, s, V)
+def inverse_square_root(A: Tensor, Z: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """Z, the pseudo-inverse of the square root V diag(s) Vᴴ, differentiable in ``A``."""
+    return transforms.apply(_InvSqrt, _InvSqrtForward, A, Z, s, V)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -65,18 +65,20 @@ class _Sqrt(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return _compose(V, s)
+    def forward(A: Tensor, S: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        return S.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(output, *inputs[1:])
-        ctx.save_for_forward(output, *inputs[1:])
+        ctx.save_for_backward(output, *inputs[2:])
+        ctx.save_for_forward(output, *inputs[2:])
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         S, s, V = ctx.saved_tensors
-        return solve_lyapunov(S, hermitian(gS), s, V), None, None
+        if not transforms.differentiating():
+            return solvers.root_derivative(V, s.square(), gS, False), None, None, None
+        return solve_lyapunov(S, hermitian(gS), s, V), None, None, None
 
 
 class _SqrtForward(_Sqrt):
@@ -130,40 +132,36 @@ class _InvSqrt(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(A: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return _compose(V, reciprocal(s, s > 0))
+    def forward(A: Tensor, Z: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        return Z.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
+        A, _, s, V = inputs
+        ctx.save_for_backward(A, s, V, output)
+        ctx.save_for_forward(A, s, V, output)
 
     @staticmethod
     def backward(ctx, gZ):  # type: ignore[no-untyped-def]
-        return _inverse_derivative(hermitian(gZ), *ctx.saved_tensors), None, None
+        return _inverse_derivative(gZ, *ctx.saved_tensors), None, None, None
 
 
 class _InvSqrtForward(_InvSqrt):
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        return _inverse_derivative(hermitian(dA), *ctx.saved_tensors, forward=True)
+        return _inverse_derivative(dA, *ctx.saved_tensors, forward=True)
 
 
 def _inverse_derivative(G: Tensor, A: Tensor, s: Tensor, V: Tensor, Z: Tensor, *, forward: bool = False) -> Tensor:
-    """The derivative of A ↦ Z in the direction G; it is self-adjoint, so the same map serves both modes.
+    """The derivative of A ↦ Z in the direction sym(G); it is self-adjoint, so the same map serves both modes.
 
     If it is itself to be differentiated it is composed of differentiable pieces (Z from S, S from A).
-    Otherwise the divided differences −1/(sᵢsⱼ(sᵢ+sⱼ)) do it in four products; between range and null space
-    they are f(λ)/λ = s⁻³.
+    Otherwise the divided differences do it in four products, for small matrices inside the kernel.
     """
     with full_precision(V):
         if transforms.differentiating() or forward:
-            return _composed_derivative(square_root(A, s, V), Z, G, s, V, forward)
-        z = reciprocal(s, s > 0)
-        rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
-        within = (rows > 0) & (columns > 0)
-        weights = torch.where(within, -rows * columns * _sums(s), (rows + columns) ** 3)
-        return _weighted(V, weights, G)
+            return _composed_derivative(square_root(A, _compose(V, s), s, V), Z, hermitian(G), s, V, forward)
+        return solvers.root_derivative(V, s.square(), G, True)
 
 
 def _composed_derivative(S: Tensor, Z: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from . import solvers
-from .errors import IndefiniteError, batch_positions
 from .hermitian import from_lower
 from .methods.base import norm
-from .precision import negative_tolerance, rank_tolerance
 
 
 class Spectrum(NamedTuple):
@@ -47,19 +45,12 @@ def signed(A: Tensor, operation: str, rtol: float | None) -> Spectrum:
 
 @torch.library.custom_op("spectralgrad::positive_part", mutates_args=())
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
-    """Eigenvalues with negative ones set to zero, and the mask of the range (``rtol`` < 0: the default tolerance).
+    """See :func:`spectralgrad.solvers.positive.positive_part`.
 
-    Without ``clamp`` a clearly negative one is an error. An operator of its own, because an error that depends
-    on data, and tolerances that depend on the size, must stay opaque to torch.compile.
+    An operator of its own, because an error that depends on data, and tolerances that depend on the size, must
+    stay opaque to torch.compile.
     """
-    size, d = norm(w), w.shape[-1]
-    if w.numel() and not clamp:
-        limit = negative_tolerance(d, w.dtype) * size
-        for position in batch_positions(w.amin(-1) < -limit)[:1]:
-            raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
-    tolerance = rank_tolerance(d, w.dtype) if rtol < 0 else rtol
-    values = w.clamp_min(0)
-    return values, values > tolerance * size.unsqueeze(-1)
+    return solvers.positive_part(w, operation, rtol, clamp)
 
 
 @positive_part.register_fake

@@ -9,13 +9,13 @@ import spectralgrad
 
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
-    ["version", "errors"],
+    ["version", "errors", "files"],
     ["precision", "transforms", "native"],
     ["hermitian"],
     ["methods", "solvers"],
     ["gauge", "iterative", "spectra", "divided", "roots", "frechet"],
     ["eigh", "svd", "spectral", "functions", "polar", "covariance", "testing"],
-    ["nn", "optim", "training", "diagnostics"],
+    ["nn", "optim", "training", "diagnostics", "bench"],
     ["transfer", "lab"],
     ["cli", "__main__", "__init__"],
 ]

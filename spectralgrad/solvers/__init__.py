@@ -1,7 +1,22 @@
 """The forward eigensolvers and the ladder they fall back on."""
 
+from .choice import fuses, tune
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, svd
+from .operators import eigh, root, root_derivative, svd
+from .positive import positive_part
 from .report import SolverReport, report, reset_report
 
-__all__ = ["SolverReport", "eigh", "eigh_ratio", "report", "reset_report", "svd", "svd_ratio"]
+__all__ = [
+    "SolverReport",
+    "eigh",
+    "eigh_ratio",
+    "fuses",
+    "positive_part",
+    "report",
+    "reset_report",
+    "root",
+    "root_derivative",
+    "svd",
+    "svd_ratio",
+    "tune",
+]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
 from ..hermitian import mirrored
-from . import lapack
+from . import choice, lapack
 from .lapack import Factors
 from .report import counts
 
@@ -31,6 +31,7 @@ class Problem:
     """A kind of decomposition: its drivers and the test that accepts a result for one matrix."""
 
     name: str
+    fast: Callable[[Tensor], Factors]  # decomposes a batch; may leave NaN where it fails
     driver: str
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
@@ -40,9 +41,9 @@ class Problem:
     def solve(self, A: Tensor, operation: str) -> Factors:
         """Decompose a batch with the plain driver; send what fails down the ladder."""
         counts.call(A.shape[:-2].numel())
-        A = self._finite(A, operation)
+        A = self.readable(A, operation)
         try:
-            factors = self._run(self.driver, A)
+            factors = self.fast(A)
         except _FAILURES:
             return self._one_by_one(A, operation)
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
@@ -54,7 +55,7 @@ class Problem:
         run: Callable[[Tensor], Factors] = getattr(lapack, driver)
         return run(A)
 
-    def _finite(self, A: Tensor, operation: str) -> Tensor:
+    def readable(self, A: Tensor, operation: str) -> Tensor:
         """``A`` if what the driver reads of it is finite."""
         if bool(torch.isfinite(A).all()):
             return A
@@ -158,5 +159,9 @@ def _dump(A: Tensor, name: str) -> str | None:
     return path
 
 
-EIGH = Problem("eigh", "eigh", ("eigh_numpy", "eigh_by_svd"), eigh_ratio, values=0, read=mirrored)
-SVD = Problem("svd", "svd", ("svd_numpy", "svd_by_eigh"), svd_ratio, values=1, read=lambda M: M)
+EIGH = Problem(
+    "eigh", lambda A: choice.eigh(A), "eigh", ("eigh_numpy", "eigh_by_svd"), eigh_ratio, values=0, read=mirrored
+)
+SVD = Problem(
+    "svd", lambda M: lapack.svd(M), "svd", ("svd_numpy", "svd_by_eigh"), svd_ratio, values=1, read=lambda M: M
+)

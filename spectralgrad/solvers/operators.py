@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from . import positive
 from .ladder import EIGH, SVD
 
 
@@ -47,3 +48,40 @@ def _(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
 @svd.register_vmap
 def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
     return svd(M.movedim(in_dims[0], 0), operation), (0, 0, 0)
+
+
+@torch.library.custom_op("spectralgrad::root", mutates_args=())
+def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.positive.root`."""
+    S, w, V = positive.root(A, operation, inverse, rtol, clamp)
+    return S.contiguous(), w, V.contiguous()
+
+
+@root.register_fake
+def _(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
+    return A.new_empty(A.shape), A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
+
+
+@root.register_vmap
+def _(info, in_dims, A, operation, inverse, rtol, clamp):  # type: ignore[no-untyped-def]
+    return root(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
+
+
+@torch.library.custom_op("spectralgrad::root_derivative", mutates_args=())
+def root_derivative(V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
+    """See :func:`spectralgrad.solvers.positive.root_derivative`."""
+    return positive.root_derivative(V, w, G, inverse)
+
+
+@root_derivative.register_fake
+def _(V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
+    return G.new_empty(G.shape)
+
+
+@root_derivative.register_vmap
+def _(info, in_dims, V, w, G, inverse):  # type: ignore[no-untyped-def]
+    V, w, G = (
+        x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+        for x, dim in zip((V, w, G), in_dims[:3], strict=True)
+    )
+    return root_derivative(V, w, G, inverse), 0

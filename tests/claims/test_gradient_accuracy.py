@@ -207,8 +207,9 @@ def test_g3_only_the_unsymmetrised_formula_explodes(gap):
     assert sym(raw).norm() / true == pytest.approx(1, abs=100 * EPS / gap)
 
 
-def test_g4_torch_and_method_svd_return_the_symmetric_part_of_eq_2():
+def test_g4_torch_and_method_svd_return_the_symmetric_part_of_eq_2(monkeypatch):
     """The backward of torch.linalg.eigh, and ours with method svd, is sym(Eq. 2) to 1e-12."""
+    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")  # the loss depends on the signs of torch's vectors
     A, H = with_spectrum(SPECTRUM[:6]), gaussian(6, 6, seed=2)
     w, V = torch.linalg.eigh(A)
     expected = sym(eq2(V, sg.Analytic().gaps(w), H))

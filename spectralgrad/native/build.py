@@ -1,0 +1,61 @@
+"""Builds the kernel: the same source once for each instruction set, one dispatcher, one shared library.
+
+Run by ``pip install`` through setup.py. Needs a C++17 compiler with GCC's vector extensions (GCC or Clang);
+$CXX names another than c++. No torch and no Python headers are involved.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FLAGS = [
+    "-O3",
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-Wno-psabi",
+    "-Wno-ignored-attributes",
+]
+X86 = {
+    "baseline": [],
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mfma", "-mprefer-vector-width=512"],
+}
+
+
+def compiler() -> str | None:
+    """The C++ compiler to use, or None if there is none."""
+    return shutil.which(os.environ.get("CXX", "c++"))
+
+
+def build(target: Path, objects: Path, extra: tuple[str, ...] = ()) -> Path:
+    """Compile the kernel into the shared library ``target``, object files below ``objects``."""
+    cxx = compiler()
+    if cxx is None:
+        raise FileNotFoundError("no C++ compiler found; set CXX to one")
+    x86 = platform.machine() in ("x86_64", "AMD64")
+    sets = X86 if x86 else {"baseline": []}
+    objects.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    jobs = [("kernel.cpp", objects / f"{name}.o", [*flags, f"-DSG_NS={name}"]) for name, flags in sets.items()]
+    jobs.append(("dispatch.cpp", objects / "dispatch.o", ["-DSG_X86"] if x86 else []))
+
+    def compile_one(job: tuple[str, Path, list[str]]) -> None:
+        source, result, flags = job
+        command = [cxx, *FLAGS, *flags, *extra, "-c", str(HERE / source), "-o", str(result)]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, jobs))
+    link = [cxx, "-shared", "-pthread", *extra, *(str(result) for _, result, _ in jobs), "-o", str(target)]
+    subprocess.run(link, check=True, capture_output=True, text=True)
+    return target

@@ -1,0 +1,158 @@
+// The C interface: chooses the instruction set once, cuts the batch into groups, spreads them over threads.
+// Threads are started for a call that is long enough to pay for them and joined before it returns: there is no state
+// between calls, so several Python threads may call at once and a forked child needs nothing.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "eigh.hpp"
+
+#ifdef SG_ONLY_AVX2  // a quick build for development
+namespace avx2 { sg::Kernel kernel(); }
+namespace baseline = avx2;
+namespace avx512 = avx2;
+#else
+namespace baseline { sg::Kernel kernel(); }
+#ifdef SG_X86
+namespace avx2 { sg::Kernel kernel(); }
+namespace avx512 { sg::Kernel kernel(); }
+#endif
+#endif
+
+namespace {
+
+using sg::Kernel;
+using sg::Ops;
+using sg::Task;
+
+bool has_avx2() {
+#ifdef SG_X86
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+bool has_avx512() {
+#ifdef SG_X86
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+#else
+  return false;
+#endif
+}
+
+// The best the machine has, or less if SPECTRALGRAD_ISA asks for less.
+Kernel choose() {
+  const char* wish = std::getenv("SPECTRALGRAD_ISA");
+  auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
+#ifdef SG_X86
+  if (has_avx512() && wanted("avx512")) return avx512::kernel();
+  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return avx2::kernel();
+#endif
+  (void)wanted;
+  return baseline::kernel();
+}
+const Kernel& kernel() {
+  static const Kernel chosen = choose();
+  return chosen;
+}
+template <class T> const Ops<T>& ops();
+template <> const Ops<float>& ops() { return kernel().f32; }
+template <> const Ops<double>& ops() { return kernel().f64; }
+
+struct Buffer {
+  void* p;
+  explicit Buffer(size_t bytes) : p(::operator new(bytes + 64, std::align_val_t(64), std::nothrow)) {}
+  ~Buffer() { ::operator delete(p, std::align_val_t(64)); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+};
+
+// Takes groups of the batch until none are left. A very negative status stands for a lack of memory.
+template <class T, class Step>
+void worker(Task<T> t, int group, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
+  Buffer buffer(ops<T>().work(t.d));
+  if (!buffer.p) { status = INT32_MIN; return; }
+#ifdef SG_POISON  // for tests: nothing may depend on what the workspace held
+  std::memset(buffer.p, 0xff, ops<T>().work(t.d));
+#endif
+  t.work = buffer.p;
+  for (;;) {
+    t.first = next.fetch_add(group);
+    if (t.first >= t.batch) return;
+    t.count = (int)(t.batch - t.first < group ? t.batch - t.first : group);
+    status += step(t);
+  }
+}
+
+template <class T, class Step> int run(const Task<T>& t, int threads, double passes, Step step) {
+  if (t.batch <= 0 || t.d <= 0) return 0;
+  constexpr double worth = 60e3;  // nanoseconds of work that pay for starting a thread
+  const double total = passes * ops<T>().cost(t.d) * (double)t.batch;
+  int64_t n = (int64_t)(total / worth) + 1;
+  if (n > threads) n = threads < 1 ? 1 : threads;
+  int group = ops<T>().group(t.d);
+  const int lanes = ops<T>().lanes(t.d);
+  const int64_t share = ((t.batch + n - 1) / n + lanes - 1) / lanes * lanes;  // a thread's part, in whole vectors
+  if (share < group) group = (int)share;
+  if (n > (t.batch + group - 1) / group) n = (t.batch + group - 1) / group;
+  std::atomic<int64_t> next{0}, status{0};
+  std::vector<std::thread> others;
+  try {
+    for (int64_t k = 1; k < n; k++)
+      others.emplace_back([&] { worker(t, group, next, status, step); });
+  } catch (const std::exception&) {  // fewer threads than asked for will do
+  }
+  worker(t, group, next, status, step);
+  for (auto& other : others) other.join();
+  return status < 0 ? -1 : (int)status;
+}
+
+template <class T> int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
+  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, nullptr};
+  return run(t, threads, 1, [](const Task<T>& x) { return ops<T>().eigh(x); });
+}
+
+template <class T>
+int root(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads, sg::Function f) {
+  Task<T> t{A, nullptr, nullptr, w, V, S, batch, 0, 0, (int)d, f, rtol, nullptr};
+  return run(t, threads, 1.3, [](const Task<T>& x) {
+    int failed = ops<T>().eigh(x);
+    ops<T>().compose(x);
+    return failed;
+  });
+}
+
+template <class T>
+int frechet(int f, const T* V, const T* w, const T* gamma, const T* G, T* out, int64_t batch, int64_t d, T rtol,
+            int threads) {
+  Task<T> t{nullptr, G, gamma, const_cast<T*>(w), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, rtol,
+            nullptr};
+  return run(t, threads, 0.4, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+}
+
+}  // namespace
+
+#define SG_API extern "C" __attribute__((visibility("default")))
+#define SG_DEFINE(suffix, T)                                                                                          \
+  SG_API int sg_eigh_##suffix(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {                       \
+    return eigh<T>(A, w, V, batch, d, threads);                                                                      \
+  }                                                                                                                  \
+  SG_API int sg_sqrt_##suffix(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads) {         \
+    return root<T>(A, w, V, S, batch, d, rtol, threads, sg::square_root);                                            \
+  }                                                                                                                  \
+  SG_API int sg_inv_sqrt_##suffix(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads) {     \
+    return root<T>(A, w, V, S, batch, d, rtol, threads, sg::inverse_square_root);                                    \
+  }                                                                                                                  \
+  SG_API int sg_frechet_##suffix(int f, const T* V, const T* w, const T* gamma, const T* G, T* out, int64_t batch,   \
+                                 int64_t d, T rtol, int threads) {                                                   \
+    return frechet<T>(f, V, w, gamma, G, out, batch, d, rtol, threads);                                              \
+  }
+SG_DEFINE(f32, float)
+SG_DEFINE(f64, double)
+SG_API const char* sg_isa() { return kernel().name; }
+SG_API const char* sg_version() { return "1"; }

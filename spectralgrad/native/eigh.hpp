@@ -1,0 +1,37 @@
+// What the dispatcher knows of a kernel: one table of functions for each instruction set.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace sg {
+
+enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3 };
+
+// One piece of work: matrices first … first + count − 1 of a batch of `batch`.
+template <class T> struct Task {
+  const T *A, *G, *gamma;  // A: input of eigh; G, gamma: of the Fréchet derivative
+  T *w, *V, *S;            // S: result of a function or of its derivative
+  int64_t batch, first;
+  int count, d;
+  Function f;
+  T rtol;
+  void* work;
+};
+
+template <class T> struct Ops {
+  int (*group)(int64_t d);                    // matrices that are solved together
+  int (*lanes)(int64_t d);                    // a piece of work should be a multiple of this
+  size_t (*work)(int64_t d);                  // bytes of workspace a thread
+  int (*eigh)(const Task<T>&);                // w, V; the number that failed
+  void (*compose)(const Task<T>&);            // S = V f(w) Vᵀ
+  void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
+  double (*cost)(int64_t d);                  // nanoseconds a matrix, roughly: decides how many threads are worth it
+};
+
+struct Kernel {
+  const char* name;
+  Ops<float> f32;
+  Ops<double> f64;
+};
+
+}  // namespace sg

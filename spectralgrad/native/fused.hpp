@@ -1,0 +1,263 @@
+// f(A) = V f(Λ) Vᵀ and the derivative V (Γ ∘ VᵀGV) Vᵀ, small matrices in lanes, larger ones one at a time.
+//
+// f lives on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ there (0 on the null space)
+//   √A:      f = r,    Γ = 1/(r_i + r_j);
+//   A^(−½):  f = 1/r,  Γ = −1/(r_i r_j (r_i + r_j));
+// between range and null space Γ = f(λ)/λ, within the null space 0.
+#pragma once
+#include "eigh.hpp"
+#include "lanes.hpp"
+
+namespace SG_NS {
+namespace {
+
+using sg::Function;
+using sg::Task;
+
+constexpr int lanes_up_to = 8;
+
+// ---- the scalar functions, on vectors ----
+template <class T> SG_INLINE Vec<T> root_on_range(Vec<T> w, Vec<T> cut) {
+  Vec<T> zero = {};
+  return w > cut ? vsqrt(vmax<T>(w, zero)) : zero;
+}
+template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
+  return r > 0 ? T(1) / r : Vec<T>{};
+}
+// √f(λ), so that S = YYᵀ with Y = V√f is symmetric to the bit.
+template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Function f) {
+  return vsqrt(f == sg::square_root ? r : inverse_or_zero<T>(r));
+}
+template <class T> SG_INLINE Vec<T> divided(Vec<T> ri, Vec<T> rj, Function f) {
+  Vec<T> both = inverse_or_zero<T>(ri + rj);
+  if (f == sg::square_root) return both;
+  Vec<T> qi = inverse_or_zero<T>(ri), qj = inverse_or_zero<T>(rj), product = qi * qj;
+  return product > 0 ? -product * both : qi * qi * qi + qj * qj * qj;
+}
+
+// ---- a matrix a lane ----
+template <class T, int N> struct LaneFunction {
+  typedef Vec<T> V;
+  static constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W, row = (N + W - 1) / W * W;
+  V v[padded], r[row], g[padded], p[padded], m[padded];
+
+  void roots(const Task<T>& t, int64_t first, int count) {
+    const T* end = t.w + t.batch * N;
+    gather(t.w + first * N, N, count, end, N, r);
+    V top = {};
+    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top);
+    for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
+  }
+  void read(const T* from, const Task<T>& t, int64_t first, int count, V* to) {
+    gather(from + first * N * N, N * N, count, from + t.batch * N * N, N * N, to);
+  }
+  void put(const V* from, const Task<T>& t, int64_t first, int count) {
+    T* to = t.S + first * N * N;
+    scatter(from, to, N * N, count, to + (int64_t)count * N * N, N * N);
+  }
+
+  void compose(const Task<T>& t, int64_t first, int count) {
+    read(t.V, t, first, count, v);
+    roots(t, first, count);
+    for (int i = 0; i < N; i++)
+      for (int k = 0; k < N; k++) v[i * N + k] *= half_value<T>(r[k], t.f);
+    outer(v, v, m);
+    put(m, t, first, count);
+  }
+  // z = x yᵀ where that is known to be symmetric.
+  static SG_INLINE void outer(const V* x, const V* y, V* z) {
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j <= i; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += x[i * N + k] * y[j * N + k];
+        z[i * N + j] = z[j * N + i] = s;
+      }
+  }
+  // Γ_ij for j ≤ i, from the roots or as given.
+  SG_INLINE V gamma(int i, int j, const Task<T>& t) const {
+    return t.f == sg::given ? m[i * N + j] : divided<T>(r[i], r[j], t.f);
+  }
+
+  void frechet(const Task<T>& t, int64_t first, int count) {
+    read(t.V, t, first, count, v);
+    read(t.G, t, first, count, g);
+    if (t.f == sg::given) read(t.gamma, t, first, count, m); else roots(t, first, count);
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < i; j++) g[i * N + j] = g[j * N + i] = (g[i * N + j] + g[j * N + i]) * T(0.5);
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < N; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += g[i * N + k] * v[k * N + j];
+        p[i * N + j] = s;
+      }
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j <= i; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += v[k * N + i] * p[k * N + j];
+        g[i * N + j] = g[j * N + i] = s * gamma(i, j, t);
+      }
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < N; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += v[i * N + k] * g[k * N + j];
+        p[i * N + j] = s;
+      }
+    outer(p, v, m);
+    put(m, t, first, count);
+  }
+};
+
+// Calls run(LaneFunction<T, d>) for d = N … lanes_up_to.
+template <class T, int N, class Run> SG_INLINE void with_size(int d, Run run) {
+  if constexpr (N <= lanes_up_to) {
+    if (d != N) return with_size<T, N + 1>(d, run);
+    LaneFunction<T, N> f;
+    run(f);
+  }
+}
+
+// ---- one matrix at a time, rows padded to whole vectors ----
+// c[i] = Σ_k x[i·rows + k·cols] b[k] for R rows and NV vectors of columns.
+template <class T, int R, int NV>
+SG_INLINE void tile(const T* x, int xld, const Vec<T>* b, int ld, int n, Vec<T>* c) {
+  Vec<T> s[R][NV];
+  for (int r = 0; r < R; r++)
+    for (int v = 0; v < NV; v++) s[r][v] = Vec<T>{};
+  for (int k = 0; k < n; k++)
+    for (int r = 0; r < R; r++)
+      for (int v = 0; v < NV; v++) s[r][v] += splat<T>(x[r * xld + k]) * b[k * ld + v];
+  for (int r = 0; r < R; r++)
+    for (int v = 0; v < NV; v++) c[r * ld + v] = s[r][v];
+}
+// c = x b; if lower, only the vectors that reach the lower triangle.
+template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower) {
+  constexpr int W = Simd<T>::W, R = 4, NV = 2;
+  for (int i = 0; i < n; i += R) {
+    const bool full = i + R <= n;
+    const int stop = lower ? ((full ? i + R : n) + W - 1) / W : ld;
+    for (int v = 0; v < stop; v += NV) {
+      const T* row = (const T*)(x + i * ld);
+      Vec<T>* to = c + i * ld + v;
+      const bool wide = v + NV <= ld;
+      if (full && wide) tile<T, R, NV>(row, ld * W, b + v, ld, n, to);
+      else if (full) tile<T, R, 1>(row, ld * W, b + v, ld, n, to);
+      else
+        for (int r = i; r < n; r++, row += ld * W, to += ld) {
+          tile<T, 1, 1>(row, ld * W, b + v, ld, n, to);
+          if (wide) tile<T, 1, 1>(row, ld * W, b + v + 1, ld, n, to + 1);
+        }
+    }
+  }
+}
+// The upper triangle of a square array of padded rows from its lower one.
+template <class T> void mirror(T* c, int ld, int n) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < i; j++) c[j * ld + i] = c[i * ld + j];
+}
+
+template <class T> struct WholeFunction {
+  typedef Vec<T> V;
+  static constexpr int W = Simd<T>::W;
+  int n, ld;
+  V *v, *vt, *g, *p, *r;
+
+  static size_t bytes(int64_t d) { return sizeof(V) * (size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 1); }
+  WholeFunction(int d, void* work) : n(d), ld((d + W - 1) / W) {
+    const int square = (n + W) * ld;
+    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square;
+  }
+  void roots(const T* w, T rtol) {
+    T top = 0;
+    for (int i = 0; i < ld; i++) r[i] = V{};
+    for (int i = 0; i < n; i++) {
+      T x = w[i] < 0 ? -w[i] : w[i];
+      top = x > top ? x : top, ((T*)r)[i] = w[i];
+    }
+    for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
+  }
+  void read(const T* from, V* to) {
+    for (int i = 0; i < n; i++) {
+      to[i * ld + ld - 1] = V{};
+      memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
+    }
+  }
+  void flip(const V* from, V* to) {  // the transpose; the rows of `from` beyond n are whatever they are, and cut off
+    for (int i = 0; i < n; i += W)
+      for (int b = 0; b < ld; b++) {
+        V t[W];
+        for (int k = 0; k < W; k++) t[k] = i + k < n ? from[(i + k) * ld + b] : V{};
+        transpose(t);
+        for (int k = 0; k < W; k++) to[(b * W + k) * ld + i / W] = t[k];
+      }
+  }
+  void put(V* from, T* to) {
+    mirror((T*)from, ld * W, n);
+    for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
+  }
+
+  void compose(const T* vectors, const T* w, T* out, Function f, T rtol) {
+    read(vectors, v);
+    roots(w, rtol);
+    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], f);
+    for (int i = 0; i < n; i++)
+      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
+    flip(v, vt);
+    multiply<T>(v, vt, ld, n, p, true);
+    put(p, out);
+  }
+  void weigh(Function f, const T* given) {  // p ← Γ ∘ p on the lower triangle
+    for (int i = 0; i < n; i++)
+      for (int b = 0; b * W <= i; b++) {
+        if (f != sg::given) {
+          p[i * ld + b] *= divided<T>(splat<T>(((T*)r)[i]), r[b], f);
+          continue;
+        }
+        T* x = (T*)(p + i * ld + b);
+        for (int k = 0; k < W && b * W + k <= i; k++) x[k] *= given[(int64_t)i * n + b * W + k];
+      }
+  }
+  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, Function f, T rtol) {
+    read(vectors, v), flip(v, vt);
+    read(G, p), flip(p, g);
+    for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
+    if (f != sg::given) roots(w, rtol);
+    multiply<T>(g, v, ld, n, p, false);   // GV
+    multiply<T>(vt, p, ld, n, g, true);   // VᵀGV
+    V* swap = p;
+    p = g, g = swap;
+    weigh(f, given);
+    mirror((T*)p, ld * W, n);
+    multiply<T>(v, p, ld, n, g, false);   // V(Γ∘·)
+    multiply<T>(g, vt, ld, n, p, true);   // · Vᵀ
+    put(p, out);
+  }
+};
+
+template <class T> size_t fused_work(int64_t d) { return d <= lanes_up_to ? 0 : WholeFunction<T>::bytes(d); }
+
+template <class T> void compose(const Task<T>& t) {
+  constexpr int W = Simd<T>::W;
+  if (t.d <= lanes_up_to)
+    return with_size<T, 1>(t.d, [&](auto& f) {
+      for (int k = 0; k < t.count; k += W) f.compose(t, t.first + k, t.count - k < W ? t.count - k : W);
+    });
+  WholeFunction<T> f(t.d, t.work);
+  const int64_t d = t.d;
+  for (int64_t k = t.first; k < t.first + t.count; k++)
+    f.compose(t.V + k * d * d, t.w + k * d, t.S + k * d * d, t.f, t.rtol);
+}
+
+template <class T> void frechet(const Task<T>& t) {
+  constexpr int W = Simd<T>::W;
+  if (t.d <= lanes_up_to)
+    return with_size<T, 1>(t.d, [&](auto& f) {
+      for (int k = 0; k < t.count; k += W) f.frechet(t, t.first + k, t.count - k < W ? t.count - k : W);
+    });
+  WholeFunction<T> f(t.d, t.work);
+  const int64_t d = t.d, dd = d * d;
+  for (int64_t k = t.first; k < t.first + t.count; k++)
+    f.frechet(t.V + k * dd, t.w + k * d, t.G + k * dd, t.gamma ? t.gamma + k * dd : nullptr, t.S + k * dd, t.f, t.rtol);
+}
+
+}  // namespace
+}  // namespace SG_NS

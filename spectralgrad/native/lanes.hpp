@@ -1,0 +1,122 @@
+// A matrix a lane: moving matrices between memory (row-major, one after another) and lanes, and scaling them.
+#pragma once
+#include "simd.hpp"
+
+namespace SG_NS {
+namespace {
+
+// The two ways to lay out one computation over vectors. In Lanes every "scalar" of a matrix is a vector, one
+// matrix a lane; in Single it is a number, and the vectors run along the rows of one matrix.
+template <class T> struct Lanes {
+  typedef T Real; typedef Vec<T> S;
+  static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = rows, cols = rows;  // diagonal block: rows × cols vectors
+  static SG_INLINE Vec<T> spread(S x) { return x; }
+  static SG_INLINE S total(Vec<T> v) { return v; }
+};
+template <class T> struct Single {
+  typedef T Real; typedef T S;
+  static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = Simd<T>::W, cols = 1;
+  static SG_INLINE Vec<T> spread(S x) { return splat<T>(x); }
+  static SG_INLINE S total(Vec<T> v) { return sum<T>(v); }
+};
+
+// dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Nothing at or after end is read.
+template <class T> void gather(const T* src, int64_t stride, int count, const T* end, int len, Vec<T>* dst) {
+  constexpr int W = Simd<T>::W;
+  for (int e = 0; e < len; e += W) {
+    Vec<T> r[W];
+    for (int k = 0; k < W; k++) {
+      r[k] = Vec<T>{};
+      const T* p = src + k * stride + e;
+      if (k >= count) continue;
+      if (end - p >= W) r[k] = load(p);
+      else memcpy(&r[k], p, sizeof(T) * (size_t)(len - e < W ? len - e : W));
+    }
+    transpose(r);
+    for (int k = 0; k < W; k++) dst[e + k] = r[k];
+  }
+}
+
+// The inverse: blocks are written from the last to the first, so that a full-width store may run into what is
+// still to be written; nothing at or after end is written. src must have len rounded up to W entries.
+template <class T> void scatter(const Vec<T>* src, T* dst, int64_t stride, int count, T* end, int len) {
+  constexpr int W = Simd<T>::W;
+  for (int e = (len - 1) / W * W; e >= 0; e -= W) {
+    Vec<T> r[W];
+    for (int k = 0; k < W; k++) r[k] = src[e + k];
+    transpose(r);
+    for (int k = 0; k < W && k < count; k++) {
+      T* p = dst + k * stride + e;
+      if (end - p >= W) store(p, r[k]);
+      else memcpy(p, &r[k], sizeof(T) * (size_t)(len - e < W ? len - e : W));
+    }
+  }
+}
+
+// The power of two that brings the largest |a| to [1, 2) (to [2, 4) at the top binade), and its undoing.
+// In two factors, so that subnormal matrices can be reached. A matrix that is not finite is marked and zeroed.
+template <class S> struct Scale { S lift, up, down, drop, good; };
+
+template <class T> Scale<Vec<T>> scale_of(Vec<T> largest, Vec<T> poison) {
+  typedef Simd<T> Q;
+  Mask<T> finite = (poison == 0), low = (largest < Q::drop * 16);
+  Vec<T> zero = {}, one = splat<T>(1);
+  Vec<T> lift = low ? splat<T>(Q::lift) : one, drop = low ? splat<T>(Q::drop) : one;
+  Mask<T> field = (bits<T>(finite ? largest * lift : one) & Q::exponent_mask) >> Q::mantissa;
+  Mask<T> top = field - field + (2 * Q::bias - 1);
+  field = field > top ? top : field;
+  Vec<T> up = unbits<T>((2 * Q::bias - field) << Q::mantissa), down = unbits<T>(field << Q::mantissa);
+  return {lift, up, down, drop, finite ? one : zero};
+}
+
+// Scale a list of entries in place.
+template <class T> SG_INLINE Vec<T> scaled(Vec<T> a, const Scale<Vec<T>>& s) {
+  return s.good != 0 ? a * s.lift * s.up : Vec<T>{};
+}
+template <class T> SG_INLINE Vec<T> unscaled(Vec<T> w, const Scale<Vec<T>>& s) {
+  Vec<T> x = w * s.down * s.drop, nan = splat<T>(__builtin_nanf(""));
+  return s.good != 0 ? x + T(0) : nan;
+}
+
+// The lower triangles of up to W matrices into a[i·ld + j], scaled, diagonal blocks filled symmetrically.
+template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld) {
+  constexpr int B = Lanes<T>::block;
+  Vec<T> largest = {}, poison = {};
+  for (int i = 0; i < n; i++) gather(A + (int64_t)i * n, (int64_t)n * n, count, end, i + 1, a + i * ld);
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j <= i; j++) {
+      Vec<T> x = a[i * ld + j];
+      largest = vmax<T>(vabs<T>(x), largest);
+      poison += x * T(0);
+    }
+  Scale<Vec<T>> s = scale_of<T>(largest, poison);
+  for (int i = 0; i < n; i++) {
+    for (int j = 0; j <= i; j++) a[i * ld + j] = scaled<T>(a[i * ld + j], s);
+    for (int j = i / B * B; j < i; j++) a[j * ld + i] = a[i * ld + j];
+  }
+  return s;
+}
+
+// Lane m of largest and poison from the lower triangle of one matrix.
+template <class T> void survey(const T* A, int n, Vec<T>& largest, Vec<T>& poison, int m) {
+  constexpr int W = Simd<T>::W;
+  Vec<T> top = {}, bad = {};
+  T top1 = 0, bad1 = 0;
+  for (int i = 0; i < n; i++) {
+    const T* row = A + (int64_t)i * n;
+    int j = 0;
+    for (; j + W <= i + 1; j += W) {
+      Vec<T> x = load(row + j);
+      top = vmax<T>(vabs<T>(x), top), bad += x * T(0);
+    }
+    for (; j <= i; j++) {
+      T x = row[j] < 0 ? -row[j] : row[j];
+      top1 = x > top1 ? x : top1, bad1 += x * T(0);
+    }
+  }
+  for (int k = 0; k < W; k++) top1 = top[k] > top1 ? top[k] : top1;
+  largest[m] = top1, poison[m] = bad1 + sum<T>(bad);
+}
+
+}  // namespace
+}  // namespace SG_NS

@@ -1,0 +1,146 @@
+"""Which solver decomposes a batch: the native kernel, a pool of LAPACK calls, or torch.linalg as it is.
+
+The table below is the one place where that is decided. It was measured; ``spectralgrad bench --tune`` measures
+it again on your machine and keeps the result in the user's cache folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..native import kernel
+from . import lapack, pool
+
+SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True)
+class Table:
+    """For each size the smallest batch from which the kernel wins; None where it never does.
+
+    Attributes:
+        kernel: float32 and float64, one entry for each of :data:`SIZES`; a size in between takes the next larger one.
+        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used.
+        fused: sizes up to here compute roots and their derivatives inside the kernel.
+    """
+
+    float32: tuple[int | None, ...] = (1, 1, 1, 1, 2, 2, 2, 2, 4, None, None)
+    float64: tuple[int | None, ...] = (1, 1, 1, 1, 2, 2, 2, 2, 4, None, None)
+    pool: int = 96
+    fused: int = 32
+
+    def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
+        """The batch from which the kernel is used for matrices of size d."""
+        column = self.float32 if dtype == torch.float32 else self.float64
+        return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
+
+
+def eigh(A: Tensor) -> tuple[Tensor, ...]:
+    """Eigenvalues and eigenvectors by the solver that the table names; the kernel leaves NaN where it fails."""
+    d, batch = A.shape[-1], A.shape[:-2].numel()
+    native = kernel()
+    if native is not None and native.takes(A) and d:
+        smallest = table().smallest_batch(d, A.dtype)
+        if smallest is not None and batch >= smallest:
+            return native.eigh(A)
+    if A.device.type == "cpu" and d >= table().pool and batch > 1 and torch.get_num_threads() > 1:
+        return pool.eigh(A)
+    return lapack.eigh(A)
+
+
+def fuses(A: Tensor) -> bool:
+    """Whether roots of these matrices are computed inside the kernel."""
+    native = kernel()
+    return native is not None and native.takes(A) and 0 < A.shape[-1] <= table().fused and A.numel() > 0
+
+
+@cache
+def table() -> Table:
+    """The table in force: the user's own if there is one for this instruction set, else the measured default."""
+    native = kernel()
+    if native is None:
+        return Table()
+    try:
+        stored = json.loads(_file().read_text(encoding="utf-8"))[native.isa]
+        columns = {name: tuple(stored[name]) for name in ("float32", "float64")}
+        if any(len(column) != len(SIZES) for column in columns.values()):
+            return Table()
+        return Table(columns["float32"], columns["float64"], int(stored["pool"]), int(stored["fused"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return Table()
+
+
+def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
+    """Measure kernel, pool and torch.linalg on this machine, store the table in the user's cache and use it.
+
+    Args:
+        progress: called with a line for each size measured.
+
+    Raises:
+        RuntimeError: the kernel is not there, so there is nothing to choose.
+    """
+    native = kernel()
+    if native is None:
+        raise RuntimeError("the native kernel is not in use (see `spectralgrad info`): there is nothing to tune")
+    columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
+    for dtype, column in columns.items():
+        for d in SIZES:
+            column.append(_crossover(native.eigh, d, dtype))
+            progress(f"{str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
+    result = Table(tuple(columns[torch.float32]), tuple(columns[torch.float64]))
+    _store(native.isa, result)
+    table.cache_clear()
+    return result
+
+
+def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -> int | None:
+    """The smallest batch of :data:`BATCHES` from which on the kernel beats torch.linalg and the pool."""
+    found: int | None = None
+    for batch in reversed(BATCHES):
+        if d * d * d * batch > 2**31:
+            continue
+        X = torch.randn(batch, d, d, dtype=dtype)
+        A = X @ X.mT / d
+        others = [_time(lapack.eigh, A)] + ([_time(pool.eigh, A)] if d >= 64 and batch > 1 else [])
+        if _time(solver, A) > min(others):
+            return found
+        found = batch
+    return found
+
+
+def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) -> float:
+    """The shortest of several runs."""
+    solver(A)
+    best, until = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        start = time.perf_counter()
+        solver(A)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _file() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "spectralgrad" / "solvers.json"
+
+
+def _store(isa: str, result: Table) -> None:
+    path = _file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps({**known, isa: asdict(result)}, indent=1), encoding="utf-8")
+    temporary.replace(path)

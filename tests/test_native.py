@@ -1,0 +1,213 @@
+"""The native kernel: LAPACK's bar for every size, independence of lanes, threads and neighbours, and its way down."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.native import kernel
+from spectralgrad.solvers import choice, eigh_ratio
+from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
+
+from .helpers import REAL, SPECTRA, gradient, symmetric_noise, unit
+
+NATIVE = kernel()
+needs_kernel = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
+SIZES = [*range(1, 34), 48, 63, 64, 65, 96, 127, 128, 129, 200]
+
+
+def _family(d, dtype):
+    """Matrices of size d that have broken eigensolvers before."""
+    generator = torch.Generator().manual_seed(d)
+    X = torch.randn(d, d, dtype=torch.float64, generator=generator)
+    huge, tiny = (1e18, 1e-18) if dtype == torch.float32 else (1e150, 1e-150)
+    spectra = {
+        "graded": np.logspace(0, -12, d),
+        "clustered": 1 + 1e-13 * np.arange(d),
+        "signs": np.where(np.arange(d) % 2, 1.0, -1.0),
+        "one large": np.r_[1.0, np.full(d - 1, 1e-8)],
+        "rank one": np.r_[1.0, np.zeros(d - 1)],
+    }
+    matrices = [with_spectrum(w, seed=d) for w in spectra.values()]
+    matrices += [
+        X @ X.mT / d,
+        X + X.mT,
+        torch.zeros(d, d),
+        torch.eye(d),
+        torch.ones(d, d),
+        torch.diag(torch.arange(1.0, d + 1)),
+    ]
+    matrices += [(X + X.mT) * huge, (X + X.mT) * tiny]
+    return torch.stack([m.to(dtype) for m in matrices])
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("d", SIZES)
+def test_lapacks_bar_for_every_size(d, dtype):
+    A = _family(d, dtype)
+    w, V = NATIVE.eigh(A)
+    assert (w.diff(dim=-1) >= 0).all()
+    assert max(eigh_ratio(*item) for item in zip(A, zip(w, V, strict=True), strict=True)) < 30
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("d", [2, 3, 4, 5, 8, 16, 31, 64, 130])
+def test_result_depends_on_neither_neighbours_nor_place_nor_threads(d, dtype):
+    A = _family(d, dtype)
+    w, V = NATIVE.eigh(A)
+    threads = torch.get_num_threads()
+    for batch in (A[:1], A[3:8], A.flip(0), torch.cat([A, A, A * torch.nan, A])):
+        torch.set_num_threads(1 if len(batch) % 2 else 4)
+        try:
+            other = NATIVE.eigh(batch)
+        finally:
+            torch.set_num_threads(threads)
+        for k, matrix in enumerate(batch):
+            for i in range(len(A)):
+                if torch.equal(matrix, A[i]):
+                    assert torch.equal(other[0][k], w[i])
+                    assert torch.equal(other[1][k], V[i])
+
+
+@needs_kernel
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 7, 16, 40, 140])
+def test_bad_matrix_gives_nan_for_itself_only(d, bad):
+    A = torch.eye(d).repeat(5, 1, 1)
+    A[3, -1, 0] = bad
+    w, V = NATIVE.eigh(A)
+    good = torch.tensor([True, True, True, False, True])
+    assert torch.equal(torch.isfinite(w).all(-1), good)
+    assert torch.equal(torch.isfinite(V).flatten(1).all(-1), good)
+
+
+@needs_kernel
+def test_what_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch):
+    A = torch.stack([with_spectrum([1.0, 2, 3, 4], seed=s) for s in range(6)])
+    expected = sg.eigh(A)
+    real = type(NATIVE).eigh
+
+    def lame(self, X):
+        w, V = real(self, X)
+        w[4], V[4] = torch.nan, torch.nan
+        return w, V
+
+    monkeypatch.setattr(type(NATIVE), "eigh", lame)
+    sg.solvers.reset_report()
+    w, V = sg.eigh(A)
+    assert_close(w, expected.eigenvalues)
+    assert_close((V * w.unsqueeze(-2)) @ V.mT, A)
+    assert torch.equal(w[:4], expected.eigenvalues[:4])
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("spectrum", [s for s in SPECTRA if s != "graded"])
+@pytest.mark.parametrize("verb", [sg.matrix_sqrt, sg.matrix_inv_sqrt])
+def test_fused_roots_agree_with_lapack(verb, spectrum, dtype, monkeypatch):
+    A = torch.stack([with_spectrum(SPECTRA[spectrum], dtype=dtype, seed=s) for s in range(19)])
+    G = symmetric_noise(6, dtype) + torch.ones(6, 6, dtype=dtype).triu()
+    fused = verb(A), gradient(verb, A, G)
+    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    plain = verb(A), gradient(verb, A, G)
+    for x, y in zip(fused, plain, strict=True):
+        assert_close(x, y, rtol=1e3 * unit(dtype), atol=1e3 * unit(dtype) * float(y.abs().max()))
+
+
+@needs_kernel
+@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 9, 16, 17, 32, 33])
+def test_fused_gradients_are_exact_at_every_size(d):
+    A = with_spectrum(np.r_[np.ones(d // 2), np.linspace(1, 2, d - d // 2)]).expand(7, d, d)
+    G = symmetric_noise(d)
+    w, V = torch.linalg.eigh(A[0])
+    s = w.sqrt()
+    gamma = -1 / (s[:, None] * s * (s[:, None] + s))
+    expected = V @ (gamma * (V.mT @ G @ V)) @ V.mT
+    assert relative_error(gradient(sg.matrix_inv_sqrt, A, G)[3], expected) < 1e-13
+
+
+@needs_kernel
+def test_several_threads_may_call_at_once():
+    A = _family(24, torch.float64)
+    expected, results = NATIVE.eigh(A), [None] * 8
+
+    def work(k):
+        results[k] = all(all(map(torch.equal, NATIVE.eigh(A), expected)) for _ in range(20))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == [True] * 8
+
+
+@needs_kernel
+def test_a_forked_child_can_call():
+    A = with_spectrum([1.0, 2, 3, 4, 5]).expand(4096, 5, 5)
+    NATIVE.eigh(A)
+    child = multiprocessing.get_context("fork").Process(target=NATIVE.eigh, args=(A,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+
+
+def test_kernel_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    assert kernel() is None
+    assert not choice.fuses(torch.eye(3))
+    assert_close(sg.eigh(torch.eye(3)).eigenvalues, torch.ones(3))
+
+
+@needs_kernel
+@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+def test_instruction_sets_below_the_machines_own_agree(isa):
+    code = (
+        "import torch; from spectralgrad.native import kernel; from spectralgrad.solvers import eigh_ratio\n"
+        "k = kernel(); X = torch.randn(40, 21, 21, generator=torch.Generator().manual_seed(0)); A = X @ X.mT\n"
+        "w, V = k.eigh(A); print(k.isa, max(eigh_ratio(*i) for i in zip(A, zip(w, V))) < 30)"
+    )
+    environment = {**os.environ, "SPECTRALGRAD_ISA": isa}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    used, good = done.stdout.split()
+    assert good == "True"
+    assert used == isa or isa != "baseline"
+
+
+def test_pool_equals_torch():
+    Q = random_orthogonal(20, dtype=torch.complex128)
+    A = torch.stack([(Q * torch.arange(1, 21)) @ Q.mH * s for s in range(1, 8)]).reshape(7, 1, 20, 20)
+    w, V = choice.pool.eigh(A)
+    assert_close(w, torch.linalg.eigvalsh(A))
+    assert_close((V * w.unsqueeze(-2)) @ V.mH, A)
+    assert w.shape == (7, 1, 20)
+
+
+@pytest.mark.parametrize(("d", "expected"), [(1, 1), (4, 1), (5, 1), (600, None)])
+def test_table_covers_every_size(d, expected):
+    assert choice.Table(float32=(1,) * 9 + (None, None)).smallest_batch(d, torch.float32) == expected
+
+
+def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    if NATIVE is None:
+        pytest.skip("the native kernel was not built or is switched off")
+    choice.table.cache_clear()
+    try:
+        mine = choice.Table(float32=(7,) * len(choice.SIZES))
+        choice._store(NATIVE.isa, mine)
+        assert choice.table() == mine
+        choice.table.cache_clear()
+        (tmp_path / "spectralgrad" / "solvers.json").write_text("{")
+        assert choice.table() == choice.Table()
+    finally:
+        choice.table.cache_clear()
