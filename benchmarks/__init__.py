@@ -1,0 +1,1 @@
+"""The project's own benchmark, on top of :mod:`spectralgrad.bench`."""

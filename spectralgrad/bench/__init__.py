@@ -1,0 +1,26 @@
+"""Speed, measured: ours against torch.linalg, plain autograd, Newton–Schulz and peers."""
+
+from .cases import Case, features, grid, matrices, sweep, wide
+from .contests import Contest, Contestant, Entry, Outcome, hold, run
+from .report import as_json, as_table, machine
+from .timing import Timing, race
+
+__all__ = [
+    "Case",
+    "Contest",
+    "Contestant",
+    "Entry",
+    "Outcome",
+    "Timing",
+    "as_json",
+    "as_table",
+    "features",
+    "grid",
+    "hold",
+    "machine",
+    "matrices",
+    "race",
+    "run",
+    "sweep",
+    "wide",
+]

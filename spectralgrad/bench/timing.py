@@ -1,0 +1,123 @@
+"""Times to compare: runs that alternate, the least of many, at the thread counts that suit each contestant."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+_BURST = 0.02  # seconds of calls in a row before it is another's turn
+_ROUNDS = 2  # turns everyone gets, however slow
+_HOPELESS = 1.5  # a thread count this much worse than another in the first turn gets no second
+
+Job = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The least time of a call in seconds, the thread count it was reached at, and the number of calls."""
+
+    seconds: float
+    threads: int
+    calls: int
+
+
+@contextmanager
+def thread_count(count: int | None = None) -> Iterator[None]:
+    """Set torch's thread count, if one is given; in any case leave the one that was found.
+
+    Example:
+        >>> before = torch.get_num_threads()
+        >>> with thread_count(1):
+        ...     torch.get_num_threads()
+        1
+        >>> torch.get_num_threads() == before
+        True
+    """
+    found = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(found)
+
+
+def thread_counts() -> tuple[int, ...]:
+    """The counts torch may choose from: one, two, and all it is set to."""
+    found = torch.get_num_threads()
+    return tuple(sorted({1, min(2, found), found}))
+
+
+def race(jobs: Mapping[str, tuple[Job, tuple[int, ...]]], seconds: float) -> dict[str, Timing]:
+    """Let the jobs take turns for about ``seconds`` and keep the least time of each.
+
+    Args:
+        jobs: name → a function without arguments, and the thread counts it is tried at; the better one counts.
+        seconds: how long in all. Every job has at least two turns; a thread count that is
+            clearly the worse one has a single turn.
+
+    Returns:
+        name → :class:`Timing`.
+
+    Example:
+        >>> times = race({"sum": (lambda: sum(range(10)), (1,)), "none": (lambda: None, (1,))}, seconds=0.01)
+        >>> times["sum"].calls > 1, times["sum"].threads
+        (True, 1)
+    """
+    if not jobs:
+        return {}
+    lanes = [(name, job, count) for name, (job, counts) in jobs.items() for count in counts]
+    burst = min(_BURST, seconds / (4 * len(lanes)))
+    best: dict[str, Timing] = {}
+    with thread_count(), _no_collection():
+        stop, turn = time.perf_counter() + seconds, 0
+        while turn < _ROUNDS or time.perf_counter() < stop:
+            least = [_turn(name, job, count, burst, best) for name, job, count in lanes]
+            if turn == 0:
+                lanes = [lane for lane, t in zip(lanes, least, strict=True) if t < _HOPELESS * best[lane[0]].seconds]
+            lanes.append(lanes.pop(0))
+            turn += 1
+    return best
+
+
+def _turn(name: str, job: Job, count: int, burst: float, best: dict[str, Timing]) -> float:
+    torch.set_num_threads(count)
+    least, calls = _burst(job, burst)
+    best[name] = _better(best.get(name), Timing(least, count, calls))
+    return least
+
+
+def _burst(job: Job, seconds: float) -> tuple[float, int]:
+    """The least time of calls in a row that fill ``seconds``, at least one."""
+    least, calls, stop = float("inf"), 0, time.perf_counter() + seconds
+    while calls == 0 or time.perf_counter() < stop:
+        start = time.perf_counter()
+        job()
+        least = min(least, time.perf_counter() - start)
+        calls += 1
+    return least, calls
+
+
+def _better(old: Timing | None, new: Timing) -> Timing:
+    if old is None:
+        return new
+    kept = new if new.seconds < old.seconds else old
+    return Timing(kept.seconds, kept.threads, old.calls + new.calls)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection in between, as in timeit."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

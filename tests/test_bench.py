@@ -1,0 +1,264 @@
+"""The benchmark: right before fast, complete reports, threads left as found. No time is asserted."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from spectralgrad import solvers
+from spectralgrad.bench import (
+    Case,
+    Contest,
+    Contestant,
+    as_json,
+    as_table,
+    command,
+    contests,
+    hold,
+    judging,
+    matrices,
+    pictures,
+    race,
+    run,
+)
+from spectralgrad.bench.cases import SPECTRA
+from spectralgrad.bench.rivals import newton_schulz
+from spectralgrad.cli import main
+
+TINY = [
+    ("eigh", Case(4, 3, torch.float32)),
+    ("eigh", Case(4, 3, torch.float64)),
+    ("eigh", Case(2, 8, torch.float32)),
+    ("inv_sqrt", Case(4, 3, torch.float32)),
+    ("inv_sqrt", Case(2, 32, torch.float32)),
+    ("covariance", Case(2, 8, torch.float32, "gaussian", 5)),
+    ("polar", Case(1, 4, torch.float32, "gaussian", 9)),
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    return run(TINY, seconds=0.005)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """The command with a grid that takes no time."""
+    monkeypatch.setattr(command, "plan", lambda *_: TINY)
+    monkeypatch.setattr(command, "sweep", lambda *_: [Case(b, 32, torch.float32) for b in (1, 2)])
+
+
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [3, 16])
+def test_ours_and_torch_are_right_on_every_spectrum(spectrum, dtype, d):
+    eigh, root = run([(name, Case(5, d, dtype, spectrum)) for name in ("eigh", "inv_sqrt")], seconds=0.001)
+    assert eigh["ours"].right
+    assert eigh["torch"].right
+    assert root["exact"].right
+
+
+def test_spectra_are_what_they_say():
+    graded, clustered, deficient = (
+        torch.linalg.eigvalsh(matrices(Case(2, 8, torch.float64, name)))
+        for name in ("graded", "clustered", "rank-deficient")
+    )
+    torch.testing.assert_close(graded.flip(-1)[0], torch.logspace(0, -12, 8, dtype=torch.float64), rtol=1e-3, atol=0)
+    assert ((clustered[0].diff() > 1e-3).sum() == 2).all()
+    assert ((deficient > 1e-12).sum(-1) == 4).all()
+    definite = matrices(Case(2, 8, torch.float32, "graded"), definite=True)
+    assert torch.linalg.cond(definite.double()).max() < 4e3
+
+
+def test_every_contest_times_everyone(outcomes):
+    assert {o.contest for o in outcomes} == set(contests.CONTESTS)
+    for outcome in outcomes:
+        for entry in outcome.entries:
+            assert entry.note == "", entry
+            assert entry.timing is not None
+            assert entry.timing.calls >= 2
+        assert all(entry.right for entry in outcome.entries if entry.name in ("ours", "exact", "torch", "svd"))
+
+
+def test_a_wrong_contestant_is_reported_and_not_timed():
+    case = Case(2, 3, torch.float32)
+    A = matrices(case)
+    calls = []
+
+    def wrong():
+        calls.append(1)
+        w, V = torch.linalg.eigh(A)
+        return w * 1.01, V
+
+    def raises():
+        raise RuntimeError("no such luck")
+
+    exact = {"ours": True, "exact": True}
+    contestants = [
+        Contestant("off", wrong, **exact),
+        Contestant("broken", raises, **exact),
+        Contestant("torch", lambda: torch.linalg.eigh(A), exact=True),
+        Contestant("rough", wrong),
+    ]
+    outcome = hold(Contest("eigh", case, contestants[:3], judging.eigenpairs(A)), 0.001)
+    assert calls == [1]
+    assert (outcome["off"].right, outcome["off"].timing, outcome.ratio("off", "torch")) == (False, None, None)
+    assert outcome["torch"].timing is not None
+    text = as_table([outcome])
+    assert "wrong (0.0" in text
+    assert "failed" in text
+    assert "no such luck" in outcome["broken"].note
+    json.dumps(as_json([outcome], 0.001), allow_nan=False)
+
+    approximate = hold(Contest("eigh", case, contestants[2:], judging.eigenpairs(A)), 0.001)
+    assert approximate["rough"].timing is not None
+    assert not approximate["rough"].right
+
+
+def test_nan_is_wrong_and_becomes_null():
+    A = torch.eye(3).expand(2, 3, 3)
+    nan = Contestant("ours", lambda: (A[..., 0] * torch.nan, A), ours=True, exact=True)
+    outcome = hold(Contest("eigh", Case(2, 3, torch.float32), [nan], judging.eigenpairs(A)), 0.001)
+    (entry,) = as_json([outcome], 0.001)["results"][0]["contestants"]
+    assert (entry["error"], entry["right"], entry["seconds"]) == (None, False, None)
+
+
+def test_judges_see_a_wrong_gradient():
+    A, G = torch.diag_embed(torch.rand(2, 4) + 1), torch.eye(4).expand(2, 4, 4)
+    value = torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).rsqrt())
+    gradient = torch.diag_embed(-(A.diagonal(dim1=-2, dim2=-1) ** -1.5) / 2)
+    judge = judging.inverse_root(A, G)
+    assert judge((value, gradient)).right
+    assert not judge((value, 1.01 * gradient)).right
+    assert not judge((1.01 * value, gradient)).right
+
+
+def test_newton_schulz_converges_to_the_roots():
+    A = matrices(Case(3, 5, torch.float64, "clustered"))
+    root, inverse = newton_schulz(A, 30), newton_schulz(A, 30, inverse=True)
+    torch.testing.assert_close(root @ root, A)
+    torch.testing.assert_close(root @ inverse, torch.eye(5, dtype=torch.float64).expand_as(A))
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_thread_count_is_restored(fails):
+    found = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        seen = set()
+
+        def job():
+            seen.add(torch.get_num_threads())
+            if fails:
+                raise KeyboardInterrupt
+
+        try:
+            race({"a": (job, (1, 2)), "b": (job, (2,))}, 0.001)
+        except KeyboardInterrupt:
+            assert fails
+        assert seen == ({1} if fails else {1, 2})
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(found)
+
+
+def test_race_without_jobs_is_empty():
+    assert race({}, 0.001) == {}
+
+
+def test_table_has_a_row_a_size_and_a_column_a_pair(outcomes):
+    ratios = as_table(outcomes).split("\n\n")
+    assert ratios[0] == "eigh, wishart: times faster"
+    header, _, three, eight = ratios[1].splitlines()
+    assert header.split() == ["f32", "ours:torch", "f64", "ours:torch"]
+    assert len(three.split()) == 4  # d=3 (4) and two figures
+    assert len(eight.split()) == 3  # float64 was not measured
+    for pair in ("exact:autograd", "exact:ns5", "exact:ns10", "taylor:autograd", "taylor:ns5", "ours:svd"):
+        assert pair in "\n".join(ratios)
+
+
+def test_json_names_machine_and_every_figure(outcomes):
+    content = json.loads(json.dumps(as_json(outcomes, 0.005), allow_nan=False))
+    assert content["machine"]["torch"] == torch.__version__
+    assert {"cpu", "instruction set", "threads", "date"} <= set(content["machine"])
+    assert len(content["results"]) == len(TINY)
+    first = content["results"][0]
+    assert (first["contest"], first["batch"], first["size"], first["dtype"]) == ("eigh", 4, 3, "float32")
+    ours, theirs = first["contestants"]
+    assert first["ratios"] == {"ours:torch": pytest.approx(theirs["seconds"] / ours["seconds"])}
+
+
+def test_command_prints_writes_and_draws(tiny, tmp_path, capsys):
+    picture, results = tmp_path / "cost.png", tmp_path / "bench.json"
+    assert main(["bench", "--seconds", "0.002", "--json", str(results), "--plot", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert "times faster" in out
+    assert "worst relative error" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert len(json.loads(results.read_text())["results"]) == len(TINY) + 4
+    assert sorted(tmp_path.iterdir()) == sorted([picture, results])
+
+
+def test_a_picture_of_nothing_is_drawn_too(tmp_path):
+    pictures.cost(tmp_path / "empty.png", [])
+    assert (tmp_path / "empty.png").stat().st_size > 0
+
+
+def test_plan_follows_the_options():
+    cells = command.plan(("eigh", "polar"), ("float64",), ("graded", "clustered"), (3, 8))
+    assert [name for name, _ in cells] == ["eigh"] * 4 + ["polar"]
+    assert {case.spectrum for name, case in cells if name == "eigh"} == {"graded", "clustered"}
+
+
+def test_a_missing_folder_is_told_before_working(tmp_path, capsys):
+    assert main(["bench", "--json", str(tmp_path / "missing" / "out.json")]) == 1
+    assert "no folder to write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "svd"], "expected some of eigh, inv_sqrt, covariance, polar, got 'svd'"),
+        (["--dtype", "float16"], "expected some of float32, float64"),
+        (["--spectrum", "wishart,flat"], "got 'flat'"),
+        (["--seconds", "0"], "expected a positive number of seconds"),
+        (["--seconds", "soon"], "expected a positive number of seconds"),
+    ],
+)
+def test_wrong_usage_exits_with_two(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", *arguments])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tune_calls_the_solvers_or_says_there_is_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(solvers, "tune", lambda progress: progress("d = 3") or "the table", raising=False)
+    assert main(["bench", "--tune"]) == 0
+    assert capsys.readouterr().out.split("\n") == ["d = 3", "", "the table", ""]
+
+    def absent(progress):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(solvers, "tune", absent)
+    assert main(["bench", "--tune"]) == 0
+    assert "nothing to tune: no kernel" in capsys.readouterr().out
+    monkeypatch.delattr(solvers, "tune")
+    assert main(["bench", "--tune"]) == 0
+    assert "nothing to tune" in capsys.readouterr().out
+
+
+def test_importing_the_package_does_not_load_the_benchmark():
+    code = "import sys, spectralgrad; print([name for name in sys.modules if 'spectralgrad.bench' in name])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_goals_cover_the_table():
+    goals = pytest.importorskip("benchmarks.goals")
+    assert all(len(figures) == 8 for figures in goals.SQUARE.values())
+    (outcome,) = run([("covariance", Case(1, 8, torch.float32, "gaussian", 49))], seconds=0.001)
+    (row,) = goals.as_table([outcome]).splitlines()[2:]
+    assert row.split()[-1] in ("below", "goal")
