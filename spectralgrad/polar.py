@@ -46,23 +46,24 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):
         A = widen(M)
-        U, S, Vh = solvers.svd(A.detach(), "polar")
+        Q, S, Vh = solvers.polar_factors(A.detach())
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
         S = torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0)
-        return transforms.apply(_Polar, _PolarForward, A, U, S, Vh).to(M.dtype)
+        return transforms.apply(_Polar, _PolarForward, A, Q, S, Vh).to(M.dtype)
 
 
 class _Polar(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-        return U @ Vh
+    def forward(M: Tensor, Q: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+        return Q.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
+        M, _, S, Vh = inputs
+        ctx.save_for_backward(M, S, Vh, output)
+        ctx.save_for_forward(M, S, Vh, output)
 
     @staticmethod
     def backward(ctx, gQ):  # type: ignore[no-untyped-def]
@@ -77,18 +78,18 @@ class _PolarForward(_Polar):
         return _derivative(dM, *ctx.saved_tensors, forward=True)
 
 
-def _derivative(G: Tensor, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
+def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
     """The derivative of M ↦ Q in the direction G; it is self-adjoint, so the same map serves both modes."""
-    with full_precision(U):
+    with full_precision(Q):
         if transforms.differentiating() or forward:
             return _composed(M, S, Vh, Q, G)
         total = S.unsqueeze(-1) + S.unsqueeze(-2)
-        inner = U.mH @ G @ Vh.mH
-        rotation = U @ (reciprocal(total, total > 0) * (inner - inner.mH)) @ Vh
-        if U.shape[-2] == U.shape[-1]:
+        QG = Q.mH @ G
+        inner = Vh @ (QG - QG.mH) @ Vh.mH
+        rotation = Q @ (Vh.mH @ (reciprocal(total, total > 0) * inner) @ Vh)
+        if Q.shape[-2] == Q.shape[-1]:
             return rotation
-        GV = G @ Vh.mH
-        return rotation + ((GV - U @ (U.mH @ GV)) * reciprocal(S, S > 0).unsqueeze(-2)) @ Vh
+        return rotation + (G - Q @ QG) @ ((Vh.mH * reciprocal(S, S > 0).unsqueeze(-2)) @ Vh)
 
 
 def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:

@@ -95,3 +95,21 @@ def test_one_bad_matrix_among_good_ones_is_named():
     for f in (sg.eigh, sg.svd, sg.matrix_sqrt, sg.polar):
         with pytest.raises(sg.NonFiniteError, match="position 2 of a batch"):
             f(batch)
+
+
+@pytest.mark.parametrize("steepness", [1.0, 1e-3, 1e-5, 1e-8, 0.0])
+@pytest.mark.parametrize("shape", [(40, 12), (12, 40), (16, 16)])
+def test_polar_in_single_precision_is_orthogonal_to_rounding_at_any_condition(shape, steepness):
+    """Well-conditioned ones go through the Gram matrix in double precision, the others through the SVD."""
+    k = min(shape)
+    U, V = random_orthogonal(shape[0], seed=1)[:, :k], random_orthogonal(shape[1], seed=2)[:, :k]
+    s = torch.linspace(1, steepness, k, dtype=DOUBLE)
+    M = ((U * s) @ V.mT).float()
+    Q = sg.polar(M)
+    gram = Q @ Q.mT if shape[0] < shape[1] else Q.mT @ Q
+    assert_close(gram, torch.eye(k), rtol=0, atol=20 * torch.finfo(torch.float32).eps)
+    if steepness >= 1e-3:
+        assert relative_error(Q, U @ V.mT) < 20 * torch.finfo(torch.float32).eps / steepness
+        G = torch.ones(shape)
+        g, reference = gradient(sg.polar, M, G), gradient(sg.polar, M.double(), G.double())
+        assert relative_error(g, reference) < 100 * torch.finfo(torch.float32).eps / steepness

@@ -90,6 +90,9 @@ def bench(options: argparse.Namespace) -> None:
 
 def show(cells: list[tuple[str, Case]], seconds: float) -> list[Outcome]:
     """Hold the contests with a progress line on a terminal and print the tables."""
+    busy = report.load() or 0.0
+    if busy > 0.5:
+        print(f"other programs are running (load {busy}): ratios will be off, threads suffer most\n", file=sys.stderr)
     outcomes = run(cells, seconds, _terminal())
     print(report.headline(), "", report.as_table(outcomes), "", report.LEGEND, sep="\n")
     for note in dict.fromkeys(f"{e.name}: {e.note}" for o in outcomes for e in o.entries if e.note):

@@ -137,7 +137,8 @@ def machine() -> dict[str, Any]:
 
     Example:
         >>> sorted(machine())
-        ['cores', 'cpu', 'date', 'instruction set', 'kernel', 'platform', 'python', 'spectralgrad', 'threads', 'torch']
+        ['cores', 'cpu', 'date', 'instruction set', 'kernel', 'load', 'platform', 'python', 'spectralgrad', 'threads',
+         'torch']
     """
     return {
         "cpu": _cpu(),
@@ -145,6 +146,7 @@ def machine() -> dict[str, Any]:
         "kernel": _kernel(),
         "threads": torch.get_num_threads(),
         "cores": os.cpu_count(),
+        "load": load(),
         "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -157,6 +159,11 @@ def headline() -> str:
     """The machine in one line."""
     m = machine()
     return f"{m['cpu']}, {m['instruction set']}, {m['threads']} threads, torch {m['torch']}, kernel {m['kernel']}"
+
+
+def load() -> float | None:
+    """How many programs wanted to run over the last minute; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
 def _cpu() -> str:

@@ -2,7 +2,7 @@
 
 from .choice import fuses, tune
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, root, root_derivative, svd
+from .operators import eigh, polar_factors, root, root_derivative, svd
 from .positive import positive_part
 from .report import SolverReport, report, reset_report
 
@@ -11,6 +11,7 @@ __all__ = [
     "eigh",
     "eigh_ratio",
     "fuses",
+    "polar_factors",
     "positive_part",
     "report",
     "reset_report",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import positive
+from . import orthogonal, positive
 from .ladder import EIGH, SVD
 
 
@@ -85,3 +85,21 @@ def _(info, in_dims, V, w, G, inverse):  # type: ignore[no-untyped-def]
         for x, dim in zip((V, w, G), in_dims[:3], strict=True)
     )
     return root_derivative(V, w, G, inverse), 0
+
+
+@torch.library.custom_op("spectralgrad::polar_factors", mutates_args=())
+def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.orthogonal.polar_factors`."""
+    Q, S, Vh = orthogonal.polar_factors(M)
+    return Q.contiguous(), S.contiguous(), Vh.contiguous()
+
+
+@polar_factors.register_fake
+def _(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    *batch, _, n = M.shape
+    return M.new_empty(M.shape), M.new_empty(*batch, n, dtype=M.dtype.to_real()), M.new_empty(*batch, n, n)
+
+
+@polar_factors.register_vmap
+def _(info, in_dims, M):  # type: ignore[no-untyped-def]
+    return polar_factors(M.movedim(in_dims[0], 0)), (0, 0, 0)
