@@ -254,9 +254,9 @@ def test_without_a_batch_the_position_is_empty(sabotage, operation):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("verb", [sg.eigh, sg.svd, sg.polar], ids=lambda f: f.__name__)
 def test_the_failing_matrix_is_saved_on_request(sabotage, monkeypatch, tmp_path, verb, dtype):
+    """Also for an input that requires a gradient, and for the conjugate view that polar takes of a wide matrix."""
     if verb is sg.polar and dtype == torch.float32:
         pytest.skip("well-conditioned single precision goes through the Gram matrix, not the SVD spoiled here")
-    """Also for an input that requires a gradient, and for the conjugate view that polar takes of a wide matrix."""
     folder = tmp_path / "new" / "folder"
     monkeypatch.setenv("SPECTRALGRAD_DUMP", str(folder))
     A = _batch("eigh" if verb is sg.eigh else "svd", dtype)
