@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ..errors import IndefiniteError, batch_positions
 from ..native import kernel
-from ..precision import negative_tolerance, rank_tolerance
+from ..precision import full_precision, negative_tolerance, rank_tolerance
 from . import choice
 from .ladder import EIGH
 from .report import counts
@@ -42,7 +42,8 @@ def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> 
     values, support = positive_part(w, operation, rtol, clamp)
     values = torch.where(support, values, 0)
     scale = torch.where(support, values.rsqrt() if inverse else values.sqrt(), 0)
-    return (V * scale.unsqueeze(-2)) @ V.mH, values, V
+    with full_precision(V):
+        return (V * scale.unsqueeze(-2)) @ V.mH, values, V
 
 
 def root_derivative(V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
@@ -61,7 +62,8 @@ def root_derivative(V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
         z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
         rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
         weights = torch.where((rows > 0) & (columns > 0), -rows * columns * weights, (rows + columns) ** 3)
-    return V @ (weights * (V.mH @ ((G + G.mH) / 2) @ V)) @ V.mH
+    with full_precision(V):
+        return V @ (weights * (V.mH @ ((G + G.mH) / 2) @ V)) @ V.mH
 
 
 def _tolerance(A: Tensor, rtol: float) -> float:
