@@ -88,6 +88,8 @@ def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor,
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
     """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates."""
+    if transforms.idle(A):
+        return w, V
     result: tuple[Tensor, Tensor] = transforms.apply(_Eigh, _EighForward, A, w, V, rule)
     return result
 

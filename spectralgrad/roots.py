@@ -29,12 +29,12 @@ from .precision import full_precision
 
 def square_root(A: Tensor, S: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """S = V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
-    return transforms.apply(_Sqrt, _SqrtForward, A, S, s, V)
+    return S if transforms.idle(A) else transforms.apply(_Sqrt, _SqrtForward, A, S, s, V)
 
 
 def inverse_square_root(A: Tensor, Z: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """Z, the pseudo-inverse of the square root V diag(s) Vᴴ, differentiable in ``A``."""
-    return transforms.apply(_InvSqrt, _InvSqrtForward, A, Z, s, V)
+    return Z if transforms.idle(A) else transforms.apply(_InvSqrt, _InvSqrtForward, A, Z, s, V)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:

@@ -37,6 +37,13 @@ def differentiating() -> bool:
     return torch.is_grad_enabled() or forward_ad._current_level >= 0
 
 
+def idle(x: Tensor) -> bool:
+    """Whether nobody can ask for a derivative in ``x``, so that no autograd function need stand around a result."""
+    if (x.requires_grad and torch.is_grad_enabled()) or torch.compiler.is_compiling():
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0
+
+
 def tracked(x: Tensor) -> bool:
     """Whether ``x`` carries a gradient, in reverse or in forward mode."""
     if x.requires_grad:

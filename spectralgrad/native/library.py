@@ -48,20 +48,21 @@ class Kernel:
         """Whether the kernel can work on this tensor's type and device."""
         return A.dtype in _SUFFIX and A.device.type == "cpu"
 
-    def eigh(self, A: Tensor) -> tuple[Tensor, Tensor]:
-        """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) as columns; the lower triangle is read."""
+    def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
+        """Ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and how many matrices have none.
+
+        The lower triangle is read.
+        """
         A = A.contiguous()
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
-        self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
-        return w, V
+        return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
-    def root(self, A: Tensor, inverse: bool, rtol: float) -> tuple[Tensor, Tensor, Tensor]:
-        """The (inverse) square root on the range, with the eigenvalues and eigenvectors it was made of."""
+    def root(self, A: Tensor, inverse: bool, rtol: float) -> tuple[Tensor, Tensor, Tensor, int]:
+        """The (inverse) square root on the range, its eigenvalues and eigenvectors, and how many matrices have none."""
         A = A.contiguous()
         w, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
         name = "inv_sqrt" if inverse else "sqrt"
-        self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr(), rtol=rtol)
-        return S, w, V
+        return S, w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr(), rtol=rtol)
 
     def root_derivative(self, V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
         """The derivative of the (inverse) square root in the direction sym(G); ``w`` is zero on the null space."""
@@ -71,12 +72,13 @@ class Kernel:
         self._call("frechet", G, _INV_SQRT if inverse else _SQRT, *pointers, rtol=0.0)
         return X
 
-    def _call(self, name: str, A: Tensor, *arguments: int | None, rtol: float | None = None) -> None:
+    def _call(self, name: str, A: Tensor, *arguments: int | None, rtol: float | None = None) -> int:
         batch, d = A.shape[:-2].numel(), A.shape[-1]
         tail = () if rtol is None else (rtol,)
-        status = self._function(name, _SUFFIX[A.dtype][0])(*arguments, batch, d, *tail, torch.get_num_threads())
+        status: int = self._function(name, _SUFFIX[A.dtype][0])(*arguments, batch, d, *tail, torch.get_num_threads())
         if status < 0:
             raise MemoryError(f"spectralgrad's native {name}: no memory for its workspace")
+        return status
 
 
 def kernel() -> Kernel | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..native import kernel
+from ..native import Kernel, kernel
 from . import lapack, pool
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
@@ -45,14 +45,33 @@ class Table:
         return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
 
 
+def by_kernel(A: Tensor) -> tuple[Tensor, ...] | None:
+    """Eigenvalues and eigenvectors by the kernel, if the table names it and it had no trouble with any matrix.
+
+    It looks at its input anyway, so what it vouches for needs no other check.
+    """
+    native = _named(A)
+    if native is None:
+        return None
+    w, V, failed = native.eigh(A)
+    return None if failed else (w, V)
+
+
+def _named(A: Tensor) -> Kernel | None:
+    """The kernel, if the table names it for this batch."""
+    native, d = kernel(), A.shape[-1]
+    if native is None or not native.takes(A) or A.numel() == 0:
+        return None
+    smallest = table().smallest_batch(d, A.dtype)
+    return native if smallest is not None and A.shape[:-2].numel() >= smallest else None
+
+
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
     """Eigenvalues and eigenvectors by the solver that the table names; the kernel leaves NaN where it fails."""
     d, batch = A.shape[-1], A.shape[:-2].numel()
-    native = kernel()
-    if native is not None and native.takes(A) and d:
-        smallest = table().smallest_batch(d, A.dtype)
-        if smallest is not None and batch >= smallest:
-            return native.eigh(A)
+    native = _named(A)
+    if native is not None:
+        return native.eigh(A)[:2]
     if A.device.type == "cpu" and d >= table().pool and batch > 1 and torch.get_num_threads() > 1:
         return pool.eigh(A)
     return lapack.eigh(A)

@@ -32,9 +32,8 @@ def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> 
     """A^(1/2) or A^(-1/2) on the range, the eigenvalues with zeros off it, and the eigenvectors."""
     native = kernel() if choice.fuses(A) else None
     if native is not None:
-        A = EIGH.readable(A, operation)
-        S, w, V = native.root(A, inverse, _tolerance(A, rtol))
-        if bool(torch.isfinite(w).all()):
+        S, w, V, failed = native.root(A, inverse, _tolerance(A, rtol))
+        if not failed:
             counts.call(A.shape[:-2].numel())
             values, support = positive_part(w, operation, rtol, clamp)
             return S, torch.where(support, values, 0), V
