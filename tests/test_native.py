@@ -20,7 +20,7 @@ from .helpers import REAL, SPECTRA, gradient, symmetric_noise, unit
 
 NATIVE = kernel()
 needs_kernel = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
-SIZES = [*range(1, 34), 48, 63, 64, 65, 96, 127, 128, 129, 200]
+SIZES = [*range(1, 34), 48, 63, 64, 65, 96, 127, 128, 129, 200, 257, 384, 512]
 
 
 def _family(d, dtype):

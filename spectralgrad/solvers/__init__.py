@@ -1,6 +1,6 @@
 """The forward eigensolvers and the ladder they fall back on."""
 
-from .choice import fuses, tune
+from .choice import tune
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, polar_factors, root, root_derivative, svd
 from .positive import positive_part
@@ -10,7 +10,6 @@ __all__ = [
     "SolverReport",
     "eigh",
     "eigh_ratio",
-    "fuses",
     "polar_factors",
     "positive_part",
     "report",

@@ -1,7 +1,7 @@
 """Which solver decomposes a batch: the native kernel, a pool of LAPACK calls, or torch.linalg as it is.
 
-The table below is the one place where that is decided. It was measured; ``spectralgrad bench --tune`` measures
-it again on your machine and keeps the result in the user's cache folder.
+The table below is the one place where that is decided. Its columns are what ``spectralgrad bench --tune`` measured
+on two AVX2 cores; the command measures them again on your machine and keeps the result in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ class Table:
     """For each size the smallest batch from which the kernel wins; None where it never does.
 
     Attributes:
-        kernel: float32 and float64, one entry for each of :data:`SIZES`; a size in between takes the next larger one.
-        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used.
-        fused: sizes up to here compute roots and their derivatives inside the kernel.
+        float32: one entry for each of :data:`SIZES`; a size in between takes the next larger one.
+        float64: likewise.
+        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used; not tuned.
+        fused: sizes up to here compute roots and their derivatives inside the kernel; not tuned.
     """
 
-    float32: tuple[int | None, ...] = (1, 1, 1, 1, 2, 2, 2, 2, 4, None, None)
-    float64: tuple[int | None, ...] = (1, 1, 1, 1, 2, 2, 2, 2, 4, None, None)
+    float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
+    float64: tuple[int | None, ...] = (2, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2)
     pool: int = 96
     fused: int = 32
 
