@@ -15,7 +15,8 @@ LEVELS = [
     ["methods", "solvers"],
     ["gauge", "iterative", "spectra", "divided", "roots", "frechet"],
     ["eigh", "svd", "spectral", "functions", "polar", "covariance", "testing"],
-    ["nn", "optim", "training", "diagnostics", "bench"],
+    ["nn"],
+    ["optim", "training", "diagnostics", "bench"],
     ["transfer", "lab"],
     ["cli", "__main__", "__init__"],
 ]

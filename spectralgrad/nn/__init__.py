@@ -1,0 +1,5 @@
+"""Spectral layers as modules of torch.nn."""
+
+from .spectral import SpectralModule
+
+__all__ = ["SpectralModule"]

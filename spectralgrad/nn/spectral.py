@@ -1,0 +1,73 @@
+"""What every spectral layer shares: a method that can be changed while it lives, and a place to watch it from."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from ..methods import Method, resolve
+
+GradientWatcher = Callable[[Tensor], None]
+Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
+
+
+class SpectralModule(nn.Module):
+    """Base of the layers that decompose a matrix.
+
+    Args:
+        method: a name or a :class:`Method` that serves the layer's ``operation``.
+
+    Attributes:
+        operation: what the method must serve, one of the words of ``methods(operation)``.
+        method: the method in use; assigning a name or an object changes it on the live layer.
+
+    Example:
+        >>> layer = SpectralModule("exact")
+        >>> layer.method = "newton-schulz"
+        >>> layer.method.name
+        'newton-schulz'
+    """
+
+    operation: ClassVar[str] = "inv_sqrt"
+
+    def __init__(self, method: str | Method = "exact") -> None:
+        super().__init__()
+        self._method = resolve(method, self.operation)
+        self._watchers: OrderedDict[int, Watcher] = OrderedDict()
+
+    @property
+    def method(self) -> Method:
+        return self._method
+
+    @method.setter
+    def method(self, method: str | Method) -> None:
+        self._method = resolve(method, self.operation)
+
+    def register_spectral_hook(self, hook: Watcher) -> RemovableHandle:
+        """Call ``hook(layer, matrices)`` with the detached matrices (*, d, d) that each training step decomposes.
+
+        If the hook returns a function, the backward pass calls it with the gradient of those matrices. Hooks are
+        not copied or saved with the layer.
+        """
+        handle = RemovableHandle(self._watchers)
+        self._watchers[handle.id] = hook
+        return handle
+
+    def _watched(self, matrices: Tensor) -> GradientWatcher | None:
+        """Show the matrices to the hooks; what to call with their gradient, if anybody wants it."""
+        wanted = [f for hook in tuple(self._watchers.values()) if (f := hook(self, matrices.detach())) is not None]
+        if not wanted:
+            return None
+
+        def tell(gradient: Tensor) -> None:
+            for f in wanted:
+                f(gradient.detach())
+
+        return tell
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_watchers": OrderedDict()}
