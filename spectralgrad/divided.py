@@ -1,12 +1,13 @@
 r"""Divided differences :math:`f[\lambda_i,\lambda_j]`, accurate however close the eigenvalues are.
 
-Every function returns :math:`f(w)` (*, d), :math:`\Gamma` (*, d, d), the divided differences with
+Every function of eigenvalues returns :math:`f(w)` (*, d), :math:`\Gamma` (*, d, d), the divided differences with
 :math:`f'(\lambda_i)` on the diagonal, and the curvature :math:`f''(w)` (*, d).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -19,6 +20,15 @@ _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.legg
 Scalar = Callable[[Tensor], Tensor]
 Differences = tuple[Tensor, Tensor, Tensor]
 DividedDifferences = Callable[[Tensor], Differences]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of eigenvalues: its value, its derivative, and all of its divided differences."""
+
+    value: Scalar
+    slope: Scalar
+    differences: DividedDifferences
 
 
 def _ordered(w: Tensor) -> tuple[Tensor, Tensor]:
@@ -63,6 +73,19 @@ def power(w: Tensor, p: Tensor) -> Differences:
     return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
 
+def sqrt(w: Tensor) -> Differences:
+    r""":math:`1/(\sqrt a+\sqrt b)`."""
+    s = w.sqrt()
+    return s, 1 / (s.unsqueeze(-1) + s.unsqueeze(-2)), -1 / (4 * s * w)
+
+
+def inv_sqrt(w: Tensor) -> Differences:
+    r""":math:`-1/(\sqrt a\sqrt b(\sqrt a+\sqrt b))`."""
+    s, gamma, _ = sqrt(w)
+    z = 1 / s
+    return z, -z.unsqueeze(-1) * z.unsqueeze(-2) * gamma, 3 * z / (4 * w.square())
+
+
 def integer_power(w: Tensor, n: int) -> Differences:
     r""":math:`\sum_{k} \lambda_i^k\lambda_j^{n-1-k}` for n ≥ 0, at any sign and gap; through 1/λ for n < 0."""
     if n < 0:
@@ -98,6 +121,30 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     quotient = differences(values) * reciprocal(gap, ~close)
     return values, torch.where(close, mean, quotient), _slope(derivative, w)
+
+
+EXP = Function(torch.exp, torch.exp, exp)
+LOG = Function(torch.log, torch.reciprocal, log)
+SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt)
+INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt)
+
+
+def real_power(p: Tensor) -> Function:
+    """The power with exponent ``p``, a tensor that broadcasts against the batch."""
+    exponent = p.unsqueeze(-1)
+    value = lambda w: torch.exp(exponent * w.log())  # noqa: E731
+    return Function(value, lambda w: exponent * w.pow(exponent - 1), lambda w: power(w, p))
+
+
+def whole_power(n: int) -> Function:
+    """The power with a whole exponent, of either sign."""
+    return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n))
+
+
+def smooth(f: Scalar, df: Scalar | None) -> Function:
+    """Any smooth function; torch differentiates it if ``df`` is not given."""
+    slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
+    return Function(f, slope, lambda w: general(w, f, df))
 
 
 def _derivative(f: Scalar, learns: bool) -> Scalar:
@@ -137,6 +184,11 @@ def inside(w: Tensor) -> Tensor:
         return w.new_ones((*w.shape[:-1], 1))
     largest = w.detach().gather(-1, w.detach().abs().argmax(-1, keepdim=True))
     return torch.where(largest == 0, 1, largest)
+
+
+def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
+    """An elementwise function restricted to the range, zero elsewhere."""
+    return torch.where(support, f(torch.where(support, w, inside(w))), 0)
 
 
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:

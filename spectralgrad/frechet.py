@@ -17,7 +17,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided, transforms
+from . import divided, solvers, transforms
 from .hermitian import hermitian
 from .precision import full_precision
 
@@ -69,7 +69,8 @@ class _Function(torch.autograd.Function):
         with full_precision(V):
             G = hermitian(gS)
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
-            return _derivative(A, G, *spectrum), None, None, diagonal, None, None
+            gA = _derivative(A, G, *spectrum) if transforms.differentiating() else solvers.weighted(V, spectrum[2], G)
+            return gA, None, None, diagonal, None, None
 
 
 class _FunctionForward(_Function):
@@ -91,7 +92,7 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-        return _congruent(V, gamma * (V.mH @ G @ V))
+        return solvers.weighted(V, gamma, G)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

@@ -7,8 +7,8 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative, roots, solvers, spectra, spectral
-from .divided import DividedDifferences, Scalar
+from . import divided, frechet, iterative, roots, spectra, spectral
+from .divided import Scalar
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
@@ -112,7 +112,7 @@ def matrix_power(
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _positive(A, "power", lambda w: divided.power(w, exponent), method, rtol, clamp)
+    return _positive(A, "power", divided.real_power(exponent), method, rtol, clamp)
 
 
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
@@ -129,7 +129,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _positive(A, "log", divided.log, method, rtol, clamp)
+    return _positive(A, "log", divided.LOG, method, rtol, clamp)
 
 
 def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
@@ -152,7 +152,7 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
 
     Reference: as in :func:`matrix_sqrt`. For matrices that are not Hermitian see torch.linalg.matrix_exp.
     """
-    return _any(A, "exp", divided.exp, method)
+    return _any(A, "exp", divided.EXP, method)
 
 
 def matrix_function(
@@ -182,7 +182,7 @@ def matrix_function(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _any(A, "function", lambda w: divided.general(w, f, df), method, rtol)
+    return _any(A, "function", divided.smooth(f, df), method, rtol)
 
 
 def spectral_projector(A: Tensor, k: int) -> Tensor:
@@ -227,22 +227,21 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
             return iterative.newton_schulz_root(wide, operation, rule).to(A.dtype)
         if isinstance(rule, GapMethod | PI):
-            exponent = torch.tensor(0.5 if operation == "sqrt" else -0.5, dtype=real_dtype(wide.dtype), device=A.device)
-            return _positive(A, operation, lambda w: divided.power(w, exponent), rule, rtol, clamp)
-        inverse = operation == "inv_sqrt"
-        S, w, V = solvers.root(wide.detach(), f"matrix_{operation}", inverse, -1.0 if rtol is None else rtol, clamp)
-        if isinstance(rule, SVDNewton):
-            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-            iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[inverse]
-            return (S + (iterated - iterated.detach())).to(A.dtype)
-        compute = roots.inverse_square_root if inverse else roots.square_root
-        return compute(wide, S, w.sqrt(), V).to(A.dtype)
+            function = divided.SQRT if operation == "sqrt" else divided.INV_SQRT
+            return _positive(A, operation, function, rule, rtol, clamp)
+        which = roots.Root(f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp)
+        if not isinstance(rule, SVDNewton):
+            return roots.root(wide, which).to(A.dtype)
+        exact = which.solve(wide.detach())[0]
+        wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
+        iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
+        return (exact + (iterated - iterated.detach())).to(A.dtype)
 
 
 def _positive(
     A: Tensor,
     operation: str,
-    f: DividedDifferences,
+    f: divided.Function,
     method: str | Method,
     rtol: float | None,
     clamp: bool,
@@ -262,13 +261,13 @@ def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) ->
     """A whole power: polynomial for n ≥ 0, of the pseudo-inverse for n < 0; any sign of eigenvalue."""
     if n < 0 and rtol is None:
         rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    return _any(A, "power", lambda w: divided.integer_power(w, n), method, rtol)
+    return _any(A, "power", divided.whole_power(n), method, rtol)
 
 
 def _any(
     A: Tensor,
     operation: str,
-    f: DividedDifferences,
+    f: divided.Function,
     method: str | Method,
     rtol: float | None = None,
 ) -> Tensor:

@@ -46,28 +46,31 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):
         A = widen(M)
-        Q, S, Vh = solvers.polar_factors(A.detach())
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
-        S = torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0)
-        return transforms.apply(_Polar, _PolarForward, A, Q, S, Vh).to(M.dtype)
+        if transforms.idle(A):
+            return solvers.polar_factors(A)[0].to(M.dtype)
+        return transforms.apply(_Polar, _PolarForward, A, tolerance)[0].to(M.dtype)
 
 
 class _Polar(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(M: Tensor, Q: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-        return Q.clone()
+    def forward(M: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+        Q, S, Vh = solvers.polar_factors(M)
+        return Q, torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0), Vh
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, _, S, Vh = inputs
-        ctx.save_for_backward(M, S, Vh, output)
-        ctx.save_for_forward(M, S, Vh, output)
+        Q, S, Vh = output
+        ctx.mark_non_differentiable(S, Vh)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], S, Vh, Q)
+        ctx.save_for_forward(inputs[0], S, Vh, Q)
 
     @staticmethod
-    def backward(ctx, gQ):  # type: ignore[no-untyped-def]
-        return _derivative(gQ, *ctx.saved_tensors), None, None, None
+    def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
+        return (None if gQ is None else _derivative(gQ, *ctx.saved_tensors)), None
 
 
 class _PolarForward(_Polar):
@@ -75,7 +78,7 @@ class _PolarForward(_Polar):
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
-        return _derivative(dM, *ctx.saved_tensors, forward=True)
+        return _derivative(dM, *ctx.saved_tensors, forward=True), None, None
 
 
 def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:

@@ -18,6 +18,8 @@ with S by :math:`dN=-N\,dS\,S^+-S^+dS\,N`, which adds terms in :math:`NGN` and :
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import torch
 from torch import Tensor
 
@@ -27,14 +29,26 @@ from .methods.base import reciprocal
 from .precision import full_precision
 
 
-def square_root(A: Tensor, S: Tensor, s: Tensor, V: Tensor) -> Tensor:
-    """S = V diag(s) Vᴴ as the differentiable square root of ``A``; ``s`` is zero on the null space."""
-    return S if transforms.idle(A) else transforms.apply(_Sqrt, _SqrtForward, A, S, s, V)
+@dataclass(frozen=True)
+class Root:
+    """Which root, and what :func:`spectralgrad.solvers.root` is to know; negative ``rtol`` is the default one."""
+
+    operation: str
+    inverse: bool
+    rtol: float
+    clamp: bool
+
+    def solve(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The root without gradient, √λ and the eigenvectors."""
+        return solvers.root(A, self.operation, self.inverse, self.rtol, self.clamp)
 
 
-def inverse_square_root(A: Tensor, Z: Tensor, s: Tensor, V: Tensor) -> Tensor:
-    """Z, the pseudo-inverse of the square root V diag(s) Vᴴ, differentiable in ``A``."""
-    return Z if transforms.idle(A) else transforms.apply(_InvSqrt, _InvSqrtForward, A, Z, s, V)
+def root(A: Tensor, which: Root) -> Tensor:
+    """The square root of ``A`` or its inverse, differentiable in ``A``."""
+    if transforms.idle(A):
+        return which.solve(A)[0]
+    result: Tensor = transforms.apply(_Root, _RootForward, A, which)[0]
+    return result
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -61,31 +75,50 @@ def _parts(s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
 
 
-class _Sqrt(torch.autograd.Function):
+class _Root(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(A: Tensor, S: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return S.clone()
+    def forward(A: Tensor, which: Root) -> tuple[Tensor, Tensor, Tensor]:
+        return which.solve(A)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(output, *inputs[2:])
-        ctx.save_for_forward(output, *inputs[2:])
+        A, ctx.which = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(A, *output)
+        ctx.save_for_forward(A, *output)
 
     @staticmethod
-    def backward(ctx, gS):  # type: ignore[no-untyped-def]
-        S, s, V = ctx.saved_tensors
-        if not transforms.differentiating():
-            return solvers.root_derivative(V, s.square(), gS, False), None, None, None
-        return solve_lyapunov(S, hermitian(gS), s, V), None, None, None
+    def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
+        if g is None:
+            return None, None
+        A, R, s, V = ctx.saved_tensors
+        if transforms.differentiating():
+            return _derivative(A, R, s, V, g, ctx.which, forward=False), None
+        return solvers.root_derivative(V, s, g, ctx.which.inverse), None
 
 
-class _SqrtForward(_Sqrt):
+class _RootForward(_Root):
+    """:class:`_Root` with a forward-mode rule, which Dynamo does not trace."""
+
     @staticmethod
-    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        S, s, V = ctx.saved_tensors
-        return solve_lyapunov(S, hermitian(dA), s, V)
+    def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
+        A, R, s, V = ctx.saved_tensors
+        return _derivative(A, R, s, V, dA, ctx.which, forward=True), None, None
+
+
+def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root, forward: bool) -> Tensor:
+    """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
+
+    It is self-adjoint, so the same map serves both modes.
+    """
+    with full_precision(V):
+        G = hermitian(G)
+        if not which.inverse:
+            return solve_lyapunov(R, G, s, V)
+        return _inverse_derivative(root(A, replace(which, inverse=False)), R, G, s, V, forward)
 
 
 class _Lyapunov(torch.autograd.Function):
@@ -128,43 +161,7 @@ class _LyapunovForward(_Lyapunov):
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null
 
 
-class _InvSqrt(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(A: Tensor, Z: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return Z.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, _, s, V = inputs
-        ctx.save_for_backward(A, s, V, output)
-        ctx.save_for_forward(A, s, V, output)
-
-    @staticmethod
-    def backward(ctx, gZ):  # type: ignore[no-untyped-def]
-        return _inverse_derivative(gZ, *ctx.saved_tensors), None, None, None
-
-
-class _InvSqrtForward(_InvSqrt):
-    @staticmethod
-    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        return _inverse_derivative(dA, *ctx.saved_tensors, forward=True)
-
-
-def _inverse_derivative(G: Tensor, A: Tensor, s: Tensor, V: Tensor, Z: Tensor, *, forward: bool = False) -> Tensor:
-    """The derivative of A ↦ Z in the direction sym(G); it is self-adjoint, so the same map serves both modes.
-
-    If it is itself to be differentiated it is composed of differentiable pieces (Z from S, S from A).
-    Otherwise the divided differences do it in four products, for small matrices inside the kernel.
-    """
-    with full_precision(V):
-        if transforms.differentiating() or forward:
-            return _composed_derivative(square_root(A, _compose(V, s), s, V), Z, hermitian(G), s, V, forward)
-        return solvers.root_derivative(V, s.square(), G, True)
-
-
-def _composed_derivative(S: Tensor, Z: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
+def _inverse_derivative(S: Tensor, Z: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
     N = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device) - S @ Z
     Z2 = Z @ Z
     if forward:

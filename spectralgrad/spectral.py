@@ -12,48 +12,54 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative, transforms
-from .divided import DividedDifferences
+from . import divided, frechet, iterative, solvers, transforms
 from .eigh import attach
 from .hermitian import from_lower, hermitian
-from .methods import PI, SVDPI, GapMethod, Method, Pade
+from .methods import PI, SVDPI, GapMethod, Method, Pade, Taylor
 from .methods.base import differences, identity_mask
 from .precision import full_precision
 from .spectra import Spectrum
 
 
-def apply(A: Tensor, rule: Method, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
+def apply(A: Tensor, rule: Method, f: divided.Function, spectrum: Spectrum) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
     if iterative.iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
     if isinstance(rule, GapMethod):
         return _by_gap_rule(A, rule, f, spectrum)
     w, V, support = spectrum
-    values, gamma, curvature = divided.on_range(f, w, support)
+    values, gamma, curvature = divided.on_range(f.differences, w, support)
     if not transforms.tracked(values):
         return frechet.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
     return _learning(A, f, spectrum)
 
 
-def _by_gap_rule(A: Tensor, rule: GapMethod, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
+def _by_gap_rule(A: Tensor, rule: GapMethod, f: divided.Function, spectrum: Spectrum) -> Tensor:
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
-    w, V = attach(A, spectrum.values, spectrum.vectors, rule)
-    keep = rule.kept(A, spectrum.values, spectrum.vectors)
-    support = spectrum.support if keep is None else spectrum.support & keep
-    values, gamma, _ = divided.on_range(f, w, support)
-    return _diagonal_by_values(A, w, V, values, _implied(rule.gaps(w), values, gamma, w))
+    w, V, support = spectrum
+    keep = rule.kept(A, w, V)
+    implied = Implied(rule, f, support if keep is None else support & keep)
+    if transforms.reverse_only():
+        values = implied.values(w)
+        if not transforms.tracked(values):
+            result: Tensor = _ByRule.apply(A, w, V, values, implied)
+            return result
+    w, V = attach(A, w, V, rule)
+    return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 
-def _learning(A: Tensor, f: DividedDifferences, spectrum: Spectrum) -> Tensor:
+def _learning(A: Tensor, f: divided.Function, spectrum: Spectrum) -> Tensor:
     """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
 
     They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
     """
     w, V = attach(A, spectrum.values, spectrum.vectors, Pade())
-    values, gamma, _ = divided.on_range(f, w, spectrum.support)
+    values, gamma, _ = divided.on_range(f.differences, w, spectrum.support)
     return _diagonal_by_values(A, w, V, values, gamma)
 
 
@@ -62,18 +68,63 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: DividedDifferences) -> Tensor:
+def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: divided.Function) -> Tensor:
     """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
     w, V, keep = iterative.power_iteration(A, rule)
     support = keep & (w > 0)
-    values = torch.where(support, f(torch.where(support, w, 1))[0], 0)
+    values = torch.where(support, f.value(torch.where(support, w, 1)), 0)
     return (V * values.unsqueeze(-2)) @ V.mH
 
 
-def _implied(K: Tensor, values: Tensor, gamma: Tensor, w: Tensor) -> Tensor:
-    """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
-    implied = K * differences(values) + (K + K.mT) * values.unsqueeze(-2)
-    return torch.where(identity_mask(w), gamma, implied)
+@dataclass(frozen=True)
+class Implied:
+    """The divided differences of f that a rule for the gaps implies, on the range."""
+
+    rule: GapMethod
+    f: divided.Function
+    support: Tensor
+
+    def values(self, w: Tensor) -> Tensor:
+        """f(λ) (*, d)."""
+        return divided.kept(self.f.value, w, self.support)
+
+    def gamma(self, w: Tensor) -> Tensor:
+        """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
+        values, K = self.values(w), self.rule.gaps(w)
+        implied = K * differences(values)
+        if not self.rule.skew:
+            implied = implied + (K + K.mT) * values.unsqueeze(-2)
+        slopes = divided.kept(self.f.slope, w, self.support)
+        return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+
+    def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
+        """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
+        if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (divided.SQRT, divided.INV_SQRT):
+            s = torch.where(self.support, w, 0).sqrt()
+            fused = solvers.taylor_root_derivative(V, s, G, self.f is divided.INV_SQRT, self.rule.degree + 1)
+            if fused is not None:
+                return fused
+        return solvers.weighted(V, self.gamma(w), G)
+
+
+class _ByRule(torch.autograd.Function):
+    """V diag(values) Vᴴ in reverse mode, the common case: Γ̂ is formed when the gradient is, in one pass."""
+
+    @staticmethod
+    def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
+        ctx.implied = implied
+        ctx.save_for_backward(A, w, V)
+        return (V * values.unsqueeze(-2)) @ V.mH
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        A, w, V = ctx.saved_tensors
+        with full_precision(V):
+            if not transforms.differentiating():
+                return ctx.implied.derivative(w, V, gS), None, None, None, None
+            w, V = attach(A, w, V, ctx.implied.rule)
+            inner = ctx.implied.gamma(w) * (V.mH @ hermitian(gS) @ V)
+            return V @ inner @ V.mH, None, None, None, None
 
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,12 +18,30 @@ def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     """
     if torch.compiler.is_compiling():
         return plain.apply(*inputs)
-    if torch._C._functorch.peek_interpreter_stack() is not None and _forward_levels() > 1:
-        raise NotImplementedError(
-            "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
-            "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
-        )
-    return forward.apply(*inputs)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        if _forward_levels() > 1:
+            raise NotImplementedError(
+                "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
+                "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
+            )
+        return forward.apply(*inputs)
+    return _eager(forward).apply(*inputs)
+
+
+@cache
+def _eager(function: Any) -> Any:
+    """The same autograd function with context and forward pass in one, which torch calls without a detour.
+
+    (For a separate ``setup_context``, which its transforms need, torch binds the arguments anew at every call.)
+    """
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        output = function.forward(*inputs)
+        function.setup_context(ctx, inputs, output)
+        return output
+
+    body = {"forward": staticmethod(forward), "setup_context": torch.autograd.Function.setup_context}
+    return type(function.__name__, (function,), body)
 
 
 def _forward_levels() -> int:
@@ -35,6 +54,25 @@ def _forward_levels() -> int:
 def differentiating() -> bool:
     """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
     return torch.is_grad_enabled() or forward_ad._current_level >= 0
+
+
+def plain(*tensors: Tensor) -> bool:
+    """Whether nothing stands between a call and its execution: no compiler, transform, mode, subclass or vmap.
+
+    An operator of torch.library may then be skipped and the function behind it called.
+    """
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+        return False
+    if torch._C._len_torch_dispatch_stack():
+        return False
+    return all(type(x) is Tensor and not torch._C._functorch.is_legacy_batchedtensor(x) for x in tensors)
+
+
+def reverse_only() -> bool:
+    """Whether only reverse mode can be asked for: no compiler, no transform of torch.func, no forward mode."""
+    if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
+        return False
+    return torch._C._functorch.peek_interpreter_stack() is None
 
 
 def idle(x: Tensor) -> bool:

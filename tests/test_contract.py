@@ -135,6 +135,15 @@ def test_n6_gap_matrix_is_exactly_skew(method, spectrum):
         assert torch.equal(K, -K.mT)
 
 
+@pytest.mark.parametrize(
+    "rule", [sg.SVDPI(), sg.Pade(published=True), sg.Taylor(faithful=True), sg.Trunc(faithful=True)]
+)
+def test_rules_that_are_not_skew_say_so(rule):
+    K = rule.gaps(torch.tensor([1.0, 1.5, 1.5, 2.0], dtype=torch.float64))
+    assert not rule.skew
+    assert not torch.equal(K, -K.mT)
+
+
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("method", [m for m in GAP_METHODS if m not in ("svd", "svd-topn")])
 def test_documented_bound_holds(method, spectrum):

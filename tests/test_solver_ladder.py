@@ -76,7 +76,7 @@ def _is_unjittered(A, victim):
 
 
 def _distance(A, B):
-    return float((_unit(A) - _unit(B)).abs().max())
+    return float((_unit(A) - _unit(B)).detach().abs().max())
 
 
 def _unit(A):

@@ -42,6 +42,11 @@ class GapMethod(Method):
         r"""The matrix :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
         raise NotImplementedError
 
+    @property
+    def skew(self) -> bool:
+        r"""Whether :math:`\hat K` is skew-symmetric, as every rule should be; some of the papers' own are not."""
+        return True
+
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
         """Boolean mask (*, d) of the eigenpairs the method does not discard; None if it keeps all."""
         return None

@@ -96,6 +96,10 @@ class Trunc(Clip):
     threshold: float = 1e10
     faithful: bool = False
 
+    @property
+    def skew(self) -> bool:
+        return not self.faithful
+
     def gaps(self, w: Tensor) -> Tensor:
         K = super().gaps(w)
         if not self.faithful:
@@ -171,6 +175,10 @@ class Taylor(GapMethod):
 
     def __post_init__(self) -> None:
         require(self.degree >= 0, self, "degree", "≥ 0")
+
+    @property
+    def skew(self) -> bool:
+        return not self.faithful
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

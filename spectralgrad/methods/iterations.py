@@ -81,6 +81,10 @@ class SVDPI(GapMethod):
     def __post_init__(self) -> None:
         require(self.iterations >= 1, self, "iterations", "≥ 1")
 
+    @property
+    def skew(self) -> bool:
+        return False
+
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
         down = Taylor.series(w, self.iterations)

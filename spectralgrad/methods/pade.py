@@ -61,6 +61,10 @@ class Pade(GapMethod):
         require(self.floor is None or self.floor > 0, self, "floor", "> 0")
         require(self.degree >= 2, self, "degree", "≥ 2")
 
+    @property
+    def skew(self) -> bool:
+        return not self.published
+
     def gaps(self, w: Tensor) -> Tensor:
         if self.published:
             return self._published_gaps(w)

@@ -1,15 +1,12 @@
 // The C interface: chooses the instruction set once, cuts the batch into groups, spreads them over threads.
-// Threads are started for a call that is long enough to pay for them and joined before it returns: there is no state
-// between calls, so several Python threads may call at once and a forked child needs nothing.
+// Several Python threads may call at once.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 #include "eigh.hpp"
+#include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development
 namespace avx2 { sg::Kernel kernel(); }
@@ -91,7 +88,7 @@ void worker(Task<T> t, int group, std::atomic<int64_t>& next, std::atomic<int64_
 
 template <class T, class Step> int run(const Task<T>& t, int threads, double passes, Step step) {
   if (t.batch <= 0 || t.d <= 0) return 0;
-  constexpr double worth = 60e3;  // nanoseconds of work that pay for starting a thread
+  constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
   const double total = passes * ops<T>().cost(t.d) * (double)t.batch;
   int64_t n = (int64_t)(total / worth) + 1;
   if (n > threads) n = threads < 1 ? 1 : threads;
@@ -101,37 +98,30 @@ template <class T, class Step> int run(const Task<T>& t, int threads, double pas
   if (share < group) group = (int)share;
   if (n > (t.batch + group - 1) / group) n = (t.batch + group - 1) / group;
   std::atomic<int64_t> next{0}, status{0};
-  std::vector<std::thread> others;
-  try {
-    for (int64_t k = 1; k < n; k++)
-      others.emplace_back([&] { worker(t, group, next, status, step); });
-  } catch (const std::exception&) {  // fewer threads than asked for will do
-  }
-  worker(t, group, next, status, step);
-  for (auto& other : others) other.join();
+  auto share_of_work = [&] { worker(t, group, next, status, step); };
+  sg::Pool::run(n - 1, share_of_work);
   return status < 0 ? -1 : (int)status;
 }
 
 template <class T> int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
-  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, nullptr};
+  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
   return run(t, threads, 1, [](const Task<T>& x) { return ops<T>().eigh(x); });
 }
 
 template <class T>
-int root(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads, sg::Function f) {
-  Task<T> t{A, nullptr, nullptr, w, V, S, batch, 0, 0, (int)d, f, rtol, nullptr};
+int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {
+  Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr};
   return run(t, threads, 1.3, [](const Task<T>& x) {
-    int failed = ops<T>().eigh(x);
-    ops<T>().compose(x);
-    return failed;
+    const int failed = ops<T>().eigh(x);
+    return failed + ops<T>().compose(x);
   });
 }
 
 template <class T>
-int frechet(int f, const T* V, const T* w, const T* gamma, const T* G, T* out, int64_t batch, int64_t d, T rtol,
+int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
             int threads) {
-  Task<T> t{nullptr, G, gamma, const_cast<T*>(w), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, rtol,
-            nullptr};
+  Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
+            0, 0, nullptr};
   return run(t, threads, 0.4, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
 }
 
@@ -142,17 +132,15 @@ int frechet(int f, const T* V, const T* w, const T* gamma, const T* G, T* out, i
   SG_API int sg_eigh_##suffix(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {                       \
     return eigh<T>(A, w, V, batch, d, threads);                                                                      \
   }                                                                                                                  \
-  SG_API int sg_sqrt_##suffix(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads) {         \
-    return root<T>(A, w, V, S, batch, d, rtol, threads, sg::square_root);                                            \
+  SG_API int sg_root_##suffix(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative,     \
+                              int threads) {                                                                         \
+    return root<T>(f, A, r, V, S, batch, d, rtol, negative, threads);                                                \
   }                                                                                                                  \
-  SG_API int sg_inv_sqrt_##suffix(const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, int threads) {     \
-    return root<T>(A, w, V, S, batch, d, rtol, threads, sg::inverse_square_root);                                    \
-  }                                                                                                                  \
-  SG_API int sg_frechet_##suffix(int f, const T* V, const T* w, const T* gamma, const T* G, T* out, int64_t batch,   \
-                                 int64_t d, T rtol, int threads) {                                                   \
-    return frechet<T>(f, V, w, gamma, G, out, batch, d, rtol, threads);                                              \
+  SG_API int sg_frechet_##suffix(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out,       \
+                                 int64_t batch, int64_t d, int threads) {                                            \
+    return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "1"; }
+SG_API const char* sg_version() { return "2"; }

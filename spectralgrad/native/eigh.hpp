@@ -10,11 +10,12 @@ enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 
 // One piece of work: matrices first … first + count − 1 of a batch of `batch`.
 template <class T> struct Task {
   const T *A, *G, *gamma;  // A: input of eigh; G, gamma: of the Fréchet derivative
-  T *w, *V, *S;            // S: result of a function or of its derivative
+  T *w, *V, *S;            // w: eigenvalues, or their roots for a function; S: its result or its derivative
   int64_t batch, first;
   int count, d;
   Function f;
-  T rtol;
+  int terms;               // of SVD-Taylor's series; 0 for the exact derivative
+  T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
   void* work;
 };
 
@@ -23,7 +24,7 @@ template <class T> struct Ops {
   int (*lanes)(int64_t d);                    // a piece of work should be a multiple of this
   size_t (*work)(int64_t d);                  // bytes of workspace a thread
   int (*eigh)(const Task<T>&);                // w, V; the number that failed
-  void (*compose)(const Task<T>&);            // S = V f(w) Vᵀ
+  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; the number clearly indefinite
   void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
   double (*cost)(int64_t d);                  // nanoseconds a matrix, roughly: decides how many threads are worth it
 };

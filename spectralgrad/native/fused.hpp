@@ -1,9 +1,11 @@
 // f(A) = V f(Λ) Vᵀ and the derivative V (Γ ∘ VᵀGV) Vᵀ, small matrices in lanes, larger ones one at a time.
 //
 // f lives on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ there (0 on the null space)
+// and q its reciprocal (0 likewise)
 //   √A:      f = r,    Γ = 1/(r_i + r_j);
-//   A^(−½):  f = 1/r,  Γ = −1/(r_i r_j (r_i + r_j));
-// between range and null space Γ = f(λ)/λ, within the null space 0.
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j);
+// between range and null space Γ = f(λ)/λ, within the null space 0. SVD-Taylor has off the diagonal, for r_i ≥ r_j,
+//   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
 #pragma once
 #include "eigh.hpp"
 #include "lanes.hpp"
@@ -28,25 +30,51 @@ template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
 template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Function f) {
   return vsqrt(f == sg::square_root ? r : inverse_or_zero<T>(r));
 }
-template <class T> SG_INLINE Vec<T> divided(Vec<T> ri, Vec<T> rj, Function f) {
+template <class T> SG_INLINE Vec<T> divided(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f) {
   Vec<T> both = inverse_or_zero<T>(ri + rj);
   if (f == sg::square_root) return both;
-  Vec<T> qi = inverse_or_zero<T>(ri), qj = inverse_or_zero<T>(rj), product = qi * qj;
+  Vec<T> product = qi * qj;
   return product > 0 ? -product * both : qi * qi * qi + qj * qj * qj;
+}
+
+// 1 + x + … + x^(terms − 1) by doubling; every term is positive, so nothing cancels.
+template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
+  Vec<T> sum = splat<T>(1), power = x;
+  for (int bit = 30 - __builtin_clz((unsigned)terms); bit >= 0; bit--) {
+    sum += sum * power, power *= power;
+    if (terms >> bit & 1) sum = sum * x + T(1), power *= x;
+  }
+  return sum;
+}
+template <class T> SG_INLINE Vec<T> taylor(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f, int terms) {
+  Vec<T> ratio = rj * qi, step = f == sg::square_root ? ri - rj : qi - qj;
+  return series<T>(ratio * ratio, terms) * (qi * qi) * step;
+}
+// Γ_ij off the diagonal.
+template <class T> SG_INLINE Vec<T> weight(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
+  return t.terms ? taylor<T>(ri, rj, qi, qj, t.f, t.terms) : divided<T>(ri, rj, qi, qj, t.f);
 }
 
 // ---- a matrix a lane ----
 template <class T, int N> struct LaneFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W, row = (N + W - 1) / W * W;
-  V v[padded], r[row], g[padded], p[padded], m[padded];
+  V v[padded], r[row], q[row], g[padded], p[padded], m[padded];
 
-  void roots(const Task<T>& t, int64_t first, int count) {
-    const T* end = t.w + t.batch * N;
-    gather(t.w + first * N, N, count, end, N, r);
-    V top = {};
-    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top);
+  void spectrum(const Task<T>& t, int64_t first, int count) {
+    gather(t.w + first * N, N, count, t.w + t.batch * N, N, r);
+  }
+  // Eigenvalues become roots on the range; returns how many matrices are clearly indefinite.
+  int roots(const Task<T>& t, int64_t first, int count) {
+    spectrum(t, first, count);
+    V top = {}, low = {};
+    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top), low = r[i] < low ? r[i] : low;
     for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
+    T* to = t.w + first * N;
+    scatter(r, to, N, count, to + (int64_t)count * N, N);
+    int bad = 0;
+    for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k];
+    return bad;
   }
   void read(const T* from, const Task<T>& t, int64_t first, int count, V* to) {
     gather(from + first * N * N, N * N, count, from + t.batch * N * N, N * N, to);
@@ -56,13 +84,14 @@ template <class T, int N> struct LaneFunction {
     scatter(from, to, N * N, count, to + (int64_t)count * N * N, N * N);
   }
 
-  void compose(const Task<T>& t, int64_t first, int count) {
+  int compose(const Task<T>& t, int64_t first, int count) {
     read(t.V, t, first, count, v);
-    roots(t, first, count);
+    const int bad = roots(t, first, count);
     for (int i = 0; i < N; i++)
       for (int k = 0; k < N; k++) v[i * N + k] *= half_value<T>(r[k], t.f);
     outer(v, v, m);
     put(m, t, first, count);
+    return bad;
   }
   // z = x yᵀ where that is known to be symmetric.
   static SG_INLINE void outer(const V* x, const V* y, V* z) {
@@ -75,13 +104,18 @@ template <class T, int N> struct LaneFunction {
   }
   // Γ_ij for j ≤ i, from the roots or as given.
   SG_INLINE V gamma(int i, int j, const Task<T>& t) const {
-    return t.f == sg::given ? m[i * N + j] : divided<T>(r[i], r[j], t.f);
+    if (t.f == sg::given) return m[i * N + j];
+    return i == j ? divided<T>(r[i], r[i], q[i], q[i], t.f) : weight<T>(r[i], r[j], q[i], q[j], t);
   }
 
   void frechet(const Task<T>& t, int64_t first, int count) {
     read(t.V, t, first, count, v);
     read(t.G, t, first, count, g);
-    if (t.f == sg::given) read(t.gamma, t, first, count, m); else roots(t, first, count);
+    if (t.f == sg::given) read(t.gamma, t, first, count, m);
+    else {
+      spectrum(t, first, count);
+      for (int i = 0; i < N; i++) q[i] = inverse_or_zero<T>(r[i]);
+    }
     for (int i = 0; i < N; i++)
       for (int j = 0; j < i; j++) g[i * N + j] = g[j * N + i] = (g[i * N + j] + g[j * N + i]) * T(0.5);
     for (int i = 0; i < N; i++)
@@ -149,31 +183,45 @@ template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n
     }
   }
 }
-// The upper triangle of a square array of padded rows from its lower one.
-template <class T> void mirror(T* c, int ld, int n) {
-  for (int i = 0; i < n; i++)
-    for (int j = 0; j < i; j++) c[j * ld + i] = c[i * ld + j];
+// The upper triangle of a square array of padded rows from its lower one, a W×W block at a time.
+template <class T> void mirror(Vec<T>* c, int ld, int n) {
+  constexpr int W = Simd<T>::W;
+  for (int b = 0; b < ld; b++) {
+    for (int a = 0; a < b; a++) {
+      Vec<T> t[W];
+      for (int k = 0; k < W; k++) t[k] = c[(b * W + k) * ld + a];
+      transpose(t);
+      for (int k = 0; k < W; k++) c[(a * W + k) * ld + b] = t[k];
+    }
+    T* x = (T*)(c + b * W * ld + b);
+    const int side = n - b * W < W ? n - b * W : W;
+    for (int i = 0; i < side; i++)
+      for (int j = 0; j < i; j++) x[j * ld * W + i] = x[i * ld * W + j];
+  }
 }
 
 template <class T> struct WholeFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W;
   int n, ld;
-  V *v, *vt, *g, *p, *r;
+  V *v, *vt, *g, *p, *r, *q;
 
-  static size_t bytes(int64_t d) { return sizeof(V) * (size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 1); }
+  static size_t bytes(int64_t d) { return sizeof(V) * (size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2); }
   WholeFunction(int d, void* work) : n(d), ld((d + W - 1) / W) {
     const int square = (n + W) * ld;
-    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square;
+    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld;
   }
-  void roots(const T* w, T rtol) {
-    T top = 0;
-    for (int i = 0; i < ld; i++) r[i] = V{};
-    for (int i = 0; i < n; i++) {
-      T x = w[i] < 0 ? -w[i] : w[i];
-      top = x > top ? x : top, ((T*)r)[i] = w[i];
-    }
+  void spectrum(const T* w) {
+    r[ld - 1] = V{};
+    memcpy(r, w, sizeof(T) * (size_t)n);
+  }
+  // Ascending eigenvalues become roots on the range; whether the matrix is clearly indefinite.
+  bool roots(T* w, T rtol, T negative) {
+    spectrum(w);
+    const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1], top = low > high ? low : high;
     for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
+    memcpy(w, r, sizeof(T) * (size_t)n);
+    return low > negative * top;
   }
   void read(const T* from, V* to) {
     for (int i = 0; i < n; i++) {
@@ -191,42 +239,50 @@ template <class T> struct WholeFunction {
       }
   }
   void put(V* from, T* to) {
-    mirror((T*)from, ld * W, n);
+    mirror<T>(from, ld, n);
     for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
   }
 
-  void compose(const T* vectors, const T* w, T* out, Function f, T rtol) {
+  int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
     read(vectors, v);
-    roots(w, rtol);
-    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], f);
+    const bool bad = roots(w, t.rtol, t.negative);
+    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], t.f);
     for (int i = 0; i < n; i++)
       for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
     flip(v, vt);
     multiply<T>(v, vt, ld, n, p, true);
     put(p, out);
+    return bad;
   }
-  void weigh(Function f, const T* given) {  // p ← Γ ∘ p on the lower triangle
-    for (int i = 0; i < n; i++)
-      for (int b = 0; b * W <= i; b++) {
-        if (f != sg::given) {
-          p[i * ld + b] *= divided<T>(splat<T>(((T*)r)[i]), r[b], f);
-          continue;
-        }
-        T* x = (T*)(p + i * ld + b);
-        for (int k = 0; k < W && b * W + k <= i; k++) x[k] *= given[(int64_t)i * n + b * W + k];
-      }
+  void weigh(const T* given) {  // p ← Γ ∘ p on the lower triangle
+    for (int i = 0; i < n; i++) {
+      T* x = (T*)(p + i * ld);
+      for (int j = 0; j <= i; j++) x[j] *= given[(int64_t)i * n + j];
+    }
   }
-  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, Function f, T rtol) {
+  void weigh(const Task<T>& t) {
+    for (int i = 0; i < n; i++) {
+      const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
+      T* diagonal = (T*)(p + i * ld) + i;
+      const T kept = *diagonal;
+      for (int b = 0; b * W <= i; b++) p[i * ld + b] *= weight<T>(ri, r[b], qi, q[b], t);
+      *diagonal = kept * divided<T>(ri, ri, qi, qi, t.f)[0];
+    }
+  }
+  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {
     read(vectors, v), flip(v, vt);
     read(G, p), flip(p, g);
     for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
-    if (f != sg::given) roots(w, rtol);
+    if (!given) {
+      spectrum(w);
+      for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
+    }
     multiply<T>(g, v, ld, n, p, false);   // GV
     multiply<T>(vt, p, ld, n, g, true);   // VᵀGV
     V* swap = p;
     p = g, g = swap;
-    weigh(f, given);
-    mirror((T*)p, ld * W, n);
+    if (given) weigh(given); else weigh(t);
+    mirror<T>(p, ld, n);
     multiply<T>(v, p, ld, n, g, false);   // V(Γ∘·)
     multiply<T>(g, vt, ld, n, p, true);   // · Vᵀ
     put(p, out);
@@ -235,16 +291,20 @@ template <class T> struct WholeFunction {
 
 template <class T> size_t fused_work(int64_t d) { return d <= lanes_up_to ? 0 : WholeFunction<T>::bytes(d); }
 
-template <class T> void compose(const Task<T>& t) {
+template <class T> int compose(const Task<T>& t) {
   constexpr int W = Simd<T>::W;
-  if (t.d <= lanes_up_to)
-    return with_size<T, 1>(t.d, [&](auto& f) {
-      for (int k = 0; k < t.count; k += W) f.compose(t, t.first + k, t.count - k < W ? t.count - k : W);
+  int bad = 0;
+  if (t.d <= lanes_up_to) {
+    with_size<T, 1>(t.d, [&](auto& f) {
+      for (int k = 0; k < t.count; k += W) bad += f.compose(t, t.first + k, t.count - k < W ? t.count - k : W);
     });
+    return bad;
+  }
   WholeFunction<T> f(t.d, t.work);
   const int64_t d = t.d;
   for (int64_t k = t.first; k < t.first + t.count; k++)
-    f.compose(t.V + k * d * d, t.w + k * d, t.S + k * d * d, t.f, t.rtol);
+    bad += f.compose(t.V + k * d * d, t.w + k * d, t.S + k * d * d, t);
+  return bad;
 }
 
 template <class T> void frechet(const Task<T>& t) {
@@ -256,7 +316,7 @@ template <class T> void frechet(const Task<T>& t) {
   WholeFunction<T> f(t.d, t.work);
   const int64_t d = t.d, dd = d * d;
   for (int64_t k = t.first; k < t.first + t.count; k++)
-    f.frechet(t.V + k * dd, t.w + k * d, t.G + k * dd, t.gamma ? t.gamma + k * dd : nullptr, t.S + k * dd, t.f, t.rtol);
+    f.frechet(t.V + k * dd, t.w + k * d, t.G + k * dd, t.gamma ? t.gamma + k * dd : nullptr, t.S + k * dd, t);
 }
 
 }  // namespace

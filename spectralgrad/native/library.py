@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"1"  # of the C interface
-_SQRT, _INV_SQRT = 1, 2
+_VERSION = b"2"  # of the C interface
+_SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the functions whose derivative the kernel forms
 
 
 class Kernel:
@@ -28,14 +28,16 @@ class Kernel:
         if self._library.sg_version() != _VERSION:
             raise OSError(f"{path.name} was built for another version of spectralgrad; install it again")
         pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-        for suffix, real in _SUFFIX.values():
-            self._function("eigh", suffix).argtypes = [*[pointer] * 3, long, long, integer]
-            self._function("sqrt", suffix).argtypes = [*[pointer] * 4, long, long, real, integer]
-            self._function("inv_sqrt", suffix).argtypes = [*[pointer] * 4, long, long, real, integer]
-            self._function("frechet", suffix).argtypes = [integer, *[pointer] * 5, long, long, real, integer]
-
-    def _function(self, name: str, suffix: str):  # type: ignore[no-untyped-def]
-        return getattr(self._library, f"sg_{name}_{suffix}")
+        self._functions = {}
+        for dtype, (suffix, real) in _SUFFIX.items():
+            for name, arguments in {
+                "eigh": [*[pointer] * 3, long, long, integer],
+                "root": [integer, *[pointer] * 4, long, long, real, real, integer],
+                "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
+            }.items():
+                function = getattr(self._library, f"sg_{name}_{suffix}")
+                function.argtypes = arguments
+                self._functions[name, dtype] = function
 
     @property
     def isa(self) -> str:
@@ -57,25 +59,40 @@ class Kernel:
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
         return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
-    def root(self, A: Tensor, inverse: bool, rtol: float) -> tuple[Tensor, Tensor, Tensor, int]:
-        """The (inverse) square root on the range, its eigenvalues and eigenvectors, and how many matrices have none."""
-        A = A.contiguous()
-        w, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
-        name = "inv_sqrt" if inverse else "sqrt"
-        return S, w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr(), rtol=rtol)
+    def root(self, A: Tensor, inverse: bool, rtol: float, negative: float) -> tuple[Tensor, Tensor, Tensor, int]:
+        r"""The (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), and the eigenvectors.
 
-    def root_derivative(self, V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
-        """The derivative of the (inverse) square root in the direction sym(G); ``w`` is zero on the null space."""
-        V, w, G = V.contiguous(), w.contiguous(), G.contiguous()
+        Eigenvalues up to ``rtol`` times the norm count as zero. The last result counts matrices that have no
+        decomposition or an eigenvalue below ``-negative`` times the norm: if there are any, do not use the others.
+        """
+        A = A.contiguous()
+        s, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
+        pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
+        return S, s, V, self._call("root", A, _INV_SQRT if inverse else _SQRT, *pointers, tail=(rtol, negative))
+
+    def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
+        """The derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
+
+        With ``terms`` it is what SVD-Taylor makes of it, with so many terms of its series.
+        """
+        return self._frechet(_INV_SQRT if inverse else _SQRT, V, s.contiguous(), None, G, terms)
+
+    def weighted(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+        """V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, whose lower triangle is read."""
+        return self._frechet(_GIVEN, V, None, gamma.contiguous(), G)
+
+    def _frechet(
+        self, function: int, V: Tensor, s: Tensor | None, gamma: Tensor | None, G: Tensor, terms: int = 0
+    ) -> Tensor:
+        V, G = V.contiguous(), G.contiguous()
         X = torch.empty_like(G)
-        pointers = (V.data_ptr(), w.data_ptr(), None, G.data_ptr(), X.data_ptr())
-        self._call("frechet", G, _INV_SQRT if inverse else _SQRT, *pointers, rtol=0.0)
+        optional = [None if x is None else x.data_ptr() for x in (s, gamma)]
+        self._call("frechet", G, function, terms, V.data_ptr(), *optional, G.data_ptr(), X.data_ptr())
         return X
 
-    def _call(self, name: str, A: Tensor, *arguments: int | None, rtol: float | None = None) -> int:
+    def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
         batch, d = A.shape[:-2].numel(), A.shape[-1]
-        tail = () if rtol is None else (rtol,)
-        status: int = self._function(name, _SUFFIX[A.dtype][0])(*arguments, batch, d, *tail, torch.get_num_threads())
+        status: int = self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads())
         if status < 0:
             raise MemoryError(f"spectralgrad's native {name}: no memory for its workspace")
         return status

@@ -2,8 +2,8 @@
 
 from .choice import tune
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, polar_factors, root, root_derivative, svd
-from .positive import positive_part
+from .operators import eigh, polar_factors, root, root_derivative, svd, weighted
+from .positive import positive_part, taylor_root_derivative
 from .report import SolverReport, report, reset_report
 
 __all__ = [
@@ -18,5 +18,7 @@ __all__ = [
     "root_derivative",
     "svd",
     "svd_ratio",
+    "taylor_root_derivative",
     "tune",
+    "weighted",
 ]

@@ -38,7 +38,7 @@ class Table:
     float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
     float64: tuple[int | None, ...] = (2, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2)
     pool: int = 96
-    fused: int = 32
+    fused: int = 512
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """The batch from which the kernel is used for matrices of size d."""
@@ -78,10 +78,9 @@ def eigh(A: Tensor) -> tuple[Tensor, ...]:
     return lapack.eigh(A)
 
 
-def fuses(A: Tensor) -> bool:
-    """Whether roots of these matrices are computed inside the kernel."""
-    native = kernel()
-    return native is not None and native.takes(A) and 0 < A.shape[-1] <= table().fused and A.numel() > 0
+def fusing(A: Tensor) -> Kernel | None:
+    """The kernel, if roots of these matrices are to be computed inside it."""
+    return _named(A) if A.shape[-1] <= table().fused else None
 
 
 @cache

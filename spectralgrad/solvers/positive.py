@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from ..errors import IndefiniteError, batch_positions
-from ..native import kernel
 from ..precision import full_precision, negative_tolerance, rank_tolerance
 from . import choice
 from .ladder import EIGH
@@ -29,40 +30,55 @@ def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[
 
 
 def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """A^(1/2) or A^(-1/2) on the range, the eigenvalues with zeros off it, and the eigenvectors."""
-    native = kernel() if choice.fuses(A) else None
+    """A^(1/2) or A^(-1/2) on the range, √λ with zeros off it, and the eigenvectors."""
+    native = choice.fusing(A)
     if native is not None:
-        S, w, V, failed = native.root(A, inverse, _tolerance(A, rtol))
-        if not failed:
+        negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
+        S, s, V, doubtful = native.root(A, inverse, _tolerance(A, rtol), negative)
+        if not doubtful:
             counts.call(A.shape[:-2].numel())
-            values, support = positive_part(w, operation, rtol, clamp)
-            return S, torch.where(support, values, 0), V
+            return S, s, V
     w, V = EIGH.solve(A, operation)
     values, support = positive_part(w, operation, rtol, clamp)
-    values = torch.where(support, values, 0)
-    scale = torch.where(support, values.rsqrt() if inverse else values.sqrt(), 0)
+    s = torch.where(support, values, 0).sqrt()
+    scale = torch.where(support, values.rsqrt(), 0) if inverse else s
     with full_precision(V):
-        return (V * scale.unsqueeze(-2)) @ V.mH, values, V
+        return (V * scale.unsqueeze(-2)) @ V.mH, s, V
 
 
-def root_derivative(V: Tensor, w: Tensor, G: Tensor, inverse: bool) -> Tensor:
-    r"""The derivative of the root in the direction of the Hermitian part of G; ``w`` is zero off the range.
+def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
+    r"""The derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
 
     The divided differences are :math:`1/(s_i+s_j)`, or :math:`-1/(s_is_j(s_i+s_j))` for the inverse root and
-    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space, with :math:`s=\sqrt\lambda`.
+    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space.
     """
-    native = kernel() if choice.fuses(V) else None
+    native = choice.fusing(V)
     if native is not None:
-        return native.root_derivative(V, w, G, inverse)
-    s = w.sqrt()
+        return native.root_derivative(V, s, G, inverse)
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     weights = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
     if inverse:
         z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
         rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
         weights = torch.where((rows > 0) & (columns > 0), -rows * columns * weights, (rows + columns) ** 3)
+    return _congruent(V, weights, G)
+
+
+def taylor_root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int) -> Tensor | None:
+    """What SVD-Taylor makes of :func:`root_derivative`, if the kernel does these matrices."""
+    native = choice.fusing(V)
+    return None if native is None else native.root_derivative(V, s, G, inverse, terms)
+
+
+def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+    """V (Γ ∘ Vᴴ G V) Vᴴ for a real symmetric Γ and the Hermitian part of G: what the derivative of a function costs."""
+    native = choice.fusing(V)
+    return _congruent(V, gamma, G) if native is None else native.weighted(V, gamma, G)
+
+
+def _congruent(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     with full_precision(V):
-        return V @ (weights * (V.mH @ ((G + G.mH) / 2) @ V)) @ V.mH
+        return V @ (gamma * (V.mH @ ((G + G.mH) / 2) @ V)) @ V.mH
 
 
 def _tolerance(A: Tensor, rtol: float) -> float:

@@ -42,7 +42,8 @@ class _Counts:
 
     def call(self, matrices: int) -> None:
         with self._lock:
-            self._counts.update(calls=1, matrices=matrices)
+            self._counts["calls"] += 1
+            self._counts["matrices"] += matrices
 
     def rescued(self, rung: str) -> None:
         with self._lock:

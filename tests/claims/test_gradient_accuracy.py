@@ -291,9 +291,8 @@ def hadamard_gradient(rule):
     w = (2.0 ** torch.arange(-7, 1, dtype=torch.float64)).repeat_interleave(8)
     G = sym(gaussian(64, 64))
     exact_pairs = Spectrum(w, V, torch.ones(64, dtype=torch.bool))
-    exponent = torch.tensor(-0.5, dtype=torch.float64)
     A = (V * w) @ V.mT
-    g = gradient(lambda M: spectral.apply(M, rule, lambda x: divided.power(x, exponent), exact_pairs), A, G)
+    g = gradient(lambda M: spectral.apply(M, rule, divided.INV_SQRT, exact_pairs), A, G)
     s = w.sqrt()
     truth = V @ (-(V.mT @ G @ V) / (s * s[:, None] * (s + s[:, None]))) @ V.mT
     return g, truth, w, V

@@ -1,0 +1,91 @@
+// Threads that outlive a call: starting one costs several times what waking one does.
+// Several callers may share them; a forked child, which inherits none, makes its own. Nothing is torn down at exit.
+#pragma once
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace sg {
+
+class Pool {
+ public:
+  // Runs f here and on up to `helpers` other threads; returns when all of them are done.
+  template <class F> static void run(int64_t helpers, F& f) {
+    if (helpers <= 0) return f();
+    Job job{[](void* x) { (*(F*)x)(); }, &f, helpers};
+    Pool& pool = current();
+    pool.offer(job);
+    f();
+    pool.finish(job);
+  }
+
+ private:
+  struct Job {
+    void (*call)(void*);
+    void* argument;
+    int64_t wanted;
+    std::atomic<int64_t> active{0};
+    Job(void (*c)(void*), void* a, int64_t w) : call(c), argument(a), wanted(w) {}
+  };
+  std::mutex mutex;
+  std::condition_variable work, done;
+  std::deque<Job*> jobs;
+  int64_t threads = 0;
+  const pid_t owner = getpid();
+
+  static Pool& current() {
+    static std::atomic<Pool*> shared{nullptr};
+    Pool* known = shared.load();
+    if (known && known->owner == getpid()) return *known;
+    Pool* fresh = new Pool;
+    if (shared.compare_exchange_strong(known, fresh)) return *fresh;
+    delete fresh;
+    return *known;
+  }
+  void offer(Job& job) {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      try {
+        for (; threads < job.wanted; threads++) std::thread([this] { serve(); }).detach();
+      } catch (const std::system_error&) {  // fewer threads than asked for will do
+      }
+      jobs.push_back(&job);
+    }
+    if (job.wanted == 1) work.notify_one(); else work.notify_all();
+  }
+  void finish(Job& job) {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (auto at = jobs.begin(); at != jobs.end(); ++at)
+      if (*at == &job) { jobs.erase(at); break; }
+    lock.unlock();
+    for (int k = 0; k < 2000 && job.active.load(std::memory_order_acquire); k++) pause();
+    lock.lock();
+    done.wait(lock, [&] { return job.active.load(std::memory_order_acquire) == 0; });
+  }
+  void serve() {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      work.wait(lock, [&] { return !jobs.empty(); });
+      Job& job = *jobs.front();
+      job.active.fetch_add(1, std::memory_order_relaxed);
+      if (--job.wanted == 0) jobs.pop_front();
+      lock.unlock();
+      job.call(job.argument);
+      lock.lock();
+      if (job.active.fetch_sub(1, std::memory_order_release) == 1) done.notify_all();
+    }
+  }
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+  }
+};
+
+}  // namespace sg
