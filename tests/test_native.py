@@ -13,7 +13,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.native import kernel
-from spectralgrad.solvers import choice, eigh_ratio
+from spectralgrad.solvers import choice, eigh_ratio, tuning
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from .helpers import REAL, SPECTRA, gradient, symmetric_noise, unit
@@ -261,7 +261,7 @@ def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path)
     choice.table.cache_clear()
     try:
         mine = choice.Table(float32=(7,) * len(choice.SIZES))
-        choice._store(NATIVE.isa, mine)
+        tuning._store(NATIVE.isa, mine)
         assert choice.table() == mine
         choice.table.cache_clear()
         (tmp_path / "spectralgrad" / "solvers.json").write_text("{")

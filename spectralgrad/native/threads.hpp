@@ -49,6 +49,7 @@ class Pool {
     return *known;
   }
   void offer(Job& job) {
+    const bool one = job.wanted == 1;
     {
       std::lock_guard<std::mutex> lock(mutex);
       try {
@@ -57,7 +58,7 @@ class Pool {
       }
       jobs.push_back(&job);
     }
-    if (job.wanted == 1) work.notify_one(); else work.notify_all();
+    if (one) work.notify_one(); else work.notify_all();
   }
   void finish(Job& job) {
     std::unique_lock<std::mutex> lock(mutex);

@@ -1,10 +1,10 @@
 """The forward eigensolvers and the ladder they fall back on."""
 
-from .choice import tune
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, polar_factors, root, root_derivative, svd, weighted
 from .positive import positive_part, taylor_root_derivative
 from .report import SolverReport, report, reset_report
+from .tuning import tune
 
 __all__ = [
     "SolverReport",

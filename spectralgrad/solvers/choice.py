@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -31,8 +29,8 @@ class Table:
     Attributes:
         float32: one entry for each of :data:`SIZES`; a size in between takes the next larger one.
         float64: likewise.
-        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used; not tuned.
-        fused: sizes up to here compute roots and their derivatives inside the kernel; not tuned.
+        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used.
+        fused: sizes up to here compute roots and their derivatives inside the kernel.
     """
 
     float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
@@ -90,7 +88,7 @@ def table() -> Table:
     if native is None:
         return Table()
     try:
-        stored = json.loads(_file().read_text(encoding="utf-8"))[native.isa]
+        stored = json.loads(file().read_text(encoding="utf-8"))[native.isa]
         columns = {name: tuple(stored[name]) for name in ("float32", "float64")}
         if any(len(column) != len(SIZES) for column in columns.values()):
             return Table()
@@ -99,67 +97,7 @@ def table() -> Table:
         return Table()
 
 
-def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
-    """Measure kernel, pool and torch.linalg on this machine, store the table in the user's cache and use it.
-
-    Args:
-        progress: called with a line for each size measured.
-
-    Raises:
-        RuntimeError: the kernel is not there, so there is nothing to choose.
-    """
-    native = kernel()
-    if native is None:
-        raise RuntimeError("the native kernel is not in use (see `spectralgrad info`): there is nothing to tune")
-    columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
-    for dtype, column in columns.items():
-        for d in SIZES:
-            column.append(_crossover(native.eigh, d, dtype))
-            progress(f"{str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
-    result = Table(tuple(columns[torch.float32]), tuple(columns[torch.float64]))
-    _store(native.isa, result)
-    table.cache_clear()
-    return result
-
-
-def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -> int | None:
-    """The smallest batch of :data:`BATCHES` from which on the kernel beats torch.linalg and the pool."""
-    found: int | None = None
-    for batch in reversed(BATCHES):
-        if d * d * d * batch > 2**31:
-            continue
-        X = torch.randn(batch, d, d, dtype=dtype)
-        A = X @ X.mT / d
-        others = [_time(lapack.eigh, A)] + ([_time(pool.eigh, A)] if d >= 64 and batch > 1 else [])
-        if _time(solver, A) > min(others):
-            return found
-        found = batch
-    return found
-
-
-def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) -> float:
-    """The shortest of several runs."""
-    solver(A)
-    best, until = float("inf"), time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        start = time.perf_counter()
-        solver(A)
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-def _file() -> Path:
+def file() -> Path:
+    """Where the user's own table is kept."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spectralgrad" / "solvers.json"
-
-
-def _store(isa: str, result: Table) -> None:
-    path = _file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({**known, isa: asdict(result)}, indent=1), encoding="utf-8")
-    temporary.replace(path)

@@ -1,0 +1,127 @@
+"""Measures the table of :mod:`spectralgrad.solvers.choice` on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+from torch import Tensor
+
+from ..native import Kernel, kernel
+from . import choice, lapack, pool
+from .choice import BATCHES, SIZES, Table
+
+_POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
+_FUSED_SIZES = (8, 16, 32, 64, 128, 256, 512)
+_ENTRIES = 2**19  # of the batch on which larger matrices are compared
+
+
+def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
+    """Measure kernel, pool and torch.linalg on this machine, store the table in the user's cache and use it.
+
+    Args:
+        progress: called with a line for each size measured.
+
+    Raises:
+        RuntimeError: the kernel is not there, so there is nothing to choose.
+    """
+    native = kernel()
+    if native is None:
+        raise RuntimeError("the native kernel is not in use (see `spectralgrad info`): there is nothing to tune")
+    columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
+    for dtype, column in columns.items():
+        for d in SIZES:
+            column.append(_crossover(native.eigh, d, dtype))
+            progress(f"{str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
+    result = Table(
+        tuple(columns[torch.float32]),
+        tuple(columns[torch.float64]),
+        _pool_from(progress),
+        _fused_up_to(native, progress),
+    )
+    _store(native.isa, result)
+    choice.table.cache_clear()
+    return result
+
+
+def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -> int | None:
+    """The smallest batch of :data:`BATCHES` from which on the kernel beats torch.linalg and the pool."""
+    found: int | None = None
+    for batch in reversed(BATCHES):
+        if d * d * d * batch > 2**31:
+            continue
+        A = _matrices(batch, d, dtype)
+        others = [_time(lapack.eigh, A)] + ([_time(pool.eigh, A)] if d >= 64 and batch > 1 else [])
+        if _time(solver, A) > min(others):
+            return found
+        found = batch
+    return found
+
+
+def _pool_from(progress: Callable[[str], None]) -> int:
+    """The smallest size from which on a pool of LAPACK calls beats torch.linalg on a batch of them."""
+    found = 2 * _POOL_SIZES[-1]
+    for d in reversed(_POOL_SIZES):
+        A = _matrices(8, d, torch.float64).to(torch.complex128)
+        if _time(pool.eigh, A) > _time(lapack.eigh, A):
+            break
+        found = d
+    progress(f"pool of LAPACK calls from d = {found}")
+    return found
+
+
+def _fused_up_to(native: Kernel, progress: Callable[[str], None]) -> int:
+    """The largest size up to which a root and its derivative inside the kernel beat the kernel and torch's products."""
+    found = 4
+    for d in _FUSED_SIZES:
+        A = _matrices(max(2, _ENTRIES // d**2), d, torch.float32)
+        if _time(lambda X: _fused(native, X), A) > _time(lambda X: _by_products(native, X), A):
+            break
+        found = d
+    progress(f"roots and their derivatives inside the kernel up to d = {found}")
+    return found
+
+
+def _fused(native: Kernel, A: Tensor) -> Tensor:
+    _, s, V, _ = native.root(A, True, 0.0, 1.0)
+    return native.root_derivative(V, s, A, True)
+
+
+def _by_products(native: Kernel, A: Tensor) -> Tensor:
+    w, V, _ = native.eigh(A)
+    s = w.clamp_min(torch.finfo(w.dtype).tiny).sqrt()
+    _ = (V / s.unsqueeze(-2)) @ V.mT
+    weights = -1 / ((s.unsqueeze(-1) + s.unsqueeze(-2)) * s.unsqueeze(-1) * s.unsqueeze(-2))
+    return V @ (weights * (V.mT @ A @ V)) @ V.mT
+
+
+def _matrices(batch: int, d: int, dtype: torch.dtype) -> Tensor:
+    X = torch.randn(batch, d, d, dtype=dtype)
+    return X @ X.mT / d
+
+
+def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) -> float:
+    """The shortest of several runs."""
+    solver(A)
+    best, until = float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        start = time.perf_counter()
+        solver(A)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def _store(isa: str, result: Table) -> None:
+    path = choice.file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps({**known, isa: asdict(result)}, indent=1), encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,29 @@
+"""The kernel under AddressSanitizer and UndefinedBehaviorSanitizer, its workspace poisoned with NaN."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spectralgrad.native import build
+
+HERE = Path(__file__).parent / "native"
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+
+
+def test_the_kernel_is_clean_under_sanitizers(tmp_path):
+    cxx = build.compiler()
+    if cxx is None:
+        pytest.skip("no C++ compiler")
+    probe = tmp_path / "probe.cpp"
+    probe.write_text("int main() {}\n")
+    if subprocess.run([cxx, *SANITIZERS, probe, "-o", tmp_path / "probe"], capture_output=True).returncode:
+        pytest.skip("the compiler has no sanitizers")
+    flags = [flag for flag in build.FLAGS if flag != "-O3"]
+    sources = [build.HERE / "kernel.cpp", build.HERE / "dispatch.cpp", HERE / "exercise.cpp"]
+    program = tmp_path / "exercise"
+    command = [cxx, "-O1", *flags, *SANITIZERS, "-DSG_NS=baseline", "-DSG_POISON", *sources, "-pthread", "-o", program]
+    subprocess.run(command, check=True, capture_output=True)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "worst residual" in done.stdout
