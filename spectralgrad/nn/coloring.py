@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import ShapeError
 from ..methods import Method
 from .functional.coloring import wct
-from .spectral import GradientWatcher, SpectralModule
+from .spectral import SpectralModule
 
 
 class WhiteningColoring2d(SpectralModule):
@@ -73,18 +73,9 @@ class WhiteningColoring2d(SpectralModule):
             eps=self.eps,
             method=self.method,
             per_sample=self.per_sample,
-            shown=self._shown_each(),
+            shown=lambda M: self._shown(M, []),
             where=self._where,
         )
-
-    def _shown_each(self):  # type: ignore[no-untyped-def]
-        """Content and style matrices are shown each by themselves."""
-
-        def shown(M: Tensor) -> Tensor:
-            told: list[GradientWatcher | None] = []
-            return self._shown(M, told)
-
-        return shown
 
     def extra_repr(self) -> str:
         """The settings."""

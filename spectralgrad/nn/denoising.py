@@ -25,15 +25,16 @@ class _PCADenoising(RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
         *,
+        bias: bool = True,
         groups: int = 1,
         method: str | Method = "svd-pade",
         init: Literal["ones", "uniform"] = "ones",
         compute_dtype: torch.dtype | None = None,
         sync: bool = False,
         process_group: Any = None,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         self.keep = keep
         super().__init__(
@@ -42,6 +43,9 @@ class _PCADenoising(RunningNorm):
             momentum,
             affine,
             track_running_stats,
+            device,
+            dtype,
+            bias=bias,
             groups=groups,
             method=method,
             statistics="covariance",
@@ -49,8 +53,6 @@ class _PCADenoising(RunningNorm):
             compute_dtype=compute_dtype,
             sync=sync,
             process_group=process_group,
-            device=device,
-            dtype=dtype,
         )
 
     def _check_settings(self) -> None:
@@ -59,7 +61,8 @@ class _PCADenoising(RunningNorm):
         whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
         if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
             raise ShapeError(
-                f"{self._where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, got {keep!r}"
+                f"{self._where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
+                f"got {keep!r}"
             )
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
@@ -88,7 +91,9 @@ class PCADenoising1d(_PCADenoising):
 
 
 class PCADenoising2d(_PCADenoising):
-    r"""Batch normalisation without the noise: :math:`y=\gamma\circ P\hat x+\beta`, :math:`\hat x=(x-\mu)/\sqrt{\sigma^2+\epsilon}`.
+    r"""Batch normalisation without the noise: standardise, project on the leading components, project back.
+
+    .. math:: y=\gamma\circ P\hat x+\beta,\qquad \hat x=(x-\mu)/\sqrt{\sigma^2+\epsilon} .
 
     P projects on the leading eigenvectors of the covariance of :math:`\hat x`: on ``keep`` of them, or on the fewest
     whose eigenvalues reach the share ``keep`` of the trace. With all of them P = I, and the layer is
@@ -102,9 +107,10 @@ class PCADenoising2d(_PCADenoising):
         keep: a whole number of eigenvectors, or a float: the share of variance to keep. ``1`` is one vector, ``1.0`` is
             everything.
         eps: ε, added to the variances, as in torch.
-        momentum, affine, track_running_stats, groups, init, compute_dtype, sync, process_group, device, dtype: as in
-            :class:`DecorrelatedBatchNorm2d`; evaluation takes σ and P from ``running_mean`` and ``running_cov``.
-        method: how the gradient of the eigenvectors is formed, a name of ``methods("eigh")``; the paper's is ``"svd-pi"``.
+        momentum, affine, track_running_stats, device, dtype, bias, groups, init, compute_dtype, sync, process_group: as
+            in :class:`DecorrelatedBatchNorm2d`; evaluation takes σ and P from ``running_mean`` and ``running_cov``.
+        method: how the gradient of the eigenvectors is formed, a name of ``methods("eigh")``; the paper's is
+            ``"svd-pi"``.
 
     Shape:
         (N, C, H, W) → the same.

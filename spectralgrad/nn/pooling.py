@@ -20,10 +20,10 @@ class CovariancePooling(SpectralModule):
     .. math:: S=f(C),\qquad C=\tfrac1n\sum_i(x_i-\mu)(x_i-\mu)^\top+\epsilon I,\qquad f(\lambda)=\lambda^{\alpha}
               \ \text{or}\ \ln\lambda .
 
-    The defaults are MPN-COV with its true gradient. ``method="newton-schulz"`` is iSQRT-COV; the names of ``methods("sqrt")``
-    are the ICCV 2021 variants; ``method="svd-taylor", eps=1e-2, normalize=True`` is TPAMI Algorithm 3 with Eq. 29. The method
-    can be changed on the live layer, as hybrid training does. With 7×7 positions and 256 channels ``"exact"`` decomposes
-    49×49 matrices.
+    The defaults are MPN-COV with its true gradient. ``method="newton-schulz"`` is iSQRT-COV; the names of
+    ``methods("sqrt")`` are the ICCV 2021 variants; ``method="svd-taylor", eps=1e-2, normalize=True`` is TPAMI
+    Algorithm 3 with Eq. 29. The method can be changed on the live layer, as hybrid training does. With 7×7 positions
+    and 256 channels ``"exact"`` decomposes 49×49 matrices.
 
     Args:
         in_channels: channels of the input.

@@ -32,6 +32,8 @@ class RunningNorm(SpectralModule):
 
     _dims: tuple[int, ...] = ()
 
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
     running_mean: Tensor | None
     running_cov: Tensor | None
     running_whitening: Tensor | None
@@ -47,7 +49,10 @@ class RunningNorm(SpectralModule):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
+        device: Any,
+        dtype: torch.dtype | None,
         *,
+        bias: bool,
         groups: int,
         method: str | Method,
         statistics: Statistics,
@@ -55,8 +60,6 @@ class RunningNorm(SpectralModule):
         compute_dtype: torch.dtype | None,
         sync: bool,
         process_group: Any,
-        device: Any,
-        dtype: torch.dtype | None,
     ) -> None:
         super().__init__(method)
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
@@ -65,9 +68,8 @@ class RunningNorm(SpectralModule):
         self.compute_dtype, self.sync, self.process_group = compute_dtype, sync, process_group
         self._check_settings()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
-        for name in ("weight", "bias"):
-            parameter = nn.Parameter(torch.empty(num_features, **factory)) if affine else None
-            self.register_parameter(name, parameter)
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, nn.Parameter(torch.empty(num_features, **factory)) if wanted else None)
         self._register_statistics(factory)
         self.reset_parameters()
 
@@ -114,8 +116,9 @@ class RunningNorm(SpectralModule):
     def reset_parameters(self) -> None:
         """Statistics as new, bias zero, weight one or, with ``init="uniform"``, uniform in [0, 1]."""
         self.reset_running_stats()
-        if self.affine:
+        if self.weight is not None:
             nn.init.ones_(self.weight) if self.init == "ones" else nn.init.uniform_(self.weight)
+        if self.bias is not None:
             nn.init.zeros_(self.bias)
 
     @property
@@ -133,9 +136,7 @@ class RunningNorm(SpectralModule):
         self._check_input(X, alone=reduce is None)
         if self.training or self.running_mean is None:
             return self._by_batch(X, reduce)
-        return apply_matrix(
-            X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype
-        )
+        return apply_matrix(X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype)
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
         told: list[GradientWatcher | None] = []
@@ -158,12 +159,8 @@ class RunningNorm(SpectralModule):
         assert self.running_mean is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
-        rate: float | Tensor
-        if self.momentum is None:
-            rate = 1 / self.num_batches_tracked.to(batch.mean.dtype)
-        else:
-            rate = self.momentum
-        unbiased = batch.count / (batch.count - 1).clamp_min(1)
+        rate = 1 / self.num_batches_tracked.to(batch.mean.dtype) if self.momentum is None else self.momentum
+        unbiased = batch.size / (batch.size - 1).clamp_min(1)
         matrix = batch.matrix if self.statistics == "whitening" else batch.covariance * unbiased
         for running, new in ((self.running_mean, batch.mean), (self._averaged, matrix)):
             running.copy_((1 - rate) * running.to(new.dtype) + rate * new)

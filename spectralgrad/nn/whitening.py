@@ -22,7 +22,10 @@ class _DecorrelatedBatchNorm(RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
         *,
+        bias: bool = True,
         groups: int = 1,
         method: str | Method | None = None,
         statistics: Statistics = "covariance",
@@ -31,8 +34,6 @@ class _DecorrelatedBatchNorm(RunningNorm):
         compute_dtype: torch.dtype | None = None,
         sync: bool = False,
         process_group: Any = None,
-        device: Any = None,
-        dtype: torch.dtype | None = None,
     ) -> None:
         check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
         self.operation = OPERATION[whitening]
@@ -43,6 +44,9 @@ class _DecorrelatedBatchNorm(RunningNorm):
             momentum,
             affine,
             track_running_stats,
+            device,
+            dtype,
+            bias=bias,
             groups=groups,
             method=DEFAULT[whitening] if method is None else method,
             statistics=statistics,
@@ -50,8 +54,6 @@ class _DecorrelatedBatchNorm(RunningNorm):
             compute_dtype=compute_dtype,
             sync=sync,
             process_group=process_group,
-            device=device,
-            dtype=dtype,
         )
 
     def _settings_changed(self) -> None:
@@ -87,12 +89,14 @@ class DecorrelatedBatchNorm1d(_DecorrelatedBatchNorm):
 
 
 class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
-    r"""Batch normalisation that whitens: :math:`y=\gamma\circ M^{-1/2}(x-\mu)+\beta`, :math:`M=\frac1n\sum(x-\mu)(x-\mu)^\top+\epsilon I`.
+    r"""Batch normalisation that whitens.
 
-    The sum goes over the n positions of all samples. The output has covariance :math:`I-\epsilon M^{-1}` before γ and β.
-    A drop-in for :class:`torch.nn.BatchNorm2d`, which it equals for ``groups=num_features``. Its gradient is
-    exact whatever the rank and the ties of M, so a batch with fewer samples than channels works, and so does a convolution with fewer inputs
-    than outputs.
+    .. math:: y=\gamma\circ M^{-1/2}(x-\mu)+\beta,\qquad M=\tfrac1n\sum(x-\mu)(x-\mu)^\top+\epsilon I .
+
+    The sum goes over the n positions of all samples. Before γ and β the output has covariance
+    :math:`I-\epsilon M^{-1}`. A drop-in for :class:`torch.nn.BatchNorm2d`, which it equals for ``groups=num_features``.
+    Its gradient is exact whatever the rank and the ties of M: a batch with fewer samples than channels works, and so
+    does a convolution with fewer inputs than outputs.
 
     Running statistics: ``running_mean`` (C,), ``running_cov`` (G, d, d) without ε and unbiased (n − 1), as torch's
     ``running_var`` is. The papers average the biased one with ε in it; with n in the thousands nobody will see it.
@@ -103,6 +107,9 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         momentum: weight of the newest batch in the running statistics; None for their plain mean.
         affine: learn γ and β.
         track_running_stats: keep running statistics and evaluate with them; without, every batch is its own.
+        device: of parameters and buffers.
+        dtype: of parameters and buffers.
+        bias: learn β, if ``affine``.
         groups: G groups of d = C/G channels are whitened each for itself.
         method: how the gradient is formed: a name of ``methods("inv_sqrt")`` for ``"zca"`` (default ``"exact"``), of
             ``methods("eigh")`` for ``"pca"`` (default ``"svd-pade"``); ``"cholesky"`` has ``"exact"`` only.
@@ -114,21 +121,20 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
             the half types. The output has the type of the input.
         sync: take the statistics over all processes, as :class:`torch.nn.SyncBatchNorm` does.
         process_group: over these processes.
-        device: of parameters and buffers.
-        dtype: of parameters and buffers.
 
     Shape:
         (N, C, H, W) → the same.
 
     Raises:
-        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in training.
+        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in
+            training.
         NonFiniteError: the batch has NaN or infinity in it.
 
     Example:
         >>> layer = DecorrelatedBatchNorm2d(4, affine=False)
         >>> X = torch.randn(2, 4, 5, 5) * torch.tensor([1.0, 2.0, 3.0, 0.0]).view(4, 1, 1)   # a constant channel
         >>> Y = layer(X).transpose(0, 1).flatten(1)
-        >>> (Y @ Y.T / 50).diagonal().round(decimals=2).tolist()
+        >>> [round(variance, 2) for variance in (Y @ Y.T / 50).diagonal().tolist()]
         [0.99, 1.0, 1.0, 0.0]
 
     Reference: Huang et al., Decorrelated Batch Normalization, CVPR 2018; Wang et al., TPAMI 2021, Algorithm 2 (which

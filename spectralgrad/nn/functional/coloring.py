@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from ...covariance import covariance
@@ -15,7 +14,7 @@ from ...errors import ShapeError
 from ...functions import matrix_sqrt
 from ...methods import Method, resolve
 from ...precision import full_precision, working_dtype
-from .matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, shifted, whitening_matrix
+from .matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
 
 Shown = Callable[[Tensor], Tensor]
 
@@ -101,12 +100,16 @@ def color(
     Reference: Wang et al., TPAMI 2021, Eq. 32 and 33; Cho et al., GD-WCT, CVPR 2019 (given matrices).
     """
     if (style is None) == (matrix is None):
-        raise ShapeError(f"{where}: expected either a style map or a matrix, got {'neither' if style is None else 'both'}")
+        raise ShapeError(
+            f"{where}: expected either a style map or a matrix, got {'neither' if style is None else 'both'}"
+        )
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
         if style is not None:
             if mean is not None:
-                raise ShapeError(f"{where}: expected a mean only together with a matrix, got it together with a style map")
+                raise ShapeError(
+                    f"{where}: expected a mean only together with a matrix, got it together with a style map"
+                )
             S, shift = _style(style, X, groups, eps, method, per_sample, shown, where)
         else:
             assert matrix is not None
@@ -163,7 +166,8 @@ def _style(
     style: Tensor, X: Tensor, groups: int, eps: float, method: str | Method, per_sample: bool, shown: Shown, where: str
 ) -> tuple[Tensor, Tensor]:
     """The root of the style's covariance and its mean (B, G, d, 1)."""
-    if style.dim() < 3 or style.shape[1] != X.shape[1] or style.shape[0] not in ((1, X.shape[0]) if per_sample else (style.shape[0],)):
+    fits = not per_sample or style.shape[0] in (1, X.shape[0])
+    if style.dim() < 3 or style.shape[1] != X.shape[1] or not fits:
         raise ShapeError(
             f"{where}: expected a style map of {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
             f"got shape {tuple(style.shape)}"
@@ -177,16 +181,17 @@ def _style(
 def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:
     """Given matrices and means, checked and in the shape of the grouped features (B, G, d, n)."""
     batch, groups, d, _ = features.shape
-    if matrix.dim() not in (3, 4) or matrix.shape[-3:] != (groups, d, d) or (
-        matrix.dim() == 4 and matrix.shape[0] not in (1, batch)
-    ):
+    if matrix.shape[-3:] != (groups, d, d) or matrix.shape[:-3] not in ((), (1,), (batch,)):
         raise ShapeError(
-            f"{where}: expected matrices ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), got {tuple(matrix.shape)}"
+            f"{where}: expected matrices ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
+            f"got shape {tuple(matrix.shape)}"
         )
     if mean is None:
         return matrix.to(features.dtype), features.new_zeros(1, groups, d, 1)
-    if mean.dim() not in (1, 2) or mean.shape[-1] != groups * d or (mean.dim() == 2 and mean.shape[0] not in (1, batch)):
-        raise ShapeError(f"{where}: expected a mean ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}")
+    if mean.shape[-1:] != (groups * d,) or mean.shape[:-1] not in ((), (1,), (batch,)):
+        raise ShapeError(
+            f"{where}: expected a mean ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
+        )
     return matrix.to(features.dtype), mean.to(features.dtype).reshape(-1, groups, d, 1)
 
 

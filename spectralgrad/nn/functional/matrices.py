@@ -69,7 +69,9 @@ def scale(M: Tensor) -> Tensor:
 def principal_projector(
     C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    r"""Standardisation, then the projector on the leading vectors: :math:`W=P\,D`, :math:`D=\mathrm{diag}(C+\epsilon)^{-1/2}`.
+    r"""Standardisation, then the projector on the leading vectors.
+
+    .. math:: W=P\,D,\qquad D=\mathrm{diag}(C_{ii}+\epsilon)^{-1/2} .
 
     Args:
         C: covariances (*, d, d).

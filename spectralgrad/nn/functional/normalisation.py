@@ -2,8 +2,8 @@ r"""Batch normalisation by a matrix: :math:`y=\gamma\circ W(C)\,(x-\mu)+\beta` w
 
 W is any differentiable function of the small covariance; whitening and denoising differ in nothing else.
 
-Derivation. Write :math:`\tilde x=x-\mu`, :math:`C=\frac1n\sum\tilde x\tilde x^\top`, and sum over the n positions of all
-samples. With :math:`Q=\sum\bar y\,\tilde x^\top`,
+Derivation. Write :math:`\tilde x=x-\mu`, :math:`C=\frac1n\sum\tilde x\tilde x^\top`, summed over the n positions of
+all samples. With :math:`Q=\sum\bar y\,\tilde x^\top`,
 
 .. math:: \bar\beta=\sum\bar y,\qquad \bar\gamma_i=\sum_jW_{ij}Q_{ij},\qquad \bar W=\mathrm{diag}(\gamma)\,Q .
 
@@ -36,13 +36,13 @@ MatrixOf = Callable[[Tensor], Tensor]
 
 
 class Normalised(NamedTuple):
-    """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), count ()."""
+    """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), size ()."""
 
     output: Tensor
     mean: Tensor
     covariance: Tensor
     matrix: Tensor
-    count: Tensor
+    size: Tensor
 
 
 def normalise(
@@ -80,13 +80,30 @@ def normalise(
 
 
 def apply_matrix(
-    X: Tensor, mean: Tensor, matrix: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: torch.dtype | None = None
+    X: Tensor,
+    mean: Tensor,
+    matrix: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """γ ∘ matrix (x − mean) + β with given statistics: ``mean`` (C,), ``matrix`` (G, d, d)."""
+    """The features normalised by given statistics: γ ∘ matrix (x − mean) + β.
+
+    Args:
+        X: features (N, C, *).
+        mean: (C,).
+        matrix: (G, d, d).
+        weight, bias, dtype: as in :func:`normalise`.
+
+    Example:
+        >>> matrix = torch.tensor([[[1.0, 2.0], [0.0, 1.0]]])
+        >>> apply_matrix(torch.ones(1, 2, 1), torch.zeros(2), matrix).flatten()
+        tensor([3., 1.])
+    """
     dtype = dtype or working_dtype(X.dtype)
     groups, d = matrix.shape[:2]
     mean = mean.to(dtype).view(groups, d)
-    matrix, shift = _with_affine(matrix.to(dtype), weight, bias)
+    matrix, shift = with_affine(matrix.to(dtype), weight, bias)
     if transforms.idle(X) and not matrix.requires_grad and not shift.requires_grad:
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
@@ -99,7 +116,7 @@ def plain() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0
 
 
-def _with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
     """diag(γ) W and β (G, d)."""
     shape = W.shape[:2]
     shift = W.new_zeros(shape) if bias is None else bias.to(W.dtype).view(shape)
@@ -127,7 +144,7 @@ def _composed(
         scatter = long @ long.mT
         C = (scatter if reduce is None else reduce(scatter)) / count
         W = matrix_of(C)
-        matrix, shift = _with_affine(W, weight, bias)
+        matrix, shift = with_affine(W, weight, bias)
         out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
@@ -143,7 +160,7 @@ class _Normalise(torch.autograd.Function):
         with torch.set_grad_enabled(ctx.needs_input_grad[0]), full_precision(X):
             W = matrix_of(leaf)
         plain = W.detach().clone()
-        out = tiles.affine(features, mean, *_with_affine(plain, weight, bias))
+        out = tiles.affine(features, mean, *with_affine(plain, weight, bias))
         ctx.save_for_backward(X, weight, bias, mean, count)
         ctx.inner, ctx.options = (leaf, W), (matrix_of, groups, dtype, reduce)
         flat = mean.flatten().clone()
@@ -180,20 +197,21 @@ def _gradients(ctx: Any, G: Tensor) -> tuple[Tensor | None, Tensor | None, Tenso
         if for_weight:
             gweight = (ctx.inner[1].detach() * Q).sum(-1).flatten().to(weight.dtype)
         if for_x:
-            small = _small_gradients(Q, summed, weight, count, *ctx.inner, ctx.options[-1])
+            small = _small_gradients(Q, summed, weight, count, ctx.inner, ctx.options[-1])
             gX = tiles.merged(G, X, mean, *small)
     return gX, gweight, summed.flatten().to(bias.dtype) if for_bias else None
 
 
 def _small_gradients(
-    Q: Tensor, summed: Tensor, weight: Tensor | None, count: Tensor, leaf: Tensor, W: Tensor, reduce: Reduce | None
+    Q: Tensor, summed: Tensor, weight: Tensor | None, count: Tensor, inner: tuple[Tensor, Tensor], reduce: Reduce | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The mean of ȳ, and the two matrices of the input gradient: Wᵀ diag(γ), and (C̄ + C̄ᵀ)/n."""
+    leaf, W = inner
     if reduce is not None:
         both = reduce(torch.cat([Q, summed.unsqueeze(-1)], -1))
         Q, summed = both[..., :-1], both[..., -1]
-    (gC,) = torch.autograd.grad(W, leaf, _with_affine(Q, weight, None)[0], retain_graph=True)
-    return summed / count, _with_affine(W.detach(), weight, None)[0].mT, (gC + gC.mT) / count
+    (gC,) = torch.autograd.grad(W, leaf, with_affine(Q, weight, None)[0], retain_graph=True)
+    return summed / count, with_affine(W.detach(), weight, None)[0].mT, (gC + gC.mT) / count
 
 
 def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:

@@ -2,7 +2,8 @@ r"""Second-order pooling: a covariance and a function of it, from whichever side
 
 For centred features X (d×n, divided by √n) of rank r ≤ min(d, n − 1),
 
-.. math:: (XX^\top)^p=X\,(X^\top X)^{p-1}X^\top,\qquad \log(XX^\top)=X\,\ell(X^\top X)\,X^\top,\ \ell(\mu)=\ln(\mu)/\mu ,
+.. math:: (XX^\top)^p=X\,(X^\top X)^{p-1}X^\top,\qquad
+          \log(XX^\top)=X\,\ell(X^\top X)\,X^\top,\quad \ell(\mu)=\ln(\mu)/\mu ,
 
 on the range, so for n < d an n×n decomposition does what a d×d one would.
 """
@@ -52,7 +53,8 @@ def covariance_pooling(
         center: subtract the mean over positions.
         eps: ε.
         normalize: divide the result by its Frobenius norm (TPAMI, Eq. 29, for the power).
-        output: the ``"triangle"`` on and above the diagonal (N, C(C+1)/2), row by row, or the ``"full"`` matrix (N, C, C).
+        output: the ``"triangle"`` on and above the diagonal (N, C(C+1)/2), row by row, or the ``"full"`` matrix
+            (N, C, C).
         side: decompose C×C (``"channels"``) or n×n (``"positions"``); ``"auto"`` takes the smaller one if the method is
             exact and ε = 0.
         method: how the gradient is formed.
