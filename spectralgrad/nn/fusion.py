@@ -102,7 +102,7 @@ def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
         graph = _Tracer().trace(net)
     except Exception as error:
         raise ShapeError(
-            f"fuse_whitening: torch.fx cannot trace this net ({error}); pass an example, and a run on it is watched instead"
+            f"fuse_whitening: torch.fx cannot trace this net ({error}); pass an example to have a run watched instead"
         ) from error
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
     pairs = []
