@@ -38,7 +38,7 @@ class SpectralModule(nn.Module):
     def __init__(self, method: str | Method = "exact") -> None:
         super().__init__()
         self.name: str | None = None
-        self._method = resolve(method, self.operation)
+        self._method = self._resolved(method)
         self._watchers: OrderedDict[int, Watcher] = OrderedDict()
 
     @property
@@ -47,8 +47,12 @@ class SpectralModule(nn.Module):
 
     @method.setter
     def method(self, method: str | Method) -> None:
-        self._method = resolve(method, self.operation)
+        self._method = self._resolved(method)
         self._settings_changed()
+
+    def _resolved(self, method: str | Method) -> Method:
+        """The method object, if it serves this layer."""
+        return resolve(method, self.operation)
 
     def _settings_changed(self) -> None:
         """For layers that keep something made by the method."""

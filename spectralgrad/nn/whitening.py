@@ -56,13 +56,14 @@ class _DecorrelatedBatchNorm(RunningNorm):
             process_group=process_group,
         )
 
-    def _settings_changed(self) -> None:
-        if self.whitening == "cholesky" and not isinstance(self.method, Exact):
+    def _resolved(self, method: str | Method) -> Method:
+        rule = super()._resolved(method)
+        if self.whitening == "cholesky" and not isinstance(rule, Exact):
             raise MethodError(
                 f"{self._where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
-                f"got {self.method.name!r}"
+                f"got {rule.name!r}"
             )
-        super()._settings_changed()
+        return rule
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""

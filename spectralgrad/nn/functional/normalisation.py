@@ -20,6 +20,7 @@ operations takes its place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def apply_matrix(
     if transforms.idle(X) and not matrix.requires_grad and not shift.requires_grad:
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
-        features = X.to(dtype).reshape(X.shape[0], groups, d, -1) - mean.unsqueeze(-1)
+        features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
         return (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
 
 
@@ -135,7 +136,7 @@ def _composed(
     """The same in torch's own operations, differentiable as often as W is."""
     n, channels = X.shape[:2]
     with full_precision(X):
-        features = X.to(dtype).reshape(n, groups, channels // groups, -1)
+        features = X.to(dtype).reshape(n, groups, channels // groups, math.prod(X.shape[2:]))
         local = torch.cat([features.sum((0, 3)).flatten(), features.new_full((1,), n * features.shape[-1])])
         summed = local if reduce is None else reduce(local)
         count, mean = summed[-1], (summed[:-1] / summed[-1]).view(groups, -1)
