@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -49,8 +50,18 @@ def results(layer, X, G, second_order=False):
 
 def work(rank, folder):
     """What each process does: every layer and split, its part of the batch; the results go to a file."""
-    store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=2)
+    if sys.platform == "linux":
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    store = dist.FileStore(f"{folder}/store", 2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
+    try:
+        found = every_result(rank)
+    finally:
+        dist.destroy_process_group()
+    torch.save(found, f"{folder}/{rank}")
+
+
+def every_result(rank):
     X, G = inputs()
     found = {}
     for split, sizes in SPLITS.items():
@@ -60,25 +71,23 @@ def work(rank, folder):
         found[split, "second"] = results(LAYERS["exact"](sync=True), X[part], G[part], second_order=True)
     half = slice(4 * rank, 4 * rank + 4)
     found["even", "apart"] = results(LAYERS["exact"](), X[half], G[half])
-    torch.save(found, f"{folder}/{rank}")
-    dist.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("gloo")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "lo"}
-    code = "import sys; from tests.test_nn_distributed import work; work(int(sys.argv[1]), sys.argv[2])"
-    processes = [
-        subprocess.Popen([sys.executable, "-c", code, str(rank), str(folder)], env=environment, cwd=ROOT)
-        for rank in range(2)
-    ]
+    """The results of both processes; this one is the second."""
+    folder = str(tmp_path_factory.mktemp("gloo"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    code = "import sys; from tests.test_nn_distributed import work; work(0, sys.argv[1])"
+    other = subprocess.Popen([sys.executable, "-c", code, folder], env=environment, cwd=ROOT)
     try:
-        assert [process.wait(timeout=120) for process in processes] == [0, 0]
+        work(1, folder)
+        assert other.wait(timeout=60) == 0
     finally:
-        for process in processes:
-            process.kill()
-    return [torch.load(folder / str(rank)) for rank in range(2)]
+        other.kill()
+        other.wait()
+    return [torch.load(f"{folder}/{rank}") for rank in range(2)]
 
 
 @pytest.mark.skipif(not dist.is_available(), reason="torch was built without distributed")
