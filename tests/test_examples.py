@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,12 @@ def output(name: str) -> str:
     done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def printed(name: str, capsys) -> str:
+    """As :func:`output`, in this process, which has imported torch already."""
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
 
 
 def numbers(label: str, text: str) -> list[float]:
@@ -61,8 +68,8 @@ def test_procrustes():
     assert ours == ours
 
 
-def test_whitening_layer():
-    text = output("whitening_layer.py")
+def test_whitening_layer(capsys):
+    text = printed("whitening_layer.py", capsys)
     losses = numbers("loss", text)
     assert losses[-1] < 0.5 * losses[0]
     assert "after fusing: Identity" in text
@@ -70,22 +77,22 @@ def test_whitening_layer():
     assert numbers("accuracy", text)[0] > 0.8
 
 
-def test_denoising_layer():
-    text = output("denoising_layer.py")
+def test_denoising_layer(capsys):
+    text = printed("denoising_layer.py", capsys)
     (torchs,), (everything,), (two,) = (numbers(k, text) for k in ("BatchNorm1d", "PCADenoising1d, all", ", two"))
     assert everything == pytest.approx(torchs, rel=0.02)
     assert two < 0.8 * torchs
 
 
-def test_pooling_layer():
-    text = output("pooling_layer.py")
+def test_pooling_layer(capsys):
+    text = printed("pooling_layer.py", capsys)
     mean, second = numbers("accuracy", text)
     assert mean < 0.5 < 0.95 < second
     assert "method at the end: exact" in text
 
 
-def test_transfer_layer():
-    text = output("transfer_layer.py")
+def test_transfer_layer(capsys):
+    text = printed("transfer_layer.py", capsys)
     labels = ("content as it is", "half strength", "learnt matrix", "style's own matrix")
     gaps = [numbers(label, text)[0] for label in labels]
     assert gaps == sorted(gaps, reverse=True)

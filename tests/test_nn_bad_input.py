@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
-from spectralgrad.nn import functional as F
+from spectralgrad.nn import functional
 
 NAN = float("nan")
 
@@ -111,7 +111,7 @@ def test_non_finite_running_statistics_are_reported_when_used():
     layer = named(sg.nn.DecorrelatedBatchNorm2d(4))
     layer.running_cov.fill_(NAN)
     layer.eval()
-    with pytest.raises(sg.NonFiniteError, match="'stem.norm': expected finite input"):
+    with pytest.raises(sg.NonFiniteError, match=r"'stem.norm': expected finite input"):
         layer(torch.randn(2, 4, 3, 3))
 
 
@@ -127,7 +127,7 @@ def test_pooling():
     with pytest.raises(sg.ShapeError, match=r"expected features \(N, 4, \*\), got shape \(2, 4\)"):
         sg.nn.CovariancePooling(4)(torch.randn(2, 4))
     with pytest.raises(sg.ShapeError, match="expected at least one position"):
-        F.covariance_pooling(torch.randn(2, 4, 0))
+        functional.covariance_pooling(torch.randn(2, 4, 0))
     with pytest.raises(sg.ShapeError, match="expected reduce_to ≥ 1, got 0"):
         sg.nn.CovariancePooling(4, reduce_to=0)
     with pytest.raises(sg.ShapeError, match="expected power to be a number or 'log', got 'exp'"):
@@ -136,17 +136,19 @@ def test_pooling():
         sg.nn.CovariancePooling(4, output="lower")
     with pytest.raises(sg.MethodError, match="does not serve log"):
         sg.nn.CovariancePooling(4, power="log", method="newton-schulz")
-    with pytest.raises(sg.ShapeError, match="side='positions' needs method='exact' and eps=0, got 'exact' and eps=0.1"):
+    with pytest.raises(
+        sg.ShapeError, match=r"side='positions' needs method='exact' and eps=0, got 'exact' and eps=0.1"
+    ):
         sg.nn.CovariancePooling(4, side="positions", eps=0.1)(torch.randn(2, 4, 3, 3))
     X = torch.randn(2, 4, 3, 3)
     X[1, 0, 0, 0] = NAN
-    with pytest.raises(sg.NonFiniteError, match="CovariancePooling: expected finite input, got NaN or Inf in position 1"):
+    with pytest.raises(sg.NonFiniteError, match=r"CovariancePooling: expected finite input.* in position 1"):
         sg.nn.CovariancePooling(4)(X)
 
 
 def test_whitening_and_colouring():
     layer, X = sg.nn.WhiteningColoring2d(groups=2), torch.randn(3, 4, 5, 5)
-    with pytest.raises(sg.ShapeError, match=r"WhiteningColoring2d: expected 4D content \(N, C, H, W\), got shape \(3, 4"):
+    with pytest.raises(sg.ShapeError, match=r"WhiteningColoring2d: expected 4D content .*, got shape \(3, 4, 5\)"):
         layer(X[..., 0], X)
     with pytest.raises(sg.ShapeError, match="expected either a style map or a matrix, got neither"):
         layer(X)
@@ -161,7 +163,7 @@ def test_whitening_and_colouring():
     with pytest.raises(sg.ShapeError, match=r"expected a mean \(4,\) or \(3, 4\), got \(2,\)"):
         layer(X, matrix=torch.eye(2).expand(2, 2, 2), mean=torch.zeros(2))
     with pytest.raises(sg.ShapeError, match="groups ≥ 1 that divide the 4 channels, got groups=3"):
-        F.whiten(X, groups=3)
+        functional.whiten(X, groups=3)
     with pytest.raises(sg.ShapeError, match="expected groups ≥ 1, got 0"):
         sg.nn.WhiteningColoring2d(groups=0)
     with pytest.raises(sg.NonFiniteError, match="WhiteningColoring2d: expected finite input"):
@@ -171,12 +173,12 @@ def test_whitening_and_colouring():
 def test_conversion():
     net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.Sequential(nn.BatchNorm2d(6)))
     convert = sg.nn.convert_decorrelated_batchnorm
-    with pytest.raises(sg.ShapeError, match="got '7'; there are: '1', '2.0'"):
+    with pytest.raises(sg.ShapeError, match=r"got '7'; there are: '1', '2.0'"):
         convert(net, ["1", "7"])
     with pytest.raises(sg.ShapeError, match="expected a layer to replace, got none; there are: none"):
         convert(nn.Linear(2, 2))
-    with pytest.raises(sg.ShapeError, match="got none; there are: '1', '2.0'"):
+    with pytest.raises(sg.ShapeError, match=r"got none; there are: '1', '2.0'"):
         convert(net, lambda name, layer: False)
-    with pytest.raises(sg.ShapeError, match="layer '1': .*divides the 6 channels, got groups=4"):
+    with pytest.raises(sg.ShapeError, match=r"layer '1': .*divides the 6 channels, got groups=4"):
         convert(net, "all", groups=4)
     assert isinstance(net[1], nn.BatchNorm2d)

@@ -240,7 +240,11 @@ class TestRefusals:
             (Twice(), "called 2 times", "called 2 times"),
             (Halved(), "no layer but call_function", "does not come straight out of a layer"),
             (tied(), "shared: 0.weight, 2.weight", "shared: 0.weight, 2.weight"),
-            (nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), sg.nn.DecorrelatedBatchNorm2d(4)), "is ReLU, no conv", "is ReLU, no conv"),
+            (
+                nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), sg.nn.DecorrelatedBatchNorm2d(4)),
+                "is ReLU, no conv",
+                "is ReLU, no conv",
+            ),
             (nn.Sequential(sg.nn.DecorrelatedBatchNorm2d(3)), "no layer but placeholder", "does not come straight"),
             (sg.nn.DecorrelatedBatchNorm2d(3), "got a single layer", "does not come straight"),
             (

@@ -7,7 +7,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.nn import functional as F
+from spectralgrad.nn import functional
 
 from .helpers import unit
 from .layers import LAYERS, RUNNING, channel_covariance, conv1, layer_and_input, whitened
@@ -260,7 +260,8 @@ class TestPooling:
         f = w.clamp_min(1e-300).log() if power == "log" else w.clamp_min(0) ** power
         expected = (V * torch.where(kept, f, 0).unsqueeze(-2)) @ V.mT
         results = [
-            F.covariance_pooling(X, power=power, output="full", side=side) for side in ("auto", "channels", "positions")
+            functional.covariance_pooling(X, power=power, output="full", side=side)
+            for side in ("auto", "channels", "positions")
         ]
         for result in results:
             assert_close(result, expected, atol=1e-10, rtol=1e-10)
@@ -276,15 +277,15 @@ class TestPooling:
 
     def test_normalised_to_frobenius_norm_one(self):
         X = torch.randn(3, 5, 4, 4) * torch.tensor([1e-12, 1.0, 1e12]).view(3, 1, 1, 1)
-        S = F.covariance_pooling(X, normalize=True, output="full")
+        S = functional.covariance_pooling(X, normalize=True, output="full")
         assert_close(S.flatten(1).norm(dim=1), torch.ones(3))
-        assert F.covariance_pooling(torch.ones(1, 3, 2, 2), normalize=True).eq(0).all()
+        assert functional.covariance_pooling(torch.ones(1, 3, 2, 2), normalize=True).eq(0).all()
 
     def test_triangle_is_the_upper_one_row_by_row(self):
         X = torch.randn(2, 4, 3, 3)
-        full = F.covariance_pooling(X, output="full")
+        full = functional.covariance_pooling(X, output="full")
         rows, columns = torch.triu_indices(4, 4)
-        assert_close(F.covariance_pooling(X), full[:, rows, columns])
+        assert_close(functional.covariance_pooling(X), full[:, rows, columns])
 
     def test_newton_schulz_is_isqrt_cov(self):
         """Trace pre-normalisation, five coupled steps, post-compensation by the root of the trace."""
@@ -295,7 +296,7 @@ class TestPooling:
         for _ in range(5):
             T = (3 * torch.eye(4, dtype=torch.float64) - Z @ Y) / 2
             Y, Z = Y @ T, T @ Z
-        assert_close(F.covariance_pooling(X, method="newton-schulz", output="full"), Y * trace.sqrt())
+        assert_close(functional.covariance_pooling(X, method="newton-schulz", output="full"), Y * trace.sqrt())
 
 
 class TestColoring:
@@ -305,7 +306,7 @@ class TestColoring:
         mix = torch.randn(6, 6, dtype=torch.float64)
         style = torch.einsum("ij,njhw->nihw", mix, torch.randn(2, 6, 7, 8, dtype=torch.float64)) + 3
         for groups in (1, 3):
-            Y = F.wct(content, style, groups=groups, eps=0.0)
+            Y = functional.wct(content, style, groups=groups, eps=0.0)
             for y, s in zip(Y, style, strict=True):
                 ours, wanted = torch.cov(y.flatten(1), correction=0), torch.cov(s.flatten(1), correction=0)
                 mask = torch.block_diag(*[torch.ones(6 // groups, 6 // groups)] * groups).bool()
@@ -314,34 +315,36 @@ class TestColoring:
 
     def test_a_map_transferred_on_itself_comes_back(self):
         X = torch.randn(2, 6, 9, 9, dtype=torch.float64) + 2
-        assert_close(F.wct(X, X), X)
+        assert_close(functional.wct(X, X), X)
 
     def test_strength_is_a_mixture(self):
         content, style = torch.randn(2, 1, 4, 6, 6, dtype=torch.float64)
-        full = F.wct(content, style)
-        assert_close(F.wct(content, style, strength=0.0), content)
-        assert_close(F.wct(content, style, strength=0.25), 0.25 * full + 0.75 * content)
+        full = functional.wct(content, style)
+        assert_close(functional.wct(content, style, strength=0.0), content)
+        assert_close(functional.wct(content, style, strength=0.25), 0.25 * full + 0.75 * content)
 
     def test_given_matrices_are_applied_to_white_features(self):
         content = torch.randn(2, 4, 6, 6, dtype=torch.float64)
         matrix, mean = torch.randn(2, 2, 2, 2, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
-        white = F.whiten(content, groups=2)
+        white = functional.whiten(content, groups=2)
         expected = torch.einsum("ngij,ngjhw->ngihw", matrix, white.view(2, 2, 2, 6, 6)).flatten(1, 2)
         expected = expected + mean[..., None, None]
-        assert_close(F.wct(content, matrix=matrix, mean=mean, groups=2), expected)
+        assert_close(functional.wct(content, matrix=matrix, mean=mean, groups=2), expected)
         layer = sg.nn.WhiteningColoring2d(groups=2)
         assert_close(layer(content, matrix=matrix, mean=mean), expected)
 
     def test_statistics_of_the_batch_or_of_each_sample(self):
         X = torch.randn(3, 4, 5, 5, dtype=torch.float64)
-        joint = F.whiten(X, eps=0.0, per_sample=False)
+        joint = functional.whiten(X, eps=0.0, per_sample=False)
         assert_close(channel_covariance(joint), torch.eye(4, dtype=torch.float64))
-        assert_close(F.whiten(X), torch.cat([F.whiten(x[None]) for x in X]))
+        assert_close(functional.whiten(X), torch.cat([functional.whiten(x[None]) for x in X]))
 
     def test_whitening_is_the_nearest_one(self):
         """ZCA moves the features least among all whitenings of the same data."""
         torch.manual_seed(0)
         X = torch.randn(1, 5, 20, 20, dtype=torch.float64) * torch.arange(1, 6).view(1, 5, 1, 1)
         X = X - X.mean((2, 3), keepdim=True)
-        distance = {kind: (F.whiten(X, eps=0.0, whitening=kind) - X).norm() for kind in ("zca", "pca", "cholesky")}
+        distance = {
+            kind: (functional.whiten(X, eps=0.0, whitening=kind) - X).norm() for kind in ("zca", "pca", "cholesky")
+        }
         assert min(distance, key=distance.get) == "zca"
