@@ -6,12 +6,12 @@ from torch import nn
 import spectralgrad as sg
 
 torch.manual_seed(0)
-angles = torch.arange(4).repeat(64)  # four kinds of stripes, in colours that are strongly correlated
+angles = torch.arange(4).repeat(32)  # four kinds of stripes, in colours that are strongly correlated
 row, column = torch.meshgrid(torch.arange(12.0), torch.arange(12.0), indexing="ij")
 direction = angles * torch.pi / 4
 phase = direction.cos().view(-1, 1, 1) * row + direction.sin().view(-1, 1, 1) * column
-stripes = torch.sin(1.5 * phase + 6.3 * torch.rand(256, 1, 1)) + 0.5 * torch.randn(256, 12, 12)
-pictures = stripes.unsqueeze(1) + 0.1 * torch.randn(256, 3, 12, 12)
+stripes = torch.sin(1.5 * phase + 6.3 * torch.rand(128, 1, 1)) + 0.5 * torch.randn(128, 12, 12)
+pictures = stripes.unsqueeze(1) + 0.1 * torch.randn(128, 3, 12, 12)
 
 net = nn.Sequential(
     nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 16, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1),
@@ -19,7 +19,7 @@ net = nn.Sequential(
 )  # fmt: skip
 sg.nn.convert_decorrelated_batchnorm(net)  # rank 27 of 32 at most: plain autograd through eigh would give NaN
 optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-for step in range(61):
+for step in range(41):
     loss = nn.functional.cross_entropy(net(pictures), angles)
     if step % 20 == 0:
         print(f"step {step:2d}   loss {loss.item():.4f}")

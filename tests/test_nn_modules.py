@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -341,3 +342,33 @@ def test_method_changes_on_the_live_layer(name):
     assert_close(layer(X), exact)
     with pytest.raises(sg.MethodError, match="unknown method"):
         layer.method = "nonsense"
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_empty_batch_is_evaluated(name):
+    layer, X = trained(name)
+    full = layer.eval()(X)
+    assert layer(X[:0]).shape == (0, *full.shape[1:])
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_every_method_trains_the_layer(name):
+    layer, X = layer_and_input(name)
+    for method in sg.methods(layer.operation) if "cholesky" not in name else ["exact"]:
+        layer.method = method
+        X = X.detach().requires_grad_()
+        layer(X).square().sum().backward()
+        assert X.grad.isfinite().all(), method
+
+
+def test_every_public_name_has_an_example_and_a_place_in_the_guide():
+    guide = (Path(__file__).resolve().parent.parent / "docs" / "layers.md").read_text("utf-8")
+    api = (Path(__file__).resolve().parent.parent / "docs" / "api.md").read_text("utf-8")
+    for name in sg.nn.__all__:
+        if name != "functional":
+            assert ">>>" in getattr(sg.nn, name).__doc__, name
+            assert f"spectralgrad.nn.{name}" in api
+            assert name in guide or name[:-2] in guide or name == "SpectralModule", name
+    for name in sg.nn.functional.__all__:
+        assert ">>>" in getattr(sg.nn.functional, name).__doc__, name
+        assert f"spectralgrad.nn.functional.{name}" in api

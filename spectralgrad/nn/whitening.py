@@ -36,8 +36,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
         process_group: Any = None,
     ) -> None:
         check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
-        self.operation = OPERATION[whitening]
-        self.whitening = whitening
+        self.operation, self.whitening = OPERATION[whitening], whitening
         super().__init__(
             num_features,
             eps,

@@ -5,6 +5,7 @@ The statistics are those of the features at hand, each sample's own or the batch
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from torch import Tensor
@@ -201,7 +202,8 @@ def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     if groups < 1 or X.shape[1] % groups:
         raise ShapeError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")
-    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, -1)
+    positions = math.prod(X.shape[2:])
+    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
     return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
 
 
@@ -209,5 +211,5 @@ def _restored(Y: Tensor, X: Tensor, per_sample: bool) -> Tensor:
     """Back from :func:`_grouped` to the shape and type of ``X``."""
     if not per_sample:
         _, groups, d, _ = Y.shape
-        Y = Y.view(groups, d, X.shape[0], -1).permute(2, 0, 1, 3)
+        Y = Y.view(groups, d, X.shape[0], math.prod(X.shape[2:])).permute(2, 0, 1, 3)
     return Y.reshape(X.shape).to(X.dtype)
