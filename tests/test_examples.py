@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -24,13 +25,21 @@ def output(name: str) -> str:
     return done.stdout
 
 
+def printed(name: str, capsys) -> str:
+    """As :func:`output`, in this process, which has imported torch already."""
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
 def numbers(label: str, text: str) -> list[float]:
     return [float(x) for x in re.findall(rf"{re.escape(label)}\s*([-+]?[\d.]+(?:e[-+]?\d+)?|[-+]?nan)", text)]
 
 
 def test_every_example_is_short_and_tested():
     scripts = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
-    assert set(scripts) == {"whitening.py", "learnable_power.py", "procrustes.py"}
+    functions = {"whitening.py", "learnable_power.py", "procrustes.py"}
+    layers = {"whitening_layer.py", "denoising_layer.py", "pooling_layer.py", "transfer_layer.py"}
+    assert set(scripts) == functions | layers
     assert max(scripts.values()) < 40
 
 
@@ -57,3 +66,34 @@ def test_procrustes():
     (ours,) = numbers("polar", text)
     assert torch_way != torch_way
     assert ours == ours
+
+
+def test_whitening_layer(capsys):
+    text = printed("whitening_layer.py", capsys)
+    losses = numbers("loss", text)
+    assert losses[-1] < 0.5 * losses[0]
+    assert "after fusing: Identity" in text
+    assert numbers("largest change", text)[0] < 1e-4
+    assert numbers("accuracy", text)[0] > 0.8
+
+
+def test_denoising_layer(capsys):
+    text = printed("denoising_layer.py", capsys)
+    (torchs,), (everything,), (two,) = (numbers(k, text) for k in ("BatchNorm1d", "PCADenoising1d, all", ", two"))
+    assert everything == pytest.approx(torchs, rel=0.02)
+    assert two < 0.8 * torchs
+
+
+def test_pooling_layer(capsys):
+    text = printed("pooling_layer.py", capsys)
+    mean, second = numbers("accuracy", text)
+    assert mean < 0.5 < 0.95 < second
+    assert "method at the end: exact" in text
+
+
+def test_transfer_layer(capsys):
+    text = printed("transfer_layer.py", capsys)
+    labels = ("content as it is", "half strength", "learnt matrix", "style's own matrix")
+    gaps = [numbers(label, text)[0] for label in labels]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 1e-3

@@ -1,5 +1,24 @@
 """Spectral layers as modules of torch.nn."""
 
+from . import functional
+from .coloring import WhiteningColoring2d
+from .conversion import convert_decorrelated_batchnorm
+from .denoising import PCADenoising1d, PCADenoising2d
+from .fusion import fuse_whitening
+from .pooling import CovariancePooling
 from .spectral import SpectralModule
+from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
 
-__all__ = ["SpectralModule"]
+__all__ = [
+    "CovariancePooling",
+    "DecorrelatedBatchNorm1d",
+    "DecorrelatedBatchNorm2d",
+    "DecorrelatedBatchNorm3d",
+    "PCADenoising1d",
+    "PCADenoising2d",
+    "SpectralModule",
+    "WhiteningColoring2d",
+    "convert_decorrelated_batchnorm",
+    "functional",
+    "fuse_whitening",
+]

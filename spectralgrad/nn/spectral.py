@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
@@ -23,6 +23,7 @@ class SpectralModule(nn.Module):
 
     Attributes:
         operation: what the method must serve, one of the words of ``methods(operation)``.
+        name: where the layer stands in its network, if known; errors name it.
         method: the method in use; assigning a name or an object changes it on the live layer.
 
     Example:
@@ -32,11 +33,12 @@ class SpectralModule(nn.Module):
         'newton-schulz'
     """
 
-    operation: ClassVar[str] = "inv_sqrt"
+    operation: str = "inv_sqrt"
 
     def __init__(self, method: str | Method = "exact") -> None:
         super().__init__()
-        self._method = resolve(method, self.operation)
+        self.name: str | None = None
+        self._method = self._resolved(method)
         self._watchers: OrderedDict[int, Watcher] = OrderedDict()
 
     @property
@@ -45,7 +47,33 @@ class SpectralModule(nn.Module):
 
     @method.setter
     def method(self, method: str | Method) -> None:
-        self._method = resolve(method, self.operation)
+        self._method = self._resolved(method)
+        self._settings_changed()
+
+    def _resolved(self, method: str | Method) -> Method:
+        """The method object, if it serves this layer."""
+        return resolve(method, self.operation)
+
+    def _settings_changed(self) -> None:
+        """For layers that keep something made by the method."""
+
+    @property
+    def _where(self) -> str:
+        """The layer as errors name it."""
+        kind = type(self).__name__
+        return f"{kind} '{self.name}'" if self.name else kind
+
+    def _shown(self, matrices: Tensor, told: list[GradientWatcher | None]) -> Tensor:
+        """The matrices, shown to the hooks if this is a training step and ``told`` is still empty.
+
+        ``told`` belongs to one step: a backward pass that computes the matrices again does not show them again.
+        """
+        if self.training and self._watchers:
+            if not told:
+                told.append(self._watched(matrices))
+            if told[0] is not None and matrices.requires_grad:
+                matrices.register_hook(told[0])
+        return matrices
 
     def register_spectral_hook(self, hook: Watcher) -> RemovableHandle:
         """Call ``hook(layer, matrices)`` with the detached matrices (*, d, d) that each training step decomposes.

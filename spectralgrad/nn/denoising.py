@@ -1,0 +1,132 @@
+"""PCA denoising: standardise, project on the leading principal components, project back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import ShapeError
+from ..methods import Method
+from .functional.matrices import check_finite, principal_projector
+from .running import RunningNorm
+
+
+class _PCADenoising(RunningNorm):
+    operation = "eigh"
+
+    def __init__(
+        self,
+        num_features: int,
+        keep: int | float = 0.99,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bias: bool = True,
+        groups: int = 1,
+        method: str | Method = "svd-pade",
+        init: Literal["ones", "uniform"] = "ones",
+        compute_dtype: torch.dtype | None = None,
+        sync: bool = False,
+        process_group: Any = None,
+    ) -> None:
+        self.keep = keep
+        super().__init__(
+            num_features,
+            eps,
+            momentum,
+            affine,
+            track_running_stats,
+            device,
+            dtype,
+            bias=bias,
+            groups=groups,
+            method=method,
+            statistics="covariance",
+            init=init,
+            compute_dtype=compute_dtype,
+            sync=sync,
+            process_group=process_group,
+        )
+
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        keep, d = self.keep, self.num_features // self.groups
+        whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
+        if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
+            raise ShapeError(
+                f"{self._where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
+                f"got {keep!r}"
+            )
+
+    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
+        """The projector on the leading components of the standardised features, times the standardisation."""
+        check_finite(C, self._where)
+        return principal_projector(C, self.keep, self.eps, self.method, shown)
+
+    def extra_repr(self) -> str:
+        """The settings, ``keep`` after the number of channels."""
+        count, rest = super().extra_repr().split(", ", 1)
+        return f"{count}, keep={self.keep}, {rest}, groups={self.groups}"
+
+
+class PCADenoising1d(_PCADenoising):
+    """:class:`PCADenoising2d` for features (N, C) or (N, C, L).
+
+    Example:
+        >>> layer = PCADenoising1d(3, keep=1)
+        >>> int(torch.linalg.matrix_rank(layer(torch.randn(20, 3))))
+        1
+
+    Reference: as in :class:`PCADenoising2d`.
+    """
+
+    _dims = (2, 3)
+
+
+class PCADenoising2d(_PCADenoising):
+    r"""Batch normalisation without the noise: standardise, project on the leading components, project back.
+
+    .. math:: y=\gamma\circ P\hat x+\beta,\qquad \hat x=(x-\mu)/\sqrt{\sigma^2+\epsilon} .
+
+    P projects on the leading eigenvectors of the covariance of :math:`\hat x`: on ``keep`` of them, or on the fewest
+    whose eigenvalues reach the share ``keep`` of the trace. With all of them P = I, and the layer is
+    :class:`torch.nn.BatchNorm2d`.
+
+    P is smooth as long as the last eigenvalue kept and the first one dropped differ. The gradient goes
+    across that cut only; ties on one side of it do no harm, a tie across it leaves the ``method``'s bound.
+
+    Args:
+        num_features: C.
+        keep: a whole number of eigenvectors, or a float: the share of variance to keep. ``1`` is one vector, ``1.0`` is
+            everything.
+        eps: ε, added to the variances, as in torch.
+        momentum, affine, track_running_stats, device, dtype, bias, groups, init, compute_dtype, sync, process_group: as
+            in :class:`DecorrelatedBatchNorm2d`; evaluation takes σ and P from ``running_mean`` and ``running_cov``.
+        method: how the gradient of the eigenvectors is formed, a name of ``methods("eigh")``; the paper's is
+            ``"svd-pi"``.
+
+    Shape:
+        (N, C, H, W) → the same.
+
+    Raises:
+        ShapeError: as in :class:`DecorrelatedBatchNorm2d`, and a ``keep`` that makes no sense.
+        NonFiniteError: the batch has NaN or infinity in it.
+
+    Example:
+        >>> layer = PCADenoising2d(8, keep=0.9)
+        >>> signal = torch.randn(16, 2, 6, 6).repeat_interleave(4, 1)          # two sources in eight channels
+        >>> Y = layer(signal + 0.1 * torch.randn(16, 8, 6, 6))
+        >>> int(torch.linalg.matrix_rank(Y.transpose(0, 1).flatten(1)))
+        2
+
+    Reference: Wang et al., Backpropagation-Friendly Eigendecomposition, NeurIPS 2019, section 3.2.
+    """
+
+    _dims = (4,)

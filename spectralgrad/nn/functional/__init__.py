@@ -1,0 +1,18 @@
+"""The mathematics of the layers, without state."""
+
+from .coloring import color, wct, whiten
+from .matrices import principal_projector, whitening_matrix
+from .normalisation import apply_matrix, normalise
+from .pooling import covariance_pooling, upper_triangle
+
+__all__ = [
+    "apply_matrix",
+    "color",
+    "covariance_pooling",
+    "normalise",
+    "principal_projector",
+    "upper_triangle",
+    "wct",
+    "whiten",
+    "whitening_matrix",
+]

@@ -1,0 +1,215 @@
+r"""Whitening and colouring of features: :math:`y=S_c\,S_w(x-\mu)+\mu_c`.
+
+The statistics are those of the features at hand, each sample's own or the batch's; nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ...covariance import covariance
+from ...errors import ShapeError
+from ...functions import matrix_sqrt
+from ...methods import Method, resolve
+from ...precision import full_precision, working_dtype
+from .matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
+
+Shown = Callable[[Tensor], Tensor]
+
+
+def whiten(
+    X: Tensor,
+    *,
+    groups: int = 1,
+    eps: float = 1e-5,
+    whitening: Whitening = "zca",
+    method: str | Method | None = None,
+    per_sample: bool = True,
+    shown: Shown = lambda M: M,
+    where: str = "whiten",
+) -> Tensor:
+    r"""Features with mean zero and, within each group of channels, covariance :math:`I-\epsilon M^{-1}`.
+
+    .. math:: y=S_w(x-\mu),\qquad S_w=M^{-1/2},\quad M=\tfrac1n\sum(x-\mu)(x-\mu)^\top+\epsilon I .
+
+    Args:
+        X: features (N, C, *).
+        groups: G groups of C/G channels are whitened each for itself.
+        eps: ε; with 0 a singular covariance is inverted on its range.
+        whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
+        method: how the gradient is formed, as in :class:`DecorrelatedBatchNorm2d`.
+        per_sample: statistics of each sample alone; otherwise of the batch as a whole.
+        shown: passed the matrices that are decomposed; what it returns takes their place.
+        where: named in errors.
+
+    Returns:
+        (N, C, *) in the type of X.
+
+    Example:
+        >>> Y = whiten(torch.randn(2, 3, 8, 8, dtype=torch.float64), eps=0.0).flatten(2)
+        >>> torch.allclose(Y @ Y.mT / 64, torch.eye(3, dtype=torch.float64).expand(2, 3, 3))
+        True
+
+    Reference: Wang et al., TPAMI 2021, Eq. 30 and 31.
+    """
+    check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", where)
+    rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
+    with full_precision(X):
+        features = _grouped(X, groups, per_sample, where)
+        M = shown(covariance(features, eps=eps))
+        W = whitening_matrix(M, whitening, rule, where)
+        return _restored(W @ (features - features.mean(-1, keepdim=True)), X, per_sample)
+
+
+def color(
+    X: Tensor,
+    style: Tensor | None = None,
+    *,
+    matrix: Tensor | None = None,
+    mean: Tensor | None = None,
+    groups: int = 1,
+    eps: float = 1e-5,
+    method: str | Method = "exact",
+    per_sample: bool = True,
+    shown: Shown = lambda M: M,
+    where: str = "color",
+) -> Tensor:
+    r"""White features in the colours of a style: :math:`y=S_cx+\mu_c`.
+
+    The style is a feature map, whose covariance has the root :math:`S_c=(C+\epsilon I)^{1/2}`, or given matrices.
+
+    Args:
+        X: white features (N, C, *).
+        style: features (N or 1, C, *) with any number of positions; its statistics are the ones to take on.
+        matrix: instead of ``style``, :math:`S_c` (N or 1, G, d, d) or (G, d, d); any matrices, as a network makes them.
+        mean: :math:`\mu_c` (N or 1, C) or (C,) to go with ``matrix``; zero if left out.
+        groups, eps, per_sample, shown, where: as in :func:`whiten`; the same ε on both sides, so that a map
+            transferred on itself comes back.
+        method: how the gradient of the root is formed, a name of ``methods("sqrt")``.
+
+    Returns:
+        (N, C, *) in the type of X.
+
+    Example:
+        >>> X = torch.randn(1, 2, 3, 3)
+        >>> torch.allclose(color(X, matrix=2 * torch.eye(2).view(1, 2, 2), mean=torch.ones(2)), 2 * X + 1)
+        True
+
+    Reference: Wang et al., TPAMI 2021, Eq. 32 and 33; Cho et al., GD-WCT, CVPR 2019 (given matrices).
+    """
+    if (style is None) == (matrix is None):
+        raise ShapeError(
+            f"{where}: expected either a style map or a matrix, got {'neither' if style is None else 'both'}"
+        )
+    with full_precision(X):
+        features = _grouped(X, groups, per_sample, where)
+        if style is not None:
+            if mean is not None:
+                raise ShapeError(
+                    f"{where}: expected a mean only together with a matrix, got it together with a style map"
+                )
+            S, shift = _style(style, X, groups, eps, method, per_sample, shown, where)
+        else:
+            assert matrix is not None
+            S, shift = _given(matrix, mean, features, where)
+        return _restored(S @ features + shift, X, per_sample)
+
+
+def wct(
+    content: Tensor,
+    style: Tensor | None = None,
+    *,
+    matrix: Tensor | None = None,
+    mean: Tensor | None = None,
+    strength: float | Tensor = 1.0,
+    groups: int = 1,
+    eps: float = 1e-5,
+    method: str | Method = "exact",
+    per_sample: bool = True,
+    shown: Shown = lambda M: M,
+    where: str = "wct",
+) -> Tensor:
+    r"""Whitening and colouring: the content's features with the style's mean and covariance.
+
+    .. math:: y=\alpha\bigl(S_cS_w(x-\mu)+\mu_c\bigr)+(1-\alpha)\,x .
+
+    Args:
+        content: features (N, C, *).
+        style, matrix, mean: as in :func:`color`.
+        strength: α, from 0 (content as it is) to 1.
+        groups, eps, per_sample, shown, where: as in :func:`whiten`.
+        method: how the gradient of both roots is formed, a name of ``methods("sqrt")``.
+
+    Returns:
+        (N, C, *) in the type of ``content``.
+
+    Example:
+        >>> content, style = torch.randn(2, 1, 3, 8, 8, dtype=torch.float64)
+        >>> Y = wct(content, 3 * style + 1, eps=0.0)
+        >>> torch.allclose(torch.cov(Y[0].flatten(1)), 9 * torch.cov(style[0].flatten(1)))
+        True
+
+    Reference: Li et al., Universal Style Transfer via Feature Transforms, NeurIPS 2017; Wang et al., TPAMI 2021,
+    section 5.3.1.
+    """
+    options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "shown": shown, "where": where}
+    white = whiten(content, **options)  # type: ignore[arg-type]
+    colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
+    if isinstance(strength, float | int) and strength == 1:
+        return colored
+    return strength * colored + (1 - strength) * content
+
+
+def _style(
+    style: Tensor, X: Tensor, groups: int, eps: float, method: str | Method, per_sample: bool, shown: Shown, where: str
+) -> tuple[Tensor, Tensor]:
+    """The root of the style's covariance and its mean (B, G, d, 1)."""
+    fits = not per_sample or style.shape[0] in (1, X.shape[0])
+    if style.dim() < 3 or style.shape[1] != X.shape[1] or not fits:
+        raise ShapeError(
+            f"{where}: expected a style map of {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
+            f"got shape {tuple(style.shape)}"
+        )
+    features = _grouped(style.to(X.dtype), groups, per_sample, where)
+    M = shown(covariance(features, eps=eps))
+    check_finite(M, where)
+    return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+
+
+def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:
+    """Given matrices and means, checked and in the shape of the grouped features (B, G, d, n)."""
+    batch, groups, d, _ = features.shape
+    if matrix.shape[-3:] != (groups, d, d) or matrix.shape[:-3] not in ((), (1,), (batch,)):
+        raise ShapeError(
+            f"{where}: expected matrices ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
+            f"got shape {tuple(matrix.shape)}"
+        )
+    if mean is None:
+        return matrix.to(features.dtype), features.new_zeros(1, groups, d, 1)
+    if mean.shape[-1:] != (groups * d,) or mean.shape[:-1] not in ((), (1,), (batch,)):
+        raise ShapeError(
+            f"{where}: expected a mean ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
+        )
+    return matrix.to(features.dtype), mean.to(features.dtype).reshape(-1, groups, d, 1)
+
+
+def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
+    """(N, C, *) → (N, G, d, n), or (1, G, d, N·n) for the batch as a whole, in working precision."""
+    if X.dim() < 3 or not X.is_floating_point():
+        raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
+    if groups < 1 or X.shape[1] % groups:
+        raise ShapeError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")
+    positions = math.prod(X.shape[2:])
+    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
+    return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+
+
+def _restored(Y: Tensor, X: Tensor, per_sample: bool) -> Tensor:
+    """Back from :func:`_grouped` to the shape and type of ``X``."""
+    if not per_sample:
+        _, groups, d, _ = Y.shape
+        Y = Y.view(groups, d, X.shape[0], math.prod(X.shape[2:])).permute(2, 0, 1, 3)
+    return Y.reshape(X.shape).to(X.dtype)

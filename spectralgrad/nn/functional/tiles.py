@@ -1,0 +1,121 @@
+"""Features (N, C, *) as stacks of matrices, and the passes over them, a piece at a time that fits the cache.
+
+A piece is a view (b, d, l): b is a whole number of samples times the groups, d the channels of a group, l positions.
+It is widened and centred when it is used, so there is no centred or transposed copy of the whole.
+None of this is seen by autograd.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...precision import full_precision
+
+_PIECE = 2**19  # elements; 2 MB in float32
+
+
+def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
+    """``X`` with its channels, or its positions, next to each other in memory (or as ``like`` has them)."""
+    return X.contiguous(memory_format=_format(X if like is None else like))
+
+
+def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
+    """Views (b, d, l) of a dense tensor (N, C, *), in an order that depends on its shape and layout only."""
+    n, channels = X.shape[:2]
+    d = channels // groups
+    limit = _PIECE if X.device.type == "cpu" else max(X.numel(), 1)
+    if _rows(X):
+        rows = X.movedim(1, -1).view(-1, groups, d)
+        return (part.permute(1, 2, 0) for part in rows.split(max(1, limit // max(channels, 1))))
+    columns = X.view(n, groups, d, X.shape[2:].numel())
+    samples = max(1, limit // max(channels * columns.shape[-1], 1))
+    positions = max(1, limit // channels)
+    return (
+        part.flatten(0, 1)
+        for block in columns.split(samples)
+        for part in (block.split(positions, -1) if samples == 1 else (block,))
+    )
+
+
+def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
+    """The sum over samples and positions (G, d)."""
+    return X.sum([0, *range(2, X.dim())], dtype=dtype).view(groups, -1)
+
+
+def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
+    """Σ y (x − mean)ᵀ over samples and positions (G, d, d); with ``Y`` left out, of the centred x with themselves."""
+    groups, d = mean.shape
+    result = mean.new_zeros(groups, d, d)
+    others = pieces(X if Y is None else Y, groups)
+    with full_precision(mean):
+        for x, y in zip(pieces(X, groups), others, strict=True):
+            x = centred(x, mean)
+            y = x if Y is None else y.to(mean.dtype)
+            if x.shape[-1] < d and x.shape[0] > groups:
+                result.baddbmm_(_joined(y, groups), _joined(x, groups).mT)
+            else:
+                result += torch.bmm(y, x.mT).view(-1, groups, d, d).sum(0)
+    return result
+
+
+def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
+    """``matrix`` (x − mean) + ``shift`` at every position, in the type and layout of ``X``."""
+    result = torch.empty_like(X)
+    groups = len(mean)
+    with full_precision(mean):
+        for x, out in zip(pieces(X, groups), pieces(result, groups), strict=True):
+            b = len(x)
+            _into(out, spread(shift.unsqueeze(-1), b), spread(matrix, b), centred(x, mean))
+    return result
+
+
+def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Tensor) -> Tensor:
+    """A (g − g_mean) + B (x − mean) at every position: both products of an input gradient, added as they are made."""
+    result = torch.empty_like(X)
+    groups = len(mean)
+    every = (pieces(T, groups) for T in (X, G, result))
+    with full_precision(mean):
+        for x, g, out in zip(*every, strict=True):
+            b = len(x)
+            first = torch.bmm(spread(A, b), centred(g, g_mean))
+            _into(out, first, spread(B, b), centred(x, mean))
+    return result
+
+
+def centred(x: Tensor, mean: Tensor) -> Tensor:
+    """A piece in the type of ``mean`` less that mean."""
+    return x.to(mean.dtype) - spread(mean.unsqueeze(-1), len(x))
+
+
+def spread(M: Tensor, b: int) -> Tensor:
+    """One matrix a group (G, p, q) repeated for a piece (b, p, q)."""
+    return M.expand(b // len(M), *M.shape).flatten(0, 1) if len(M) > 1 else M.expand(b, *M.shape[1:])
+
+
+def _into(out: Tensor, start: Tensor, matrix: Tensor, x: Tensor) -> None:
+    """``start`` + ``matrix`` x, written where ``out`` lies."""
+    if out.dtype == x.dtype:
+        torch.baddbmm(start, matrix, x, out=out)
+    else:
+        out.copy_(torch.baddbmm(start, matrix, x))
+
+
+def _joined(x: Tensor, groups: int) -> Tensor:
+    """(samples · G, d, l) → (G, d, samples · l): short rows make one long product instead of many matrices to add."""
+    return x.view(-1, groups, *x.shape[1:]).permute(1, 2, 0, 3).reshape(groups, x.shape[1], -1)
+
+
+def _rows(X: Tensor) -> bool:
+    """Whether the channels of a position lie next to each other."""
+    return X.dim() == 2 or X.shape[2:].numel() == 1 or not X.is_contiguous()
+
+
+def _format(X: Tensor) -> torch.memory_format:
+    kinds = {4: torch.channels_last, 5: torch.channels_last_3d}
+    kind = kinds.get(X.dim())
+    if kind is None or X.is_contiguous() or not X.is_contiguous(memory_format=kind):
+        return torch.contiguous_format
+    return kind

@@ -1,0 +1,237 @@
+r"""Evaluated layers folded into what stands before them.
+
+In evaluation a whitening or denoising layer is a fixed affine map of the channels, :math:`y=Ax+b`; after a convolution
+or a linear layer with weight K and bias c it is the same as one with weight AK and bias Ac + b.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.utils import parametrize
+
+from ..errors import ShapeError
+from .functional.normalisation import with_affine
+from .running import RunningNorm
+from .spectral import SpectralModule
+
+
+class Pair(NamedTuple):
+    """A layer and what stands before it, by name."""
+
+    before: str
+    layer: str
+
+
+def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
+    """Fold every evaluated whitening or denoising layer into the convolution or linear layer before it.
+
+    The net is changed in place: the convolution or linear layer gets the product as its weight and a bias, the folded
+    layer becomes :class:`torch.nn.Identity`. Nothing is changed unless everything can be folded exactly.
+
+    Args:
+        net: a network in evaluation mode.
+        example: if given, an input, or a tuple of inputs. The order of layers is then watched in a run on it instead of
+            traced by torch.fx, so any Python code may be inside, and the result is compared with the original on it.
+
+    Returns:
+        the net.
+
+    Raises:
+        ShapeError: a layer is in training or has no running statistics; what stands before it is no convolution
+            or linear layer, or has other users, shared or parametrised weights; channel groups do not fit.
+
+    Example:
+        >>> from torch import nn
+        >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
+        >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), DecorrelatedBatchNorm2d(8), nn.ReLU()).double()
+        >>> X = torch.randn(2, 3, 9, 9, dtype=torch.float64)
+        >>> _ = net(X)                                       # a training step
+        >>> expected = net.eval()(X)
+        >>> fuse_whitening(net)[1]
+        Identity()
+        >>> torch.allclose(net(X), expected)
+        True
+
+    Reference: as torch.nn.utils.fusion.fuse_conv_bn_eval does for batch normalisation.
+    """
+    layers = dict(net.named_modules())
+    wanted = [name for name, layer in layers.items() if isinstance(layer, RunningNorm)]
+    if not wanted:
+        return net
+    for name in wanted:
+        _check_evaluated(name, layers[name])
+    inputs = example if isinstance(example, tuple) else (example,)
+    pairs = _traced(net, wanted) if example is None else _watched(net, inputs, wanted)
+    folded = [_fold(pair, layers[pair.before], layers[pair.layer], net) for pair in pairs]
+    with torch.no_grad():
+        expected = None if example is None else net(*inputs)
+        undo = [_install(net, pair, weight, bias) for pair, (weight, bias) in zip(pairs, folded, strict=True)]
+        if example is not None and not _same(net(*inputs), expected):
+            for step in reversed(undo):
+                step()
+            raise ShapeError(
+                "fuse_whitening: the folded net gives another result on the example, so it was left as it was; "
+                "what stands before a folded layer has another user in the forward pass"
+            )
+    return net
+
+
+def _check_evaluated(name: str, layer: nn.Module) -> None:
+    assert isinstance(layer, RunningNorm)
+    if layer.training:
+        raise ShapeError(f"fuse_whitening: expected an evaluated net, got layer {name!r} in training; call net.eval()")
+    if layer.running_mean is None:
+        raise ShapeError(f"fuse_whitening: layer {name!r} has no running statistics; it changes from batch to batch")
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, SpectralModule) or super().is_leaf_module(m, module_qualified_name)
+
+
+def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
+    """What stands before each layer, from the graph that torch.fx traces."""
+    if isinstance(net, RunningNorm):
+        raise ShapeError("fuse_whitening: expected a net with a layer to fold into, got a single layer")
+    try:
+        graph = _Tracer().trace(net)
+    except Exception as error:
+        raise ShapeError(
+            f"fuse_whitening: torch.fx cannot trace this net ({error}); pass an example to have a run watched instead"
+        ) from error
+    calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
+    pairs = []
+    for node in graph.nodes:
+        if node.op == "call_module" and node.target in wanted:
+            before = node.args[0] if node.args else None
+            if not isinstance(before, fx.Node) or before.op != "call_module":
+                kind = before.op if isinstance(before, fx.Node) else "nothing"
+                raise _refusal(node.target, f"what stands before it is no layer but {kind} {before}")
+            if len(before.users) > 1:
+                raise _refusal(node.target, f"the output of {before.target!r} is used elsewhere too")
+            pairs.append(Pair(str(before.target), str(node.target)))
+    _check_single_use(pairs, wanted, calls)
+    return pairs
+
+
+def _watched(net: nn.Module, inputs: tuple[Any, ...], wanted: list[str]) -> list[Pair]:
+    """What stands before each layer, from a run: the tensor that came out there is the one that goes in here."""
+    made: dict[int, tuple[str, Tensor]] = {}
+    calls: Counter[str] = Counter()
+    pairs: list[Pair] = []
+
+    def watch(name: str, args: tuple[Any, ...], out: Any) -> None:
+        calls[name] += 1
+        if name in wanted:
+            before = made.get(id(args[0]))
+            if before is None:
+                raise _refusal(name, "its input does not come straight out of a layer")
+            pairs.append(Pair(before[0], name))
+        if isinstance(out, Tensor):
+            made[id(out)] = (name, out)
+
+    handles = [
+        layer.register_forward_hook(lambda _, args, out, name=name: watch(name, args, out))
+        for name, layer in net.named_modules()
+        if not any(layer.children())
+    ]
+    try:
+        with torch.no_grad():
+            net(*inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    _check_single_use(pairs, wanted, calls)
+    return pairs
+
+
+def _check_single_use(pairs: list[Pair], wanted: list[str], calls: Counter[Any]) -> None:
+    for name in wanted:
+        if calls[name] != 1:
+            raise _refusal(name, f"it is called {calls[name]} times in a forward pass")
+    for pair in pairs:
+        if calls[pair.before] != 1:
+            raise _refusal(pair.layer, f"{pair.before!r} before it is called {calls[pair.before]} times")
+
+
+def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tuple[Tensor, Tensor]:
+    """Weight and bias of the layer before with the affine map multiplied in, in float64 on the way."""
+    assert isinstance(layer, RunningNorm)
+    assert layer.running_mean is not None
+    if not isinstance(before, _ConvNd | nn.Linear):
+        raise _refusal(
+            pair.layer, f"{pair.before!r} before it is {type(before).__name__}, no convolution or linear layer"
+        )
+    if parametrize.is_parametrized(before) or "weight" not in before._parameters:
+        raise _refusal(pair.layer, f"the weight of {pair.before!r} is parametrised")
+    owners = [name for name, p in net.named_parameters(remove_duplicate=False) if p is before.weight]
+    if len(owners) > 1:
+        raise _refusal(pair.layer, f"the weight of {pair.before!r} is shared: {', '.join(owners)}")
+    with torch.no_grad():
+        A, b = with_affine(layer.evaluation_matrix().double(), layer.weight, layer.bias)
+        old = layer.running_mean.new_zeros(()) if before.bias is None else before.bias
+        c = (old.double() - layer.running_mean.double()).view(*A.shape[:2], 1)
+        weight = _multiplied(A, before, pair).to(before.weight.dtype)
+        bias = ((A @ c).squeeze(-1) + b).flatten().to(before.weight.dtype)
+        return weight, bias
+
+
+def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
+    """AK, the groups of both taken into account."""
+    groups, d = A.shape[:2]
+    K = before.weight.double()
+    count = before.out_channels if isinstance(before, _ConvNd) else before.out_features
+    if count != groups * d:
+        raise _refusal(pair.layer, f"{pair.before!r} before it has {count} outputs, not {groups * d}")
+    inner = before.groups if isinstance(before, _ConvNd) else 1
+    if (count // inner) % d:
+        raise _refusal(
+            pair.layer, f"it mixes channels that the {inner} groups of {pair.before!r} compute from different inputs"
+        )
+    if not isinstance(before, _ConvTransposeNd):
+        return (A @ K.reshape(groups, d, -1)).view(K.shape)
+    per = count // inner  # the weight is (inputs, outputs of a group, *); its groups lie along the inputs
+    split = K.view(inner, K.shape[0] // inner, per // d, d, -1)
+    mixed = torch.einsum("gqij,gpqjk->gpqik", A.view(inner, per // d, d, d), split)
+    return mixed.reshape(K.shape)
+
+
+def _install(net: nn.Module, pair: Pair, weight: Tensor, bias: Tensor) -> Any:
+    """Put the product in place; what undoes it."""
+    before, layer = net.get_submodule(pair.before), net.get_submodule(pair.layer)
+    old = dict(before._parameters)
+    trains = all(p is None or p.requires_grad for p in old.values())
+    for name, value in (("weight", weight), ("bias", bias)):
+        before._parameters[name] = nn.Parameter(value, requires_grad=trains)
+    _replace(net, pair.layer, nn.Identity())
+
+    def undo() -> None:
+        before._parameters.update(old)
+        _replace(net, pair.layer, layer)
+
+    return undo
+
+
+def _replace(net: nn.Module, name: str, new: nn.Module) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(net.get_submodule(parent), child, new)
+
+
+def _same(result: Any, expected: Any) -> bool:
+    if isinstance(expected, Tensor):
+        size = expected.abs().max().item() if expected.numel() else 0.0
+        return torch.allclose(result, expected, rtol=0, atol=1e3 * torch.finfo(expected.dtype).eps * max(size, 1e-30))
+    if isinstance(expected, dict):
+        return all(_same(result[key], expected[key]) for key in expected)
+    if isinstance(expected, tuple | list):
+        return all(_same(r, e) for r, e in zip(result, expected, strict=True))
+    return bool(result == expected)
+
+
+def _refusal(name: Any, reason: str) -> ShapeError:
+    return ShapeError(f"fuse_whitening: layer {name!r} cannot be folded exactly: {reason}")

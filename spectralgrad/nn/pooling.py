@@ -1,0 +1,121 @@
+"""Covariance pooling as a layer."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ShapeError
+from ..methods import Method
+from .functional.matrices import check_choice
+from .functional.pooling import Side, covariance_pooling, operation_of
+from .spectral import GradientWatcher, SpectralModule
+
+
+class CovariancePooling(SpectralModule):
+    r"""Global covariance pooling: a function of the covariance of each sample's features, in place of their mean.
+
+    .. math:: S=f(C),\qquad C=\tfrac1n\sum_i(x_i-\mu)(x_i-\mu)^\top+\epsilon I,\qquad f(\lambda)=\lambda^{\alpha}
+              \ \text{or}\ \ln\lambda .
+
+    The defaults are MPN-COV with its true gradient. ``method="newton-schulz"`` is iSQRT-COV; the names of
+    ``methods("sqrt")`` are the ICCV 2021 variants; ``method="svd-taylor", eps=1e-2, normalize=True`` is TPAMI
+    Algorithm 3 with Eq. 29. The method can be changed on the live layer, as hybrid training does. With 7×7 positions
+    and 256 channels ``"exact"`` decomposes 49×49 matrices.
+
+    Args:
+        in_channels: channels of the input.
+        reduce_to: channels after a learnt 1×1 convolution; None for none.
+        power: α, or ``"log"`` for the matrix logarithm.
+        center: subtract the mean over positions.
+        eps: ε.
+        normalize: divide by the Frobenius norm.
+        output: ``"triangle"`` on and above the diagonal, or the ``"full"`` matrix.
+        side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
+        method: how the gradient is formed.
+        device: of the convolution.
+        dtype: of the convolution.
+
+    Shape:
+        (N, C, *) → (N, d(d+1)/2) or (N, d, d), d the channels after the reduction.
+
+    Example:
+        >>> pool = CovariancePooling(16, reduce_to=4)
+        >>> pool(torch.randn(2, 16, 7, 7)).shape
+        torch.Size([2, 10])
+        >>> pool.method = "newton-schulz"
+        >>> pool
+        CovariancePooling(
+          16, 4, power=0.5, output='triangle', method='newton-schulz'
+          (reduction): Conv1d(16, 4, kernel_size=(1,), stride=(1,), bias=False)
+        )
+
+    Reference: Li et al., MPN-COV, ICCV 2017, and iSQRT-COV, CVPR 2018; Song et al., ICCV 2021; Wang et al., TPAMI 2021,
+    Algorithm 3 (which multiplies the features by S; the pooled matrix is S itself, as in the released code).
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        reduce_to: int | None = None,
+        *,
+        power: float | Literal["log"] = 0.5,
+        center: bool = True,
+        eps: float = 0.0,
+        normalize: bool = False,
+        output: Literal["triangle", "full"] = "triangle",
+        side: Side = "auto",
+        method: str | Method = "exact",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if isinstance(power, str) and power != "log":
+            raise ShapeError(f"{type(self).__name__}: expected power to be a number or 'log', got {power!r}")
+        self.operation = operation_of(power)
+        super().__init__(method)
+        check_choice(output, ("triangle", "full"), "output", self._where)
+        check_choice(side, ("auto", "channels", "positions"), "side", self._where)
+        self.in_channels, self.reduce_to = in_channels, reduce_to
+        self.power, self.center, self.eps = power, center, eps
+        self.normalize, self.output, self.side = normalize, output, side
+        for name, count in (("in_channels", in_channels), ("reduce_to", reduce_to)):
+            if count is not None and count < 1:
+                raise ShapeError(f"{self._where}: expected {name} ≥ 1, got {count}")
+        self.reduction = (
+            None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
+        )
+
+    @property
+    def out_features(self) -> int:
+        """How many numbers a sample becomes."""
+        d = self.in_channels if self.reduce_to is None else self.reduce_to
+        return d * d if self.output == "full" else d * (d + 1) // 2
+
+    def forward(self, X: Tensor) -> Tensor:
+        if X.dim() < 3 or X.shape[1] != self.in_channels:
+            raise ShapeError(f"{self._where}: expected features (N, {self.in_channels}, *), got shape {tuple(X.shape)}")
+        X = X.flatten(2)
+        if self.reduction is not None:
+            X = self.reduction(X)
+        told: list[GradientWatcher | None] = []
+        return covariance_pooling(
+            X,
+            power=self.power,
+            center=self.center,
+            eps=self.eps,
+            normalize=self.normalize,
+            output=self.output,
+            side=self.side,
+            method=self.method,
+            shown=lambda M: self._shown(M, told),
+            where=self._where,
+        )
+
+    def extra_repr(self) -> str:
+        """The settings that shape the output."""
+        return (
+            f"{self.in_channels}, {self.reduce_to}, power={self.power}, output={self.output!r}, "
+            f"method={self.method.name!r}"
+        )

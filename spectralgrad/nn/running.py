@@ -1,0 +1,232 @@
+r"""What whitening and denoising share: running statistics, and :math:`y=\gamma\circ W(C)(x-\mu)+\beta`.
+
+In training μ and C are the batch's. In evaluation they are the running ones; W is then computed once, when the layer
+is put into evaluation or loads a state, and kept in a buffer that is not saved.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import ShapeError, SpectralError
+from ..methods import Method
+from ..precision import working_dtype
+from .distributed import Reduce, reducer
+from .functional.matrices import check_choice, positive_part
+from .functional.normalisation import Normalised, apply_matrix, normalise, plain
+from .spectral import GradientWatcher, SpectralModule
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Statistics = Literal["covariance", "whitening"]
+
+
+class RunningNorm(SpectralModule):
+    """Base of the layers that normalise a batch by a matrix; subclasses say which, and which inputs they take."""
+
+    _dims: tuple[int, ...] = ()
+
+    weight: nn.Parameter | None
+    bias: nn.Parameter | None
+    running_mean: Tensor | None
+    running_cov: Tensor | None
+    running_whitening: Tensor | None
+    num_batches_tracked: Tensor | None
+    _kept_for: Tensor | None
+    _kept: Tensor | None
+    _kept_eps: float
+
+    def __init__(
+        self,
+        num_features: int,
+        eps: float,
+        momentum: float | None,
+        affine: bool,
+        track_running_stats: bool,
+        device: Any,
+        dtype: torch.dtype | None,
+        *,
+        bias: bool,
+        groups: int,
+        method: str | Method,
+        statistics: Statistics,
+        init: str,
+        compute_dtype: torch.dtype | None,
+        sync: bool,
+        process_group: Any,
+    ) -> None:
+        super().__init__(method)
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self.groups, self.statistics, self.init = groups, statistics, init
+        self.compute_dtype, self.sync, self.process_group = compute_dtype, sync, process_group
+        self._check_settings()
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        for name, wanted in (("weight", affine), ("bias", affine and bias)):
+            self.register_parameter(name, nn.Parameter(torch.empty(num_features, **factory)) if wanted else None)
+        self._register_statistics(factory)
+        self.reset_parameters()
+
+    def _check_settings(self) -> None:
+        for name in ("num_features", "groups"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ShapeError(f"{self._where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+        if self.num_features % self.groups:
+            raise ShapeError(
+                f"{self._where}: expected a number of groups that divides the {self.num_features} channels, "
+                f"got groups={self.groups}"
+            )
+        if not self.eps >= 0:
+            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {self.eps!r}")
+        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self._where)
+        check_choice(self.init, ("ones", "uniform"), "init", self._where)
+        kind = self.compute_dtype
+        if kind is not None and kind not in (torch.float32, torch.float64):
+            raise ShapeError(f"{self._where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
+
+    def _register_statistics(self, factory: dict[str, Any]) -> None:
+        d = self.num_features // self.groups
+        track = self.track_running_stats
+        averaged = "running_cov" if self.statistics == "covariance" else "running_whitening"
+        self.register_buffer("running_mean", torch.empty(self.num_features, **factory) if track else None)
+        for name in ("running_cov", "running_whitening"):
+            matrix = torch.empty(self.groups, d, d, **factory) if track and name == averaged else None
+            self.register_buffer(name, matrix)
+        counter = torch.tensor(0, dtype=torch.long, device=factory["device"]) if track else None
+        self.register_buffer("num_batches_tracked", counter)
+        self.register_buffer("_kept_for", None, persistent=False)
+        self.register_buffer("_kept", None, persistent=False)
+
+    def reset_running_stats(self) -> None:
+        """Mean zero, covariance (or whitening matrix) the identity, no batch seen."""
+        if self.running_mean is not None and self.num_batches_tracked is not None:
+            self.running_mean.zero_()
+            self.num_batches_tracked.zero_()
+            averaged = self._averaged
+            averaged.copy_(torch.eye(averaged.shape[-1], dtype=averaged.dtype, device=averaged.device))
+            self._settings_changed()
+
+    def reset_parameters(self) -> None:
+        """Statistics as new, bias zero, weight one or, with ``init="uniform"``, uniform in [0, 1]."""
+        self.reset_running_stats()
+        if self.weight is not None:
+            nn.init.ones_(self.weight) if self.init == "ones" else nn.init.uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    @property
+    def _averaged(self) -> Tensor:
+        averaged = self.running_cov if self.statistics == "covariance" else self.running_whitening
+        assert averaged is not None
+        return averaged
+
+    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
+        """W (G, d, d) as a differentiable function of covariances; ``shown`` is passed what is decomposed."""
+        raise NotImplementedError
+
+    def forward(self, X: Tensor) -> Tensor:
+        reduce = reducer(self.sync and self.training, self.process_group)
+        self._check_input(X, alone=reduce is None)
+        if self.training or self.running_mean is None:
+            return self._by_batch(X, reduce)
+        return apply_matrix(X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype)
+
+    def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
+        told: list[GradientWatcher | None] = []
+        result = normalise(
+            X,
+            lambda C: self.matrix_of(C, lambda M: self._shown(M, told)),
+            self.weight,
+            self.bias,
+            groups=self.groups,
+            dtype=self.compute_dtype,
+            reduce=reduce,
+        )
+        if self.training and self.track_running_stats:
+            self._update(result)
+        return result.output
+
+    @torch.no_grad()
+    def _update(self, batch: Normalised) -> None:
+        """Move the running statistics towards the batch's; the covariance is unbiased, as torch's variance is."""
+        assert self.running_mean is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        rate = 1 / self.num_batches_tracked.to(batch.mean.dtype) if self.momentum is None else self.momentum
+        unbiased = batch.size / (batch.size - 1).clamp_min(1)
+        matrix = batch.matrix if self.statistics == "whitening" else batch.covariance * unbiased
+        for running, new in ((self.running_mean, batch.mean), (self._averaged, matrix)):
+            running.copy_((1 - rate) * running.to(new.dtype) + rate * new)
+
+    def evaluation_matrix(self) -> Tensor:
+        """W (G, d, d) as evaluation uses it."""
+        if self.running_whitening is not None:
+            return self.running_whitening
+        if self.running_cov is None:
+            raise ShapeError(f"{self._where}: expected running statistics, got a layer with track_running_stats=False")
+        return self._kept if self._kept is not None and self._is_fresh() else self._from_running()
+
+    def _is_fresh(self) -> bool:
+        if self.eps != self._kept_eps or not (torch.compiler.is_compiling() or plain()):
+            return False
+        return torch.compiler.is_compiling() or torch.equal(self._kept_for, self.running_cov)  # type: ignore[arg-type]
+
+    def _from_running(self) -> Tensor:
+        assert self.running_cov is not None
+        C = self.running_cov.detach()
+        half = C.dtype != working_dtype(C.dtype)
+        C = C.to(self.compute_dtype or working_dtype(C.dtype))
+        return self.matrix_of(positive_part(C) if half else C, lambda M: M)
+
+    def _settings_changed(self) -> None:
+        """Compute W for evaluation anew. What cannot be computed is reported when it is used."""
+        if "_kept" not in self._buffers:
+            return
+        self._kept = self._kept_for = None
+        self._kept_eps = self.eps
+        if self.training or self.running_cov is None or self.running_cov.is_meta or not plain():
+            return
+        with contextlib.suppress(SpectralError), torch.inference_mode(False), torch.no_grad():
+            self._kept = self._from_running()
+            self._kept_for = self.running_cov.clone()
+
+    def train(self, mode: bool = True) -> Self:
+        """As in torch.nn; evaluation computes its matrix here."""
+        super().train(mode)
+        self._settings_changed()
+        return self
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._settings_changed()
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._settings_changed()
+
+    def extra_repr(self) -> str:
+        """The settings, those of torch's BatchNorm first."""
+        words = ("eps", "momentum", "affine", "track_running_stats")
+        common = ", ".join(f"{word}={getattr(self, word)}" for word in words)
+        return f"{self.num_features}, {common}, method={self.method.name!r}"
+
+    def _check_input(self, X: Tensor, alone: bool) -> None:
+        if X.dim() not in self._dims:
+            wanted = " or ".join(f"{n}D" for n in self._dims)
+            raise ShapeError(f"{self._where}: expected {wanted} input, got shape {tuple(X.shape)}")
+        if X.shape[1] != self.num_features:
+            raise ShapeError(f"{self._where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
+        if not X.is_floating_point():
+            raise ShapeError(f"{self._where}: expected a real floating-point tensor, got {X.dtype}")
+        if self.training and alone and X.shape[0] * X.shape[2:].numel() < 2:
+            raise ShapeError(
+                f"{self._where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
+            )

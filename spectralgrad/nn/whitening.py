@@ -1,0 +1,157 @@
+r"""Decorrelated batch normalisation: whitening in place of standardisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import MethodError
+from ..methods import Exact, Method
+from .functional.matrices import DEFAULT, OPERATION, Whitening, check_choice, shifted, whitening_matrix
+from .running import RunningNorm, Statistics
+
+
+class _DecorrelatedBatchNorm(RunningNorm):
+    def __init__(
+        self,
+        num_features: int,
+        eps: float = 1e-2,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        *,
+        bias: bool = True,
+        groups: int = 1,
+        method: str | Method | None = None,
+        statistics: Statistics = "covariance",
+        whitening: Whitening = "zca",
+        init: Literal["ones", "uniform"] = "ones",
+        compute_dtype: torch.dtype | None = None,
+        sync: bool = False,
+        process_group: Any = None,
+    ) -> None:
+        check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
+        self.operation, self.whitening = OPERATION[whitening], whitening
+        super().__init__(
+            num_features,
+            eps,
+            momentum,
+            affine,
+            track_running_stats,
+            device,
+            dtype,
+            bias=bias,
+            groups=groups,
+            method=DEFAULT[whitening] if method is None else method,
+            statistics=statistics,
+            init=init,
+            compute_dtype=compute_dtype,
+            sync=sync,
+            process_group=process_group,
+        )
+
+    def _resolved(self, method: str | Method) -> Method:
+        rule = super()._resolved(method)
+        if self.whitening == "cholesky" and not isinstance(rule, Exact):
+            raise MethodError(
+                f"{self._where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
+                f"got {rule.name!r}"
+            )
+        return rule
+
+    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
+        """W with W (C + εI) Wᵀ = I."""
+        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self._where)
+
+    def extra_repr(self) -> str:
+        """The settings, those of torch's BatchNorm first."""
+        return f"{super().extra_repr()}, groups={self.groups}, whitening={self.whitening!r}"
+
+
+class DecorrelatedBatchNorm1d(_DecorrelatedBatchNorm):
+    """:class:`DecorrelatedBatchNorm2d` for features (N, C) or (N, C, L).
+
+    Example:
+        >>> layer = DecorrelatedBatchNorm1d(3, eps=0.0, affine=False)
+        >>> Y = layer(torch.randn(100, 3, dtype=torch.float64))
+        >>> torch.allclose(Y.T @ Y / 100, torch.eye(3, dtype=torch.float64))
+        True
+
+    Reference: as in :class:`DecorrelatedBatchNorm2d`.
+    """
+
+    _dims = (2, 3)
+
+
+class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
+    r"""Batch normalisation that whitens.
+
+    .. math:: y=\gamma\circ M^{-1/2}(x-\mu)+\beta,\qquad M=\tfrac1n\sum(x-\mu)(x-\mu)^\top+\epsilon I .
+
+    The sum goes over the n positions of all samples. Before γ and β the output has covariance
+    :math:`I-\epsilon M^{-1}`. A drop-in for :class:`torch.nn.BatchNorm2d`, which it equals for ``groups=num_features``.
+    Its gradient is exact whatever the rank and the ties of M: a batch with fewer samples than channels works, and so
+    does a convolution with fewer inputs than outputs.
+
+    Running statistics: ``running_mean`` (C,), ``running_cov`` (G, d, d) without ε and unbiased (n − 1), as torch's
+    ``running_var`` is. The papers average the biased one with ε in it; with n in the thousands nobody will see it.
+
+    Args:
+        num_features: C.
+        eps: ε; the papers' 1e-2.
+        momentum: weight of the newest batch in the running statistics; None for their plain mean.
+        affine: learn γ and β.
+        track_running_stats: keep running statistics and evaluate with them; without, every batch is its own.
+        device: of parameters and buffers.
+        dtype: of parameters and buffers.
+        bias: learn β, if ``affine``.
+        groups: G groups of d = C/G channels are whitened each for itself.
+        method: how the gradient is formed: a name of ``methods("inv_sqrt")`` for ``"zca"`` (default ``"exact"``), of
+            ``methods("eigh")`` for ``"pca"`` (default ``"svd-pade"``); ``"cholesky"`` has ``"exact"`` only.
+        statistics: average ``"covariance"`` (TPAMI Algorithm 2), or ``"whitening"`` matrices in ``running_whitening``
+            (NeurIPS Algorithm 1, and the released code of both). An average of ``"pca"`` matrices means little.
+        whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``, see :func:`spectralgrad.nn.functional.whitening_matrix`.
+        init: γ starts at ``"ones"`` as in torch, or ``"uniform"`` in [0, 1] as in the papers' code.
+        compute_dtype: the type in which statistics and output are computed; by default that of the input, float32 for
+            the half types. The output has the type of the input.
+        sync: take the statistics over all processes, as :class:`torch.nn.SyncBatchNorm` does.
+        process_group: over these processes.
+
+    Shape:
+        (N, C, H, W) → the same.
+
+    Raises:
+        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in
+            training.
+        NonFiniteError: the batch has NaN or infinity in it.
+
+    Example:
+        >>> layer = DecorrelatedBatchNorm2d(4, affine=False)
+        >>> X = torch.randn(2, 4, 5, 5) * torch.tensor([1.0, 2.0, 3.0, 0.0]).view(4, 1, 1)   # a constant channel
+        >>> Y = layer(X).transpose(0, 1).flatten(1)
+        >>> [round(variance, 2) for variance in (Y @ Y.T / 50).diagonal().tolist()]
+        [0.99, 1.0, 1.0, 0.0]
+
+    Reference: Huang et al., Decorrelated Batch Normalization, CVPR 2018; Wang et al., TPAMI 2021, Algorithm 2 (which
+    prints M without 1/n) and NeurIPS 2019, Algorithm 1.
+    """
+
+    _dims = (4,)
+
+
+class DecorrelatedBatchNorm3d(_DecorrelatedBatchNorm):
+    """:class:`DecorrelatedBatchNorm2d` for features (N, C, D, H, W).
+
+    Example:
+        >>> DecorrelatedBatchNorm3d(8, groups=2)(torch.randn(2, 8, 3, 3, 3)).shape
+        torch.Size([2, 8, 3, 3, 3])
+
+    Reference: as in :class:`DecorrelatedBatchNorm2d`.
+    """
+
+    _dims = (5,)

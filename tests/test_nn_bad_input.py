@@ -1,0 +1,184 @@
+"""Layers refuse what makes no sense: what came, what is wanted, where."""
+
+import pytest
+import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.nn import functional
+
+NAN = float("nan")
+
+
+def named(layer, name="stem.norm"):
+    layer.name = name
+    return layer
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "wanted"),
+    [
+        (sg.nn.DecorrelatedBatchNorm1d, (2, 4, 3, 3), "2D or 3D"),
+        (sg.nn.DecorrelatedBatchNorm2d, (2, 4), "4D"),
+        (sg.nn.DecorrelatedBatchNorm3d, (2, 4, 3, 3), "5D"),
+        (sg.nn.PCADenoising1d, (4,), "2D or 3D"),
+        (sg.nn.PCADenoising2d, (2, 4, 3), "4D"),
+    ],
+    ids=str,
+)
+def test_wrong_dimension(kind, shape, wanted):
+    with pytest.raises(sg.ShapeError, match=rf"{kind.__name__} 'stem.norm': expected {wanted} input, got shape \("):
+        named(kind(4))(torch.randn(shape))
+    with pytest.raises(ValueError, match="expected"):  # as torch's layers do
+        kind(4)(torch.randn(shape))
+
+
+@pytest.mark.parametrize("kind", [sg.nn.DecorrelatedBatchNorm2d, sg.nn.PCADenoising2d])
+def test_wrong_channels_types_and_too_few_values(kind):
+    layer = named(kind(4))
+    with pytest.raises(sg.ShapeError, match=r"'stem.norm': expected 4 channels, got shape \(2, 5, 3, 3\)"):
+        layer(torch.randn(2, 5, 3, 3))
+    with pytest.raises(sg.ShapeError, match=r"expected a real floating-point tensor, got torch.int64"):
+        layer(torch.ones(2, 4, 3, 3, dtype=torch.long))
+    with pytest.raises(sg.ShapeError, match=r"more than one value a channel in training, got shape \(1, 4, 1, 1\)"):
+        layer(torch.randn(1, 4, 1, 1))
+    with pytest.raises(sg.ShapeError, match="more than one value"):
+        kind(4, sync=True)(torch.randn(1, 4, 1, 1))  # no process group: as one process
+    layer.eval()(torch.randn(1, 4, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"groups": 3}, "number of groups that divides the 4 channels, got groups=3"),
+        ({"groups": 0}, "expected groups to be a whole number ≥ 1, got 0"),
+        ({"groups": 1.0}, "expected groups to be a whole number ≥ 1, got 1.0"),
+        ({"eps": -1.0}, "expected eps ≥ 0, got -1.0"),
+        ({"eps": NAN}, "expected eps ≥ 0, got nan"),
+        ({"statistics": "mean"}, "expected statistics 'covariance' or 'whitening', got 'mean'"),
+        ({"whitening": "ica"}, "expected whitening 'zca' or 'pca' or 'cholesky', got 'ica'"),
+        ({"init": "zeros"}, "expected init 'ones' or 'uniform', got 'zeros'"),
+        ({"compute_dtype": torch.float16}, "expected compute_dtype torch.float32 or torch.float64, got torch.float16"),
+        ({"method": "nonsense"}, "unknown method"),
+        ({"whitening": "pca", "method": "exact"}, "does not serve eigh"),
+        ({"whitening": "cholesky", "method": "svd-taylor"}, "its only method is 'exact', got 'svd-taylor'"),
+    ],
+    ids=str,
+)
+def test_settings_of_whitening(options, message):
+    with pytest.raises((sg.ShapeError, sg.MethodError), match=message):
+        sg.nn.DecorrelatedBatchNorm2d(4, **options)
+
+
+def test_a_method_that_does_not_fit_is_refused_on_the_live_layer_too():
+    layer = sg.nn.DecorrelatedBatchNorm2d(4, whitening="cholesky")
+    with pytest.raises(sg.MethodError, match="its only method is 'exact'"):
+        layer.method = "svd-taylor"
+    assert layer.method.name == "exact"
+
+
+@pytest.mark.parametrize("keep", [0, 5, 0.0, 1.5, -1, True, "all", None])
+def test_settings_of_denoising(keep):
+    with pytest.raises(sg.ShapeError, match="expected keep to be a whole number from 1 to 4 or a share"):
+        sg.nn.PCADenoising2d(4, keep=keep)
+
+
+@pytest.mark.parametrize("value", [NAN, float("inf")])
+@pytest.mark.parametrize(
+    "layer",
+    [
+        sg.nn.DecorrelatedBatchNorm2d(4, groups=2),
+        sg.nn.DecorrelatedBatchNorm2d(4, groups=2, method="svd-taylor"),
+        sg.nn.DecorrelatedBatchNorm2d(4, groups=2, whitening="pca"),
+        sg.nn.DecorrelatedBatchNorm2d(4, groups=2, whitening="cholesky"),
+        sg.nn.PCADenoising2d(4, groups=2),
+        sg.nn.PCADenoising2d(4, 1.0, groups=2),
+    ],
+    ids=repr,
+)
+def test_non_finite_activations_name_layer_and_group_and_leave_the_statistics_alone(layer, value):
+    X = torch.randn(3, 4, 2, 2)
+    X[1, 2, 0, 0] = value
+    before = layer.running_cov.clone()
+    kind = type(layer).__name__
+    with pytest.raises(sg.NonFiniteError, match=rf"{kind} 'stem.norm': expected finite input.*position 1 of a batch"):
+        named(layer)(X)
+    assert torch.equal(layer.running_cov, before)
+    assert layer.num_batches_tracked == 0
+
+
+def test_non_finite_running_statistics_are_reported_when_used():
+    layer = named(sg.nn.DecorrelatedBatchNorm2d(4))
+    layer.running_cov.fill_(NAN)
+    layer.eval()
+    with pytest.raises(sg.NonFiniteError, match=r"'stem.norm': expected finite input"):
+        layer(torch.randn(2, 4, 3, 3))
+
+
+def test_singular_covariances_under_cholesky():
+    layer = named(sg.nn.DecorrelatedBatchNorm2d(4, whitening="cholesky", eps=0.0))
+    with pytest.raises(sg.SpectralError, match=r"'stem.norm': expected positive definite.*Raise eps, or"):
+        layer(torch.zeros(2, 4, 3, 3))
+
+
+def test_pooling():
+    with pytest.raises(sg.ShapeError, match=r"CovariancePooling: expected features \(N, 4, \*\), got shape \(2, 5, 3"):
+        sg.nn.CovariancePooling(4)(torch.randn(2, 5, 3, 3))
+    with pytest.raises(sg.ShapeError, match=r"expected features \(N, 4, \*\), got shape \(2, 4\)"):
+        sg.nn.CovariancePooling(4)(torch.randn(2, 4))
+    with pytest.raises(sg.ShapeError, match="expected at least one position"):
+        functional.covariance_pooling(torch.randn(2, 4, 0))
+    with pytest.raises(sg.ShapeError, match="expected reduce_to ≥ 1, got 0"):
+        sg.nn.CovariancePooling(4, reduce_to=0)
+    with pytest.raises(sg.ShapeError, match="expected power to be a number or 'log', got 'exp'"):
+        sg.nn.CovariancePooling(4, power="exp")
+    with pytest.raises(sg.MethodError, match="expected output 'triangle' or 'full', got 'lower'"):
+        sg.nn.CovariancePooling(4, output="lower")
+    with pytest.raises(sg.MethodError, match="does not serve log"):
+        sg.nn.CovariancePooling(4, power="log", method="newton-schulz")
+    with pytest.raises(
+        sg.ShapeError, match=r"side='positions' needs method='exact' and eps=0, got 'exact' and eps=0.1"
+    ):
+        sg.nn.CovariancePooling(4, side="positions", eps=0.1)(torch.randn(2, 4, 3, 3))
+    X = torch.randn(2, 4, 3, 3)
+    X[1, 0, 0, 0] = NAN
+    with pytest.raises(sg.NonFiniteError, match=r"CovariancePooling: expected finite input.* in position 1"):
+        sg.nn.CovariancePooling(4)(X)
+
+
+def test_whitening_and_colouring():
+    layer, X = sg.nn.WhiteningColoring2d(groups=2), torch.randn(3, 4, 5, 5)
+    with pytest.raises(sg.ShapeError, match=r"WhiteningColoring2d: expected 4D content .*, got shape \(3, 4, 5\)"):
+        layer(X[..., 0], X)
+    with pytest.raises(sg.ShapeError, match="expected either a style map or a matrix, got neither"):
+        layer(X)
+    with pytest.raises(sg.ShapeError, match="expected either a style map or a matrix, got both"):
+        layer(X, X, matrix=torch.eye(2).expand(2, 2, 2))
+    with pytest.raises(sg.ShapeError, match="expected a mean only together with a matrix"):
+        layer(X, X, mean=torch.zeros(4))
+    with pytest.raises(sg.ShapeError, match=r"style map of 4 channels and 1 or 3 samples, got shape \(2, 4, 5, 5\)"):
+        layer(X, X[:2])
+    with pytest.raises(sg.ShapeError, match=r"expected matrices \(2, 2, 2\) or \(3, 2, 2, 2\), got shape \(1, 4, 4\)"):
+        layer(X, matrix=torch.eye(4)[None])
+    with pytest.raises(sg.ShapeError, match=r"expected a mean \(4,\) or \(3, 4\), got \(2,\)"):
+        layer(X, matrix=torch.eye(2).expand(2, 2, 2), mean=torch.zeros(2))
+    with pytest.raises(sg.ShapeError, match="groups ≥ 1 that divide the 4 channels, got groups=3"):
+        functional.whiten(X, groups=3)
+    with pytest.raises(sg.ShapeError, match="expected groups ≥ 1, got 0"):
+        sg.nn.WhiteningColoring2d(groups=0)
+    with pytest.raises(sg.NonFiniteError, match="WhiteningColoring2d: expected finite input"):
+        layer(X, X * NAN)
+
+
+def test_conversion():
+    net = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.Sequential(nn.BatchNorm2d(6)))
+    convert = sg.nn.convert_decorrelated_batchnorm
+    with pytest.raises(sg.ShapeError, match=r"got '7'; there are: '1', '2.0'"):
+        convert(net, ["1", "7"])
+    with pytest.raises(sg.ShapeError, match="expected a layer to replace, got none; there are: none"):
+        convert(nn.Linear(2, 2))
+    with pytest.raises(sg.ShapeError, match=r"got none; there are: '1', '2.0'"):
+        convert(net, lambda name, layer: False)
+    with pytest.raises(sg.ShapeError, match=r"layer '1': .*divides the 6 channels, got groups=4"):
+        convert(net, "all", groups=4)
+    assert isinstance(net[1], nn.BatchNorm2d)

@@ -1,0 +1,290 @@
+"""Converted nets keep what they had; folded nets compute what they computed."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.nn import convert_decorrelated_batchnorm, fuse_whitening
+
+
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(4, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.conv2, self.bn2 = nn.Conv2d(4, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4)
+
+    def forward(self, x):
+        return torch.relu(x + self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x))))))
+
+
+def small_net(dtype=torch.float64):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, momentum=0.3), nn.ReLU(), Residual()).to(dtype)
+    for _ in range(3):
+        net(torch.randn(8, 3, 6, 6, dtype=dtype) + 1)
+    with torch.no_grad():
+        net[1].weight.uniform_(0.5, 2)
+        net[1].bias.uniform_(-1, 1)
+    return net
+
+
+X = torch.randn(4, 3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+class TestConversion:
+    @pytest.mark.parametrize("which", ["first", "all", ["1", "3.bn2"], "3.bn1", lambda name, layer: name.endswith("2")])
+    def test_with_the_old_eps_the_evaluated_net_is_the_same_function(self, which):
+        net = small_net().eval()
+        expected = net(X)
+        converted = convert_decorrelated_batchnorm(net, which, eps=1e-5)
+        assert converted is net
+        assert_close(net(X), expected)
+
+    @pytest.mark.parametrize(
+        ("which", "names"),
+        [
+            ("first", ["1"]),
+            ("all", ["1", "3.bn1", "3.bn2"]),
+            (["3.bn2"], ["3.bn2"]),
+            (lambda name, layer: layer.num_features == 4 and name != "1", ["3.bn1", "3.bn2"]),
+        ],
+        ids=str,
+    )
+    def test_replaces_what_was_asked_for(self, which, names):
+        net = convert_decorrelated_batchnorm(small_net(), which, groups=2)
+        found = [n for n, m in net.named_modules() if isinstance(m, sg.nn.DecorrelatedBatchNorm2d)]
+        assert found == names
+        assert all(net.get_submodule(name).name == name for name in names)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+    @pytest.mark.parametrize("training", [True, False])
+    def test_keeps_what_the_layer_had(self, dtype, training):
+        net = small_net(dtype).train(training)
+        net[1].weight.requires_grad_(False)
+        old = net[1]
+        new = convert_decorrelated_batchnorm(net)[1]
+        assert_close(new.weight, old.weight)
+        assert_close(new.bias, old.bias)
+        assert_close(new.running_mean, old.running_mean)
+        assert_close(new.running_cov[0], torch.diag(old.running_var))
+        assert (new.num_batches_tracked, new.momentum, new.training) == (3, 0.3, training)
+        assert not new.weight.requires_grad
+        assert new.bias.requires_grad
+        assert new.weight.dtype == dtype
+
+    def test_device(self):
+        net = convert_decorrelated_batchnorm(nn.Sequential(nn.BatchNorm2d(4, device="meta")))
+        assert all(tensor.is_meta for tensor in net.state_dict().values())
+
+    @pytest.mark.parametrize(
+        "options", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}, {"bias": False}], ids=str
+    )
+    @pytest.mark.parametrize("kind", ["1d", "2d", "3d"])
+    def test_other_forms(self, kind, options):
+        old = getattr(nn, f"BatchNorm{kind}")(4, **options)
+        new = convert_decorrelated_batchnorm(old)
+        assert type(new) is getattr(sg.nn, f"DecorrelatedBatchNorm{kind}")
+        assert set(new.state_dict()) == {key.replace("running_var", "running_cov") for key in old.state_dict()}
+        assert new.momentum == old.momentum
+
+    def test_running_whitening_matrices(self):
+        net = small_net().eval()
+        expected = net(X)
+        assert_close(convert_decorrelated_batchnorm(net, "all", statistics="whitening", eps=1e-5)(X), expected)
+
+    def test_synchronised_layers_stay_so(self):
+        net = nn.Sequential(nn.SyncBatchNorm(4))
+        new = convert_decorrelated_batchnorm(net)[0]
+        assert new.sync
+        assert new.process_group is None
+
+    def test_a_shared_layer_stays_shared(self):
+        shared = nn.BatchNorm2d(4)
+        net = nn.ModuleDict({"a": nn.Sequential(shared), "b": nn.Sequential(shared)})
+        convert_decorrelated_batchnorm(net, "all")
+        assert net["a"][0] is net["b"][0]
+        assert isinstance(net["b"][0], sg.nn.DecorrelatedBatchNorm2d)
+
+    def test_converted_nets_save_load_copy_and_train(self):
+        net = convert_decorrelated_batchnorm(small_net(), "all", groups=2)
+        other = convert_decorrelated_batchnorm(small_net(), "all", groups=2)
+        net(X).sum().backward()
+        other.load_state_dict(net.state_dict())
+        expected = net.eval()(X)
+        for same in (other.eval(), copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+            assert_close(same(X), expected)
+
+
+def evaluated(*layers, steps=2, shape=(8, 3, 6, 6)):
+    torch.manual_seed(0)
+    net = nn.Sequential(*layers).double()
+    for _ in range(steps):
+        net(torch.randn(shape, dtype=torch.float64) + 1)
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return net.eval()
+
+
+class TestFusing:
+    @pytest.mark.parametrize(
+        ("layers", "shape"),
+        [
+            ((nn.Conv2d(3, 8, 3, padding=1), sg.nn.DecorrelatedBatchNorm2d(8)), (8, 3, 6, 6)),
+            ((nn.Conv2d(3, 8, 3, bias=False), sg.nn.DecorrelatedBatchNorm2d(8, groups=4)), (8, 3, 6, 6)),
+            ((nn.Conv2d(4, 8, 3, groups=2), sg.nn.DecorrelatedBatchNorm2d(8, groups=4)), (8, 4, 6, 6)),
+            ((nn.Conv2d(3, 8, 3), sg.nn.DecorrelatedBatchNorm2d(8, affine=False, whitening="pca")), (8, 3, 6, 6)),
+            ((nn.Conv2d(3, 8, 3), sg.nn.DecorrelatedBatchNorm2d(8, statistics="whitening", bias=False)), (8, 3, 6, 6)),
+            ((nn.ConvTranspose2d(4, 8, 3, groups=2), sg.nn.DecorrelatedBatchNorm2d(8, groups=4)), (8, 4, 6, 6)),
+            ((nn.Conv1d(3, 8, 3), sg.nn.DecorrelatedBatchNorm1d(8)), (8, 3, 9)),
+            ((nn.Conv3d(3, 8, 2), sg.nn.DecorrelatedBatchNorm3d(8)), (4, 3, 4, 4, 4)),
+            ((nn.Linear(3, 8), sg.nn.DecorrelatedBatchNorm1d(8)), (20, 3)),
+            ((nn.Linear(3, 8, bias=False), sg.nn.PCADenoising1d(8, keep=2)), (20, 3)),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
+    def test_folded_nets_compute_the_same(self, layers, shape, watched):
+        net = evaluated(*copy.deepcopy(layers), nn.ReLU(), shape=shape)
+        x = torch.randn(shape, dtype=torch.float64)
+        expected = net(x)
+        assert fuse_whitening(net, x if watched else None) is net
+        assert_close(net(x), expected)
+        assert isinstance(net[1], nn.Identity)
+        assert_close(copy.deepcopy(net)(x), expected)
+        assert_close(pickle.loads(pickle.dumps(net))(x), expected)
+        assert_close(torch.export.export(net, (x,)).module()(x), expected)
+
+    @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
+    def test_nested_nets(self, watched):
+        net = convert_decorrelated_batchnorm(small_net(), "all")
+        net(X)
+        expected = net.eval()(X)
+        fuse_whitening(net, (X,) if watched else None)
+        assert not any(isinstance(m, sg.nn.SpectralModule) for m in net.modules())
+        assert_close(net(X), expected)
+
+    def test_single_precision_to_rounding(self):
+        net = evaluated(nn.Conv2d(3, 64, 3), sg.nn.DecorrelatedBatchNorm2d(64)).float()
+        x = torch.randn(4, 3, 8, 8)
+        expected = copy.deepcopy(net).double()(x.double())
+        fuse_whitening(net)
+        assert (net(x) - expected).abs().max() < 1e-4 * expected.abs().max()
+
+    def test_nets_without_such_layers_are_left_alone(self):
+        net = nn.Sequential(nn.Linear(2, 2))
+        assert fuse_whitening(net) is net
+
+    def test_frozen_weights_stay_frozen(self):
+        net = evaluated(nn.Conv2d(3, 8, 3), sg.nn.DecorrelatedBatchNorm2d(8)).requires_grad_(False)
+        fuse_whitening(net)
+        assert not any(p.requires_grad for p in net.parameters())
+
+
+class TwoUsers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        y = self.conv(x)
+        return self.norm(y) + y
+
+
+class Branching(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)) if x.sum() > 0 else self.norm(self.conv(-x))
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 3, 1), sg.nn.DecorrelatedBatchNorm2d(3)
+
+    def forward(self, x):
+        return self.norm(self.conv(self.norm(self.conv(x))))
+
+
+class Halved(nn.Module):
+    """A function, not a layer, stands before the norm."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        return self.norm(self.conv(x) / 2)
+
+
+def tied():
+    net = nn.Sequential(nn.Conv2d(3, 3, 1), sg.nn.DecorrelatedBatchNorm2d(3), nn.Conv2d(3, 3, 1))
+    net[2].weight = net[0].weight
+    return net
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("net", "traced", "watched"),
+        [
+            (TwoUsers(), "'conv' is used elsewhere too", "gives another result on the example"),
+            (Twice(), "called 2 times", "called 2 times"),
+            (Halved(), "no layer but call_function", "does not come straight out of a layer"),
+            (tied(), "shared: 0.weight, 2.weight", "shared: 0.weight, 2.weight"),
+            (
+                nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), sg.nn.DecorrelatedBatchNorm2d(4)),
+                "is ReLU, no conv",
+                "is ReLU, no conv",
+            ),
+            (nn.Sequential(sg.nn.DecorrelatedBatchNorm2d(3)), "no layer but placeholder", "does not come straight"),
+            (sg.nn.DecorrelatedBatchNorm2d(3), "got a single layer", "does not come straight"),
+            (
+                nn.Sequential(nn.Conv2d(3, 6, 3), sg.nn.DecorrelatedBatchNorm2d(6, track_running_stats=False)),
+                "has no running statistics",
+                "has no running statistics",
+            ),
+            (
+                nn.Sequential(nn.Conv2d(3, 6, 3, groups=3), sg.nn.DecorrelatedBatchNorm2d(6)),
+                "mixes channels that the 3 groups of '0'",
+                "mixes channels that the 3 groups of '0'",
+            ),
+            (
+                nn.Sequential(weight_norm(nn.Conv2d(3, 4, 3)), sg.nn.DecorrelatedBatchNorm2d(4)),
+                "parametrised",
+                "straight|parametrised",
+            ),
+        ],
+        ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
+    )
+    def test_what_cannot_be_exact_is_refused_and_left_alone(self, net, traced, watched):
+        net = copy.deepcopy(net).double()
+        x = torch.randn(8, 3, 6, 6, dtype=torch.float64)
+        net(x)
+        expected = net.eval()(x)
+        for example, message in ((None, traced), (x, watched)):
+            with pytest.raises(sg.ShapeError, match=message):
+                fuse_whitening(net, example)
+            assert_close(net(x), expected, rtol=0, atol=0)
+
+    def test_training_is_refused(self):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4))
+        with pytest.raises(sg.ShapeError, match=r"'1' in training; call net.eval\(\)"):
+            fuse_whitening(net)
+
+    def test_what_torch_fx_cannot_trace_is_watched_on_request(self):
+        net = Branching().double()
+        x = torch.rand(8, 3, 6, 6, dtype=torch.float64)
+        net(x)
+        expected = net.eval()(x)
+        with pytest.raises(sg.ShapeError, match=r"torch.fx cannot trace this net .* pass an example"):
+            fuse_whitening(net)
+        assert_close(fuse_whitening(net, x)(x), expected)

@@ -1,0 +1,158 @@
+"""Layers under torch.compile, torch.export, onnxruntime, torch.func, and activation checkpoints."""
+
+import copy
+import importlib.util
+import io
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, grad, jacfwd, jacrev, stack_module_state, vmap
+from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
+
+import spectralgrad as sg
+
+from .layers import LAYERS, RUNNING, layer_and_input
+
+
+def step(net, X):
+    net.zero_grad()
+    X = X.detach().requires_grad_()
+    net(X).square().sum().backward()
+    return [X.grad, *[p.grad for p in net.parameters()]]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_training_step_compiles_without_a_graph_break(name):
+    torch._dynamo.reset()
+    layer, X = layer_and_input(name)
+    eager = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for ours, expected in zip(step(compiled, X), step(eager, X), strict=True):
+        assert_close(ours, expected)
+    for ours, expected in zip(layer.buffers(), eager.buffers(), strict=True):
+        assert_close(ours, expected)
+
+
+def test_a_small_net_compiles_with_inductor():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), sg.nn.DecorrelatedBatchNorm2d(8, groups=2), nn.ReLU())
+    X = torch.randn(4, 3, 6, 6)
+    eager = copy.deepcopy(net)
+    for ours, expected in zip(step(torch.compile(net, fullgraph=True), X), step(eager, X), strict=True):
+        assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["DecorrelatedBatchNorm2d", "PCADenoising2d"])
+def test_compiled_evaluation_follows_the_statistics(name):
+    torch._dynamo.reset()
+    layer, X = layer_and_input(name)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    for scale in (1, 3):
+        layer.train()(scale * X)
+        layer.eval()
+        assert_close(compiled(X), layer(X))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_evaluated_layers_are_exported(name):
+    layer, X = layer_and_input(name)
+    layer(X)
+    exported = torch.export.export(layer.eval(), (X,))
+    assert_close(exported.module()(X), layer(X))
+    if name in RUNNING:
+        assert not any("spectralgrad" in str(node.target) for node in exported.graph.nodes)
+
+
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")),
+    reason="onnx, onnxruntime and onnxscript are needed: pip install 'spectralgrad[dev]'",
+)
+@pytest.mark.parametrize("fused", [False, True], ids=["layers", "fused"])
+def test_evaluated_nets_run_in_onnxruntime(fused):
+    import onnxruntime
+
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3),
+        sg.nn.DecorrelatedBatchNorm2d(8, groups=2),
+        nn.ReLU(),
+        nn.Conv2d(8, 6, 3),
+        sg.nn.PCADenoising2d(6, keep=4),
+    )
+    X = torch.randn(4, 3, 8, 8)
+    net(X)
+    expected = net.eval()(X).detach()
+    if fused:
+        sg.nn.fuse_whitening(net)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter about itself
+        program = torch.onnx.export(net, (X,), dynamo=True, verbose=False)
+    file = io.BytesIO()
+    program.save(file)
+    session = onnxruntime.InferenceSession(file.getvalue())
+    (result,) = session.run(None, {session.get_inputs()[0].name: X.numpy()})
+    assert_close(torch.from_numpy(result), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_torch_func_agrees_with_itself(name):
+    options = {"track_running_stats": False} if name in RUNNING else {}
+    layer, X = layer_and_input(name, **options)
+    parameters = dict(layer.named_parameters())
+
+    def loss(x):
+        return functional_call(layer, parameters, (x,)).square().sum()
+
+    batch = torch.stack([X, 2 * X + 1])
+    expected = torch.stack([grad(loss)(x) for x in batch])
+    assert_close(vmap(grad(loss))(batch), expected)
+    x = X.detach().requires_grad_()
+    assert_close(torch.autograd.grad(layer(x).square().sum(), x)[0], expected[0])
+    small = X[:4] if X.dim() > 2 else X[:12]
+    assert_close(jacfwd(loss)(small), jacrev(loss)(small))
+
+
+def test_an_ensemble_of_evaluated_layers():
+    """stack_module_state and vmap: each member uses its own statistics, not the kept matrix of one of them."""
+    members = []
+    for seed in range(3):
+        layer, X = layer_and_input("DecorrelatedBatchNorm2d", seed=seed)
+        layer(X)
+        members.append(layer.eval())
+    parameters, buffers = stack_module_state(members)
+    result = vmap(lambda p, b, x: functional_call(members[0], (p, b), (x,)), (0, 0, None))(parameters, buffers, X)
+    assert_close(result, torch.stack([layer(X) for layer in members]))
+
+
+def test_functional_call_uses_the_statistics_it_is_given():
+    layer, X = layer_and_input("DecorrelatedBatchNorm2d")
+    other = copy.deepcopy(layer)
+    layer(X)
+    layer.eval()
+    other(3 * X)
+    given = dict(other.state_dict())
+    assert_close(functional_call(layer, given, (X,)), other.eval()(X))
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_activation_checkpoints(name):
+    layer, X = layer_and_input(name)
+    expected = step(layer, X)
+    X = X.detach().requires_grad_()
+    layer.zero_grad()
+    checkpoint(layer, X, use_reentrant=False).square().sum().backward()
+    for ours, wanted in zip([X.grad, *[p.grad for p in layer.parameters()]], expected, strict=True):
+        assert_close(ours, wanted)
+
+
+def test_inference_mode_leaves_a_layer_that_trains():
+    layer, X = layer_and_input("DecorrelatedBatchNorm2d")
+    with torch.inference_mode():
+        expected = layer.eval()(X)
+    assert_close(layer(X.requires_grad_()), expected)
+    layer(X).square().sum().backward()
+    assert X.grad is not None
