@@ -1,6 +1,6 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
-from . import diagnostics, errors, iterative, solvers
+from . import diagnostics, errors, iterative, optim, solvers, training
 from .covariance import covariance, covariance_sqrt
 from .eigh import eigh
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
@@ -69,8 +69,10 @@ __all__ = [
     "matrix_power",
     "matrix_sqrt",
     "methods",
+    "optim",
     "polar",
     "solvers",
     "spectral_projector",
     "svd",
+    "training",
 ]
