@@ -104,8 +104,8 @@ def by_hand(net, optimizer, seed, kind, nog=False):
         U, _, Vh = np.linalg.svd(W.grad.numpy(), full_matrices=False)
         W.grad.copy_(torch.from_numpy(U @ Vh))
     lr = optimizer.param_groups[0]["lr"]
-    w, l = W.detach().flatten().numpy(), W.grad.flatten().numpy()
-    rate = (w @ w) * (l @ w) / ((w @ w) * (l @ l) + 2 * (l @ w) ** 2)
+    w, g = W.detach().flatten().numpy(), W.grad.flatten().numpy()
+    rate = (w @ w) * (g @ w) / ((w @ w) * (g @ g) + 2 * (g @ w) ** 2)
     if kind == "exact":
         rate = float(optimal_rate(W, W.grad, objective="exact", limit=lr))
     used = rate if 0 < rate < lr else lr
@@ -145,7 +145,9 @@ def test_it_is_a_group_with_that_rate(name, schedule, kind, nog):
     assert len(set(used)) > 1
 
 
-@pytest.mark.parametrize("options", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"maximize": True}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"foreach": True}, {"foreach": False}, {"fused": True}, {"maximize": True}], ids=str
+)
 def test_implementations_of_one_optimiser_agree(options):
     nets = [matrix_net() for _ in range(2)]
     for net, extra in zip(nets, (options, {"maximize": options.get("maximize", False)}), strict=True):

@@ -41,9 +41,7 @@ class Projecting(SpectralModule):
 
 def linear_net(seed=0, features=6, width=5, dtype=torch.float64, **options):
     torch.manual_seed(seed)
-    net = nn.Sequential(
-        nn.Linear(features, width, bias=False), Whitening(**options), nn.Tanh(), nn.Linear(width, 3)
-    )
+    net = nn.Sequential(nn.Linear(features, width, bias=False), Whitening(**options), nn.Tanh(), nn.Linear(width, 3))
     return net.to(dtype)
 
 

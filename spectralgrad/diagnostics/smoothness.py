@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -68,16 +69,15 @@ def _largest(
     length = _length(start)
     if length == 0:
         return 0.0
-    largest = torch.zeros((), dtype=torch.float64)
+    turns = []
     for step in steps:
         _restore(kept)
         with torch.no_grad():
             for p, g in zip(wanted, start, strict=True):
                 p.sub_(g, alpha=step)
         there = _gradient(loss, wanted)
-        turn = torch.tensor(_length([a - b for a, b in zip(start, there, strict=True)]) / (step * length))
-        largest = torch.maximum(largest, turn.double())
-    return float(largest.nan_to_num(nan=torch.inf))
+        turns.append(_length([a - b for a, b in zip(start, there, strict=True)]) / (step * length))
+    return max(turns) if all(map(math.isfinite, turns)) else math.inf
 
 
 def _gradient(loss: Callable[[], Tensor], wanted: list[Tensor]) -> list[Tensor]:

@@ -11,7 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from ..errors import MethodError, SpectralError
 from ..methods import Method, resolve
 from ..nn.spectral import SpectralModule
-from .milestones import LastDecay, last_decay, move
+from .milestones import LastDecay, epoch_of, last_decay, move
 
 
 class HybridSwitch:
@@ -112,7 +112,7 @@ class HybridSwitch:
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch: that of the scheduler, the one given, or, without either, the next."""
         if epoch is None:
-            epoch = self.epoch + 1 if self._scheduler is None else int(self._scheduler.last_epoch)
+            epoch = self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
         self.epoch = epoch
         self._set()
 

@@ -39,6 +39,13 @@ def last_decay(scheduler: LRScheduler) -> LastDecay:
     return max(found, key=lambda decay: decay.epoch)
 
 
+def epoch_of(scheduler: Any) -> int:
+    """The epoch a scheduler is at; a ChainedScheduler does not count, the first inside it does."""
+    if isinstance(scheduler, ChainedScheduler):
+        return epoch_of(scheduler._schedulers[0])
+    return int(scheduler.last_epoch)
+
+
 def move(decay: LastDecay, milestone: int) -> LastDecay:
     """Have the last decay happen at another of its scheduler's epochs."""
     milestones: Counter[int] = Counter(dict(decay.scheduler.milestones))
