@@ -2,8 +2,8 @@
 
 A small network with a whitening layer learns Fashion-MNIST (or whatever is in the IDX files) under each treatment. Two
 regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full rank; and
-``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The orthogonal convolution
-is the same in both.
+``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The orthogonal
+convolution is the same in both.
 """
 
 from __future__ import annotations

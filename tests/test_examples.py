@@ -30,7 +30,13 @@ def numbers(label: str, text: str) -> list[float]:
 
 def test_every_example_is_short_and_tested():
     scripts = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
-    assert set(scripts) == {"whitening.py", "learnable_power.py", "procrustes.py"}
+    assert set(scripts) == {
+        "whitening.py",
+        "learnable_power.py",
+        "procrustes.py",
+        "conditioning.py",
+        "hybrid_training.py",
+    }
     assert max(scripts.values()) < 40
 
 
@@ -57,3 +63,19 @@ def test_procrustes():
     (ours,) = numbers("polar", text)
     assert torch_way != torch_way
     assert ours == ours
+
+
+def test_conditioning():
+    lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in output("conditioning.py").splitlines()}
+    assert set(lines) == {"plain", "NOG", "OLR"}
+    assert len({values[0] for values in lines.values()}) == 1  # the same start
+    assert len({tuple(values) for values in lines.values()}) == 3  # and another way from there
+
+
+def test_hybrid_training():
+    text = output("hybrid_training.py")
+    epochs = [line.split() for line in text.splitlines()[:-1]]
+    assert epochs[:8] == epochs[8:]
+    assert [name for _, name, _ in epochs[:8]] == ["newton-schulz"] * 4 + ["svd-pade"] * 4
+    assert [rate for _, _, rate in epochs[:8]] == ["0.1"] * 3 + ["0.01"] * 3 + ["0.001"] * 2
+    assert "the same weights: True" in text

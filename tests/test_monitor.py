@@ -236,6 +236,26 @@ def test_activation_checkpoints_do_not_count_twice(use_reentrant):
     assert monitor.series("gradient_norm")[1] == pytest.approx(expected.series("gradient_norm")[1], rel=1e-12)
 
 
+def test_torch_func_is_let_pass():
+    net = linear_net()
+    x = torch.randn(3, 16, 6, dtype=torch.float64)
+    with Monitor(net, every=1) as monitor:
+        mapped = torch.func.vmap(net)(x)
+    assert monitor.records == []
+    torch.testing.assert_close(mapped[1], net(x[1]))
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo's own, after a graph break
+def test_compiled_models_are_watched():
+    net = linear_net()
+    compiled = torch.compile(net, backend="eager")
+    x, _ = batch(0)
+    with Monitor(compiled, every=1) as monitor:
+        compiled(x).square().sum().backward()
+    assert [(r.layer, r.step) for r in monitor.records] == [("_orig_mod.1", 0)]
+    assert monitor.records[0].gradient_norm > 0
+
+
 def test_a_scaler_is_divided_out():
     norms = []
     for scale in (1.0, 1024.0):

@@ -339,3 +339,38 @@ def test_a_parameter_without_gradient_or_rate_is_passed_over():
     before = net[0].weight.detach().clone()
     optimizer.step()
     assert torch.equal(net[0].weight, before)
+
+
+@pytest.mark.parametrize("treatment", [NearestOrthogonalGradient, OptimalLearningRate])
+def test_a_parameter_is_treated_once(treatment):
+    net = matrix_net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    first = treatment(optimizer, net[0])
+    with pytest.raises(sg.SpectralError, match=r"shape \(5, 6\) is already treated"):
+        treatment(optimizer, [net[3], net[0]])
+    first.remove()
+    treatment(optimizer, [net[3], net[0]])
+    assert len(optimizer._optimizer_step_pre_hooks) == 1
+
+
+@pytest.mark.parametrize("make", [OPTIMISERS["SGD"], OPTIMISERS["AdamW"]], ids=["SGD", "AdamW"])
+def test_mixed_precision_training_learns_with_both(make):
+    """bfloat16 autocast and a scaler; NOG, OLR and an orthogonal weight together."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(OrthogonalConv2d(1, 4), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(64, 2))
+    optimizer = make(net.parameters(), lr=0.02)
+    OptimalLearningRate(optimizer, net[0])
+    NearestOrthogonalGradient(optimizer, net[0])
+    scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+    x = gaussian(64, 1, 4, 4).float()
+    y = (x.sum((1, 2, 3)) > 0).long()
+    losses = []
+    for _ in range(30):
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0] / 2

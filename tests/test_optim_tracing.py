@@ -112,6 +112,18 @@ def test_wrappers_are_looked_through():
     assert pre_spectral_layers(wrapped, torch.randn(8, 6, dtype=torch.float64))["1"].module is net[0]
 
 
+def test_a_part_that_is_called_module_is_no_wrapper():
+    class Headed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module, self.white = nn.Linear(4, 4), Whitening()
+
+        def forward(self, x):
+            return self.white(self.module(x))
+
+    assert pre_spectral_layers(Headed(), torch.randn(8, 4))["white"].name == "module"
+
+
 def test_the_found_layers_go_straight_into_a_treatment():
     net = conv_net()
     found = pre_spectral_layers(net, torch.randn(2, 2, 8, 8))

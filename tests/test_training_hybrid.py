@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import (
 import spectralgrad as sg
 from spectralgrad.training import HybridSwitch
 
-from .whitening import Projecting, Whitening, backward, linear_net
+from .whitening import Projecting, Whitening, backward, batch, linear_net
 
 EPOCHS = 9
 
@@ -162,3 +162,16 @@ def test_bad_requests_say_what_is_wanted():
         HybridSwitch(net, decay_epoch=2, method="svd-best")
     with pytest.raises(sg.SpectralError, match="the state has no epoch"):
         HybridSwitch(net, decay_epoch=2).load_state_dict({"switch_epoch": 1, "decay_epoch": 2})
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo's own, after a graph break
+def test_a_compiled_model_is_switched():
+    net = linear_net(method="exact")
+    x, _ = batch(0)
+    expected = {name: linear_net(method=name)(x) for name in (NS, SVD)}
+    switch = HybridSwitch(net, decay_epoch=2, warmup_epochs=1)
+    compiled = torch.compile(net, backend="eager")
+    for name in (NS, SVD):
+        torch.testing.assert_close(compiled(x), expected[name])
+        switch.step()
+    assert not torch.allclose(expected[NS], expected[SVD])

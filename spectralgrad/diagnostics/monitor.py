@@ -161,9 +161,12 @@ class Monitor:
         return torch.compiler.disable(watch)
 
     def _due(self, name: str, layer: SpectralModule, matrices: Tensor) -> Record | None:
-        """The record of this pass, if one is wanted. A pass within a backward pass is a checkpoint's second run."""
+        """The record of this pass, if one is wanted.
+
+        A pass within a backward pass is a checkpoint's second run. Under torch.func there are no values to look at.
+        """
         with self._lock:
-            if self._paused:
+            if self._paused or torch._C._functorch.peek_interpreter_stack() is not None:
                 return None
             if torch._C._current_graph_task_id() != -1:
                 return self._open.get(name)

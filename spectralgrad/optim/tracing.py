@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..errors import SpectralError
@@ -153,11 +154,11 @@ def _check_names(choose: Mapping[str, str], spectral: set[str]) -> None:
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside torch.compile, DDP or DataParallel."""
-    for attribute in ("_orig_mod", "module"):
-        inner = getattr(model, attribute, None)
-        if isinstance(inner, nn.Module) and not isinstance(model, SpectralModule):
-            return _unwrapped(inner)
+    """The model inside torch.compile, DDP or DataParallel; another attribute called module is just a part."""
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        return _unwrapped(inner)
+    if isinstance(model, DataParallel | DistributedDataParallel):
+        return _unwrapped(model.module)
     return model
 
 

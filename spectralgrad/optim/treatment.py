@@ -42,6 +42,7 @@ class Treatment:
                 "shortened step would falsify; use a first-order optimiser"
             )
         self.targets: list[Target] = targets(parameters, optimizer, name)
+        self._refuse_twice(optimizer)
         self._optimizer = ref(optimizer)
         self._handles: list[RemovableHandle] = []
         _attached.setdefault(optimizer, []).append(self)
@@ -60,6 +61,16 @@ class Treatment:
         others = _attached.get(optimizer, []) if optimizer is not None else []
         if self in others:
             others.remove(self)
+
+    def _refuse_twice(self, optimizer: Optimizer) -> None:
+        same = [t for t in treatments(optimizer) if isinstance(t, type(self))]
+        known = {id(target.parameter) for t in same for target in t.targets}
+        for target in self.targets:
+            if id(target.parameter) in known:
+                raise SpectralError(
+                    f"{type(self).__name__}: the parameter of shape {tuple(target.parameter.shape)} is already treated "
+                    "at this optimiser; remove() the other one first"
+                )
 
     def _detach(self) -> None:
         for handle in self._handles:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import MethodError, SpectralError
-from ..methods import Method, resolve
+from ..methods import Method
 from ..nn.spectral import SpectralModule
 from .milestones import LastDecay, epoch_of, last_decay, move
 
@@ -165,11 +165,15 @@ def _switchable(model: nn.Module, *methods: str | Method) -> dict[str, SpectralM
 
 
 def _refusal(layer: SpectralModule, methods: tuple[str | Method, ...]) -> str | None:
-    for method in methods:
-        try:
-            resolve(method, layer.operation)
-        except MethodError as problem:
-            if isinstance(method, str) and "unknown" in str(problem):
-                raise
-            return str(problem)
+    """Why a layer does not take one of the methods; tried on the layer, which may be choosier than its operation."""
+    before = layer.method
+    try:
+        for method in methods:
+            layer.method = method  # type: ignore[assignment]
+    except MethodError as problem:
+        if "unknown method" in str(problem):
+            raise
+        return str(problem)
+    finally:
+        layer.method = before
     return None
