@@ -122,7 +122,8 @@ class Monitor:
         """Measure the effective β-smoothness now, unwatched; see :func:`effective_smoothness`."""
         self._paused = True
         try:
-            beta = effective_smoothness(loss, self._model if parameters is None else parameters, **options)
+            wanted = self._model.parameters() if parameters is None else parameters
+            beta = effective_smoothness(loss, wanted, module=self._model, **options)
         finally:
             self._paused = False
         self.smoothness_records.append((max(self._passes.values()), beta))

@@ -17,20 +17,22 @@ def effective_smoothness(
     *,
     rate: float = 0.1,
     points: int = 4,
+    module: nn.Module | None = None,
 ) -> float:
     r"""The effective β-smoothness of a loss at its parameters, along its gradient.
 
     .. math:: \beta=\max_{\alpha}\frac{\lVert\nabla L(\theta)-\nabla L(\theta-\alpha g)\rVert}{\alpha\lVert g\rVert},
               \qquad g=\nabla L(\theta),\quad\alpha=\tfrac{1}{n}\,\mathrm{rate},\dots,\mathrm{rate}.
 
-    Larger is less smooth. Parameters, buffers (if a module is given), gradients and the state of the random number
-    generators are as before afterwards; every evaluation sees the same random numbers.
+    Larger is less smooth. Parameters, buffers of the module (if one is given), gradients and the state of the random
+    number generators are as before afterwards; every evaluation sees the same random numbers.
 
     Args:
         loss: computes the loss on one batch, without arguments; it is evaluated ``points + 1`` times with gradient.
         parameters: a module or its parameters.
         rate: the longest step, a learning rate.
         points: n, how many steps are tried.
+        module: whose buffers to restore, if ``parameters`` is not itself a module.
 
     Returns:
         β; 0 if the gradient is zero, infinite if a gradient is not finite.
@@ -47,9 +49,9 @@ def effective_smoothness(
     Reference: Song, Sebe and Wang, ICCV 2021, Figs 2 and 4, after Santurkar et al., How Does Batch Normalization
     Help Optimization?, NeurIPS 2018.
     """
-    module = parameters if isinstance(parameters, nn.Module) else None
-    every = module.parameters() if module is not None else parameters
-    wanted = [p for p in every if p.requires_grad]  # type: ignore[union-attr]
+    if isinstance(parameters, nn.Module):
+        module, parameters = parameters, parameters.parameters()
+    wanted = [p for p in parameters if p.requires_grad]
     if not wanted or points < 1 or not rate > 0:
         raise SpectralError(
             "effective_smoothness: expected parameters that require a gradient, points ≥ 1 and rate > 0, "
@@ -81,7 +83,8 @@ def _largest(
 
 
 def _gradient(loss: Callable[[], Tensor], wanted: list[Tensor]) -> list[Tensor]:
-    with torch.enable_grad(), torch.random.fork_rng():
+    devices = sorted({p.get_device() for p in wanted if p.is_cuda})
+    with torch.enable_grad(), torch.random.fork_rng(devices):
         found = torch.autograd.grad(loss(), wanted, allow_unused=True)
     return [torch.zeros_like(p) if g is None else g for p, g in zip(wanted, found, strict=True)]
 
