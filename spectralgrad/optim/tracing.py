@@ -20,7 +20,12 @@ _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
 
 
 class PreSpectral(NamedTuple):
-    """The layer before a spectral layer: its name in the model, and itself."""
+    """The layer before a spectral layer: its name in the model, and itself.
+
+    Example:
+        >>> PreSpectral("conv1", torch.nn.Flatten()).name
+        'conv1'
+    """
 
     name: str
     module: nn.Module

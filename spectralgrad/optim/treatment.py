@@ -18,7 +18,13 @@ _attached: WeakKeyDictionary[Optimizer, list[Treatment]] = WeakKeyDictionary()
 
 
 class ConditioningWarning(UserWarning):
-    """Two treatments of one parameter work against each other; the message says why."""
+    """Two treatments of one parameter work against each other; the message says why.
+
+    Example:
+        >>> import warnings
+        >>> warnings.simplefilter("error", ConditioningWarning)    # to be stopped instead of told
+        >>> warnings.simplefilter("default", ConditioningWarning)
+    """
 
 
 class Treatment:

@@ -17,15 +17,9 @@ from .milestones import LastDecay, epoch_of, last_decay, move
 class HybridSwitch:
     r"""Train the spectral layers by Newton–Schulz and switch them to another method before the last decay.
 
-    With w warm-up epochs and the last learning-rate decay at epoch D:
-
-    ============================  ==================  =============
-    epochs                        layers use          learning rate
-    ============================  ==================  =============
-    0 … D − w − 1                 ``first``           as scheduled
-    D − w … D − 1 (warm-up)       ``method``          still the old
-    D …                           ``method``          decayed
-    ============================  ==================  =============
+    With w warm-up epochs and the last learning-rate decay at epoch D, the layers use ``first`` in the epochs before
+    D − w, ``method`` in the warm-up from D − w to D − 1, still at the old rate, and ``method`` from D on, at the
+    decayed one.
 
     Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone, so a run that is
     resumed at any epoch goes on as if it had not stopped. Nothing of the optimiser is touched.
