@@ -1,6 +1,6 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
-from . import diagnostics, errors, iterative, nn, solvers
+from . import diagnostics, errors, iterative, nn, optim, solvers, training
 from .covariance import covariance, covariance_sqrt
 from .eigh import eigh
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
@@ -70,8 +70,10 @@ __all__ = [
     "matrix_sqrt",
     "methods",
     "nn",
+    "optim",
     "polar",
     "solvers",
     "spectral_projector",
     "svd",
+    "training",
 ]

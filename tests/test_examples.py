@@ -39,7 +39,8 @@ def test_every_example_is_short_and_tested():
     scripts = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
     functions = {"whitening.py", "learnable_power.py", "procrustes.py"}
     layers = {"whitening_layer.py", "denoising_layer.py", "pooling_layer.py", "transfer_layer.py"}
-    assert set(scripts) == functions | layers
+    training = {"conditioning.py", "hybrid_training.py"}
+    assert set(scripts) == functions | layers | training
     assert max(scripts.values()) < 40
 
 
@@ -97,3 +98,19 @@ def test_transfer_layer(capsys):
     gaps = [numbers(label, text)[0] for label in labels]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 1e-3
+
+
+def test_conditioning():
+    lines = {line.split()[0]: [float(x) for x in line.split()[1:]] for line in output("conditioning.py").splitlines()}
+    assert set(lines) == {"plain", "NOG", "OLR"}
+    assert len({values[0] for values in lines.values()}) == 1  # the same start
+    assert len({tuple(values) for values in lines.values()}) == 3  # and another way from there
+
+
+def test_hybrid_training():
+    text = output("hybrid_training.py")
+    epochs = [line.split() for line in text.splitlines()[:-1]]
+    assert epochs[:8] == epochs[8:]
+    assert [name for _, name, _ in epochs[:8]] == ["newton-schulz"] * 4 + ["svd-pade"] * 4
+    assert [rate for _, _, rate in epochs[:8]] == ["0.1"] * 3 + ["0.01"] * 3 + ["0.001"] * 2
+    assert "the same weights: True" in text

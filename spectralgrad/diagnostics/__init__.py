@@ -2,5 +2,16 @@
 
 from ..gauge import GaugeWarning
 from .inspection import Inspection, gauge_warnings, inspect
+from .monitor import Monitor
+from .records import Record
+from .smoothness import effective_smoothness
 
-__all__ = ["GaugeWarning", "Inspection", "gauge_warnings", "inspect"]
+__all__ = [
+    "GaugeWarning",
+    "Inspection",
+    "Monitor",
+    "Record",
+    "effective_smoothness",
+    "gauge_warnings",
+    "inspect",
+]

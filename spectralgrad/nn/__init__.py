@@ -5,6 +5,7 @@ from .coloring import WhiteningColoring2d
 from .conversion import convert_decorrelated_batchnorm
 from .denoising import PCADenoising1d, PCADenoising2d
 from .fusion import fuse_whitening
+from .orthogonal import OrthogonalConv2d, orthogonality_loss
 from .pooling import CovariancePooling
 from .spectral import SpectralModule
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
@@ -14,6 +15,7 @@ __all__ = [
     "DecorrelatedBatchNorm1d",
     "DecorrelatedBatchNorm2d",
     "DecorrelatedBatchNorm3d",
+    "OrthogonalConv2d",
     "PCADenoising1d",
     "PCADenoising2d",
     "SpectralModule",
@@ -21,4 +23,5 @@ __all__ = [
     "convert_decorrelated_batchnorm",
     "functional",
     "fuse_whitening",
+    "orthogonality_loss",
 ]

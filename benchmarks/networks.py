@@ -1,0 +1,86 @@
+"""The networks that the conditioning benchmarks train: the CIFAR ResNet-18 of the papers, and a small one."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+import spectralgrad as sg
+from spectralgrad.nn import OrthogonalConv2d, SpectralModule
+
+
+class Whitening(SpectralModule):
+    """ZCA whitening by batch statistics, in float64; what decorrelated batch normalisation does in training."""
+
+    def __init__(self, eps: float = 1e-2, method: str = "exact") -> None:
+        super().__init__(method)
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Whiten (B, C, H, W)."""
+        features = x.transpose(0, 1).flatten(1)
+        centred = features - features.mean(1, keepdim=True)
+        C = sg.covariance(features.double(), eps=self.eps)
+        tell = self._watched(C) if self.training else None
+        if tell is not None and C.requires_grad:
+            C.register_hook(tell)
+        white = sg.matrix_inv_sqrt(C, method=self.method).to(x.dtype) @ centred
+        return white.reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+
+
+class Block(nn.Module):
+    """Two 3×3 convolutions and a shortcut (He et al., 2016)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the block's function to its input."""
+        y = self.bn2(self.conv2(torch.relu(self.bn1(self.conv1(x)))))
+        return torch.relu(y + self.shortcut(x))
+
+
+class ResNet18(nn.Module):
+    """ResNet-18 for 32×32 pictures with the normalisation after the first convolution replaced by whitening."""
+
+    def __init__(self, classes: int = 10) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        self.whiten = Whitening()
+        widths = [64, 64, 128, 256, 512]
+        stages = [
+            nn.Sequential(Block(a, b, 1 if i == 0 else 2), Block(b, b, 1)) for i, (a, b) in enumerate(pairwise(widths))
+        ]
+        self.stages = nn.Sequential(*stages)
+        self.head = nn.Linear(512, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        x = self.stages(torch.relu(self.whiten(self.conv1(x))))
+        return self.head(x.mean((2, 3)))
+
+
+def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
+    """The given convolution, whitening, and two more convolutions with batch normalisation, for ten classes."""
+    return nn.Sequential(
+        first, Whitening(eps), nn.ReLU(),
+        nn.Conv2d(channels, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
+        nn.Conv2d(32, 64, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def first_layer(channels: int, kernel: int, orthogonal: bool) -> nn.Module:
+    """The Pre-SVD layer for grey pictures; the orthogonal one as accurate as the released code has it."""
+    if orthogonal:
+        return OrthogonalConv2d(1, channels, 3, bias=False, tolerance=5e-3)
+    return nn.Conv2d(1, channels, kernel, padding=kernel // 2, bias=False)

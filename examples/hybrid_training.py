@@ -1,0 +1,39 @@
+"""Newton–Schulz first, SVD for the last stage, with a stop and a resume in the middle of the warm-up."""
+
+import torch
+
+import spectralgrad as sg
+
+
+class Whiten(sg.nn.SpectralModule):
+    """ZCA whitening by the statistics of the batch."""
+
+    def forward(self, x):  # noqa: D102
+        return (x - x.mean(0)) @ sg.matrix_inv_sqrt(sg.covariance(x.T, eps=1e-3), method=self.method)
+
+
+def start():
+    """A model and what drives it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), Whiten(), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6])
+    return model, optimizer, scheduler, sg.training.HybridSwitch(model, scheduler, warmup_epochs=2)
+
+
+def train(epochs, model, optimizer, *drivers):
+    """One batch an epoch; say which method and which rate were in force."""
+    for epoch in epochs:
+        optimizer.zero_grad()
+        model(torch.arange(192.0).sin().reshape(32, 6)).logsumexp(1).mean().backward()
+        print(epoch, model[1].method.name, f"{optimizer.param_groups[0]['lr']:g}")
+        for part in (optimizer, *drivers):
+            part.step()
+
+
+through, stopped, resumed = start(), start(), start()
+train(range(8), *through)
+train(range(5), *stopped)
+_ = [part.load_state_dict(saved.state_dict()) for part, saved in zip(resumed, stopped, strict=True)]
+train(range(5, 8), *resumed)
+print("the same weights:", all(map(torch.equal, through[0].parameters(), resumed[0].parameters())))

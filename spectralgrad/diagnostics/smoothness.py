@@ -1,0 +1,99 @@
+"""How fast the gradient turns along a step: the effective β-smoothness of ICCV 2021, Figs 2 and 4."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import SpectralError
+
+
+def effective_smoothness(
+    loss: Callable[[], Tensor],
+    parameters: nn.Module | Iterable[Tensor],
+    *,
+    rate: float = 0.1,
+    points: int = 4,
+    module: nn.Module | None = None,
+) -> float:
+    r"""The effective β-smoothness of a loss at its parameters, along its gradient.
+
+    .. math:: \beta=\max_{\alpha}\frac{\lVert\nabla L(\theta)-\nabla L(\theta-\alpha g)\rVert}{\alpha\lVert g\rVert},
+              \qquad g=\nabla L(\theta),\quad\alpha=\tfrac{1}{n}\,\mathrm{rate},\dots,\mathrm{rate}.
+
+    Larger is less smooth. Parameters, buffers of the module (if one is given), gradients and the state of the random
+    number generators are as before afterwards; every evaluation sees the same random numbers.
+
+    Args:
+        loss: computes the loss on one batch, without arguments; it is evaluated ``points + 1`` times with gradient.
+        parameters: a module or its parameters.
+        rate: the longest step, a learning rate.
+        points: n, how many steps are tried.
+        module: whose buffers to restore, if ``parameters`` is not itself a module.
+
+    Returns:
+        β; 0 if the gradient is zero, infinite if a gradient is not finite.
+
+    Raises:
+        SpectralError: no parameter requires a gradient.
+
+    Example:
+        >>> x = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True)
+        >>> H = torch.tensor([2.0, 2.0], dtype=torch.float64)
+        >>> round(effective_smoothness(lambda: (H * x * x).sum() / 2, [x]), 9)
+        2.0
+
+    Reference: Song, Sebe and Wang, ICCV 2021, Figs 2 and 4, after Santurkar et al., How Does Batch Normalization
+    Help Optimization?, NeurIPS 2018.
+    """
+    if isinstance(parameters, nn.Module):
+        module, parameters = parameters, parameters.parameters()
+    wanted = [p for p in parameters if p.requires_grad]
+    if not wanted or points < 1 or not rate > 0:
+        raise SpectralError(
+            "effective_smoothness: expected parameters that require a gradient, points ≥ 1 and rate > 0, "
+            f"got {len(wanted)} parameters, {points} points and rate {rate}"
+        )
+    kept = [(t, t.detach().clone()) for t in (*wanted, *(module.buffers() if module is not None else ()))]
+    try:
+        return _largest(loss, wanted, kept, [rate * (i + 1) / points for i in range(points)])
+    finally:
+        _restore(kept)
+
+
+def _largest(
+    loss: Callable[[], Tensor], wanted: list[Tensor], kept: list[tuple[Tensor, Tensor]], steps: Sequence[float]
+) -> float:
+    start = _gradient(loss, wanted)
+    length = _length(start)
+    if length == 0:
+        return 0.0
+    turns = []
+    for step in steps:
+        _restore(kept)
+        with torch.no_grad():
+            for p, g in zip(wanted, start, strict=True):
+                p.sub_(g, alpha=step)
+        there = _gradient(loss, wanted)
+        turns.append(_length([a - b for a, b in zip(start, there, strict=True)]) / (step * length))
+    return max(turns) if all(map(math.isfinite, turns)) else math.inf
+
+
+def _gradient(loss: Callable[[], Tensor], wanted: list[Tensor]) -> list[Tensor]:
+    devices = sorted({p.get_device() for p in wanted if p.is_cuda})
+    with torch.enable_grad(), torch.random.fork_rng(devices):
+        found = torch.autograd.grad(loss(), wanted, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(wanted, found, strict=True)]
+
+
+def _length(tensors: list[Tensor]) -> float:
+    return float(torch.stack([t.detach().double().square().sum().cpu() for t in tensors]).sum().sqrt())
+
+
+def _restore(kept: list[tuple[Tensor, Tensor]]) -> None:
+    with torch.no_grad():
+        for tensor, value in kept:
+            tensor.copy_(value)

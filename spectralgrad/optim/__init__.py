@@ -1,0 +1,17 @@
+"""Treatments of the layer before a spectral layer, attached to any optimiser."""
+
+from .nearest import NearestOrthogonalGradient, nearest_orthogonal
+from .olr import OptimalLearningRate
+from .rate import optimal_rate
+from .tracing import PreSpectral, pre_spectral_layers
+from .treatment import ConditioningWarning
+
+__all__ = [
+    "ConditioningWarning",
+    "NearestOrthogonalGradient",
+    "OptimalLearningRate",
+    "PreSpectral",
+    "nearest_orthogonal",
+    "optimal_rate",
+    "pre_spectral_layers",
+]

@@ -1,0 +1,172 @@
+r"""The nearest orthogonal gradient (NOG).
+
+The matrix nearest to G among those with orthonormal rows (m ≤ n) or columns (m ≥ n) is the polar factor
+:math:`UV^T` of :math:`G=U\Sigma V^T`. Where G has rank r < min(m, n) that is not unique. The partial isometry
+:math:`U_rV_r^T` is: it is the limit of :math:`G(G^TG+\delta I)^{-1/2}`, moves nothing where the gradient is
+nothing, and takes zero to zero.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from .. import solvers
+from ..errors import MethodError, SpectralError, check_matrix
+from ..precision import full_precision, rank_tolerance, widen
+from .parameters import Chosen
+from .treatment import Treatment
+
+# Odd polynomials a x + b x³ + c x⁵ of the singular values. The first lifts small ones by up to 3.44 a step and
+# leaves the others in 0.68…1.13 (Jordan et al., Muon, 2024); the second then converges to 1 with order three.
+_LIFT, _SETTLE = (3.4445, -4.7750, 2.0315), (15 / 8, -10 / 8, 3 / 8)
+_SCHEDULE = (_LIFT,) * 7 + (_SETTLE,) * 4
+
+
+def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = None) -> Tensor:
+    r"""The partial isometry :math:`U_rV_r^H` of :math:`G=U\Sigma V^H`, without gradient; zero for zero.
+
+    For full rank it is :func:`spectralgrad.polar`. Directions with singular values below ``rtol`` times the largest
+    are left out.
+
+    Args:
+        G: matrices (*, m, n), finite.
+        method: ``"gram"``, the eigendecomposition of the smaller Gram matrix in float64, with the SVD where that would
+            cost digits; ``"svd"``; or ``"polynomial"``, matrix products only: 7 + 4 odd polynomials of degree five.
+            The last is approximate: singular values above 1/1000 of the Frobenius norm come out within 1e-3 of 1,
+            smaller ones between 0 and 1, and ``rtol`` is not used.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})`.
+
+    Returns:
+        (*, m, n) in the type of G.
+
+    Raises:
+        MethodError: the method is unknown.
+        NonFiniteError: G holds NaN or infinity (not with ``"polynomial"``, which returns NaN).
+
+    Example:
+        >>> nearest_orthogonal(torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
+        tensor([[1., 0., 0.],
+                [0., 0., 0.]])
+
+    Reference: Song, Sebe and Wang, ECCV 2022, Eq. 14–17; Higham, Functions of Matrices (2008), section 8.1.
+    """
+    check_matrix(G, "nearest_orthogonal")
+    if method not in _METHODS:
+        raise MethodError(f"nearest_orthogonal: expected method {_LISTED}, got {method!r}")
+    if G.numel() == 0:
+        return torch.zeros_like(G)
+    with torch.no_grad(), full_precision(G):
+        A = widen(G.detach())
+        tolerance = rank_tolerance(max(A.shape[-2:]), A.dtype) if rtol is None else rtol
+        if A.shape[-2] < A.shape[-1]:
+            return _METHODS[method](A.mH.contiguous(), tolerance).mH.to(G.dtype)
+        return _METHODS[method](A, tolerance).to(G.dtype)
+
+
+class NearestOrthogonalGradient(Treatment):
+    r"""Replace the gradient of chosen parameters by its nearest orthogonal matrix, before every step (NOG).
+
+    .. math:: G=U\Sigma V^T\quad\mapsto\quad U_rV_r^T,\qquad \lVert U_rV_r^T\rVert_F=\sqrt r .
+
+    Filters (out, in, k, k) are matrices (out, in·k·k). It stays a descent direction, since
+    :math:`\langle G,UV^T\rangle=\sum\sigma_i>0`, but another one. Its length no longer depends on that of the gradient:
+    clipping before the step has no effect on a treated parameter unless ``keep_norm`` is set, and the learning rate
+    alone says how far it moves. A gradient that is not finite is left as it is.
+
+    Args:
+        optimizer: any torch optimiser but LBFGS.
+        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, or several of these.
+        method: as in :func:`nearest_orthogonal`.
+        keep_norm: scale the result to the Frobenius norm of the gradient.
+        rtol: as in :func:`nearest_orthogonal`.
+
+    Raises:
+        SpectralError: a parameter is not in the optimiser, or the optimiser cannot be treated.
+        ShapeError: a parameter has fewer than two dimensions.
+
+    Example:
+        >>> layer = torch.nn.Linear(3, 2, bias=False)
+        >>> optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+        >>> nog = NearestOrthogonalGradient(optimizer, layer)
+        >>> layer(torch.randn(8, 3)).square().sum().backward()
+        >>> optimizer.step()
+        >>> torch.allclose(layer.weight.grad @ layer.weight.grad.T, torch.eye(2), atol=1e-6)
+        True
+        >>> nog.remove()
+
+    Reference: Song, Sebe and Wang, Improving Covariance Conditioning of the SVD Meta-layer by Orthogonality,
+    ECCV 2022, section 5.1.
+    """
+
+    order: ClassVar[int] = 0
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        parameters: Chosen,
+        *,
+        method: str = "gram",
+        keep_norm: bool = False,
+        rtol: float | None = None,
+    ) -> None:
+        if method not in _METHODS:
+            raise MethodError(f"NearestOrthogonalGradient: expected method {_LISTED}, got {method!r}")
+        self.method, self.keep_norm, self.rtol = method, keep_norm, rtol
+        super().__init__(optimizer, parameters)
+
+    def before(self, optimizer: Optimizer) -> None:
+        """Replace the gradients, in place: they may be views of DDP's buckets."""
+        for target in self.targets:
+            G = target.parameter.grad
+            if G is None or G.numel() == 0:
+                continue
+            if G.layout != torch.strided:
+                raise SpectralError(f"NearestOrthogonalGradient: expected a dense gradient, got layout {G.layout}")
+            if bool(torch.isfinite(G).all()):
+                self._replace(G, getattr(optimizer, "grad_scale", None))
+
+    def _replace(self, G: Tensor, grad_scale: Tensor | None) -> None:
+        """A fused optimiser under a GradScaler divides by the scale itself, so the scale has to be put back."""
+        M = G.flatten(1)
+        R = widen(nearest_orthogonal(M, method=self.method, rtol=self.rtol))
+        if self.keep_norm:
+            size = torch.linalg.vector_norm(R, dtype=torch.float64)
+            wanted = torch.linalg.vector_norm(M, dtype=torch.float64 if not M.is_complex() else torch.complex128).real
+            R = R * torch.where(size > 0, wanted / size, 0).to(R.dtype)
+        elif grad_scale is not None:
+            R = R * grad_scale.to(R)
+        G.copy_(R.reshape(G.shape))
+
+
+def _svd(A: Tensor, tolerance: float) -> Tensor:
+    U, S, Vh = solvers.svd(A, "nearest_orthogonal")
+    return (U * _kept(S, tolerance).unsqueeze(-2)) @ Vh
+
+
+def _gram(A: Tensor, tolerance: float) -> Tensor:
+    Q, S, Vh = solvers.polar_factors(A)
+    kept = _kept(S, tolerance)
+    return Q if bool(kept.all()) else Q @ ((Vh.mH * kept.unsqueeze(-2)) @ Vh)
+
+
+def _kept(S: Tensor, tolerance: float) -> Tensor:
+    return (S > tolerance * S[..., :1]) & (S > 0)
+
+
+def _polynomial(A: Tensor, tolerance: float) -> Tensor:
+    size = A.abs().amax((-2, -1), keepdim=True)
+    X = A / torch.where(size > 0, size, 1)
+    length = torch.linalg.matrix_norm(X, keepdim=True)
+    X = X / torch.where(length > 0, length, 1)
+    for a, b, c in _SCHEDULE:
+        gram = X.mH @ X
+        X = a * X + X @ (b * gram + c * (gram @ gram))
+    return X
+
+
+_METHODS = {"svd": _svd, "gram": _gram, "polynomial": _polynomial}
+_LISTED = " or ".join(repr(name) for name in _METHODS)

@@ -1,0 +1,93 @@
+"""Which parameters a treatment is for: tensors, or the layers whose weights are meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn.utils import parametrizations, parametrize
+from torch.optim import Optimizer
+
+from ..errors import ShapeError, SpectralError
+from ..nn.orthogonal import OrthogonalConv2d
+
+Chosen = Tensor | nn.Module | Iterable[Tensor | nn.Module]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """A parameter to treat, and whether the weight made of it is orthogonal by construction."""
+
+    parameter: Tensor
+    orthogonal: bool = False
+
+
+def targets(parameters: Chosen, optimizer: Optimizer, operation: str) -> list[Target]:
+    """The parameters meant, each once; every one has to be a matrix or a filter that the optimiser steps."""
+    chosen = [parameters] if isinstance(parameters, Tensor | nn.Module) else list(parameters)
+    if not chosen:
+        raise SpectralError(f"{operation}: expected at least one parameter or layer, got none")
+    found: dict[int, Target] = {}
+    for item in chosen:
+        target = _target(item, operation)
+        known = found.get(id(target.parameter))
+        found[id(target.parameter)] = target if known is None or target.orthogonal else known
+    stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+    for target in found.values():
+        _check(target.parameter, operation, id(target.parameter) in stepped)
+    return list(found.values())
+
+
+def _target(item: Tensor | nn.Module, operation: str) -> Target:
+    if isinstance(item, Tensor):
+        return Target(item)
+    if isinstance(item, nn.Module):
+        return Target(_weight(item, operation), _orthogonal(item))
+    raise SpectralError(
+        f"{operation}: expected tensors or modules, got {type(item).__name__}; "
+        "pass model.conv1 or model.conv1.weight, not a name"
+    )
+
+
+def _weight(module: nn.Module, operation: str) -> Tensor:
+    """The tensor the optimiser steps: the weight, or what a parametrisation makes it from."""
+    if parametrize.is_parametrized(module, "weight"):
+        originals: Any = module.parametrizations["weight"]  # type: ignore[index, operator]
+        if isinstance(getattr(originals, "original", None), Tensor):
+            return originals.original
+        names = [name for name, _ in originals.named_parameters(recurse=False)]
+        raise SpectralError(
+            f"{operation}: the weight of {type(module).__name__} is made of several tensors "
+            f"({', '.join(names)}); pass the one you mean, such as layer.parametrizations.weight.{names[-1]}"
+        )
+    weight = getattr(module, "weight", None)
+    if not isinstance(weight, Tensor):
+        raise SpectralError(f"{operation}: expected a layer with a weight, got {type(module).__name__}")
+    return weight
+
+
+def _orthogonal(module: nn.Module) -> bool:
+    if isinstance(module, OrthogonalConv2d):
+        return True
+    if not parametrize.is_parametrized(module, "weight"):
+        return False
+    return any(isinstance(p, parametrizations._Orthogonal) for p in module.parametrizations["weight"])  # type: ignore
+
+
+def _check(parameter: Tensor, operation: str, stepped: bool) -> None:
+    shape = tuple(parameter.shape)
+    if parameter.dim() < 2:
+        raise ShapeError(
+            f"{operation}: expected a matrix or a filter (≥ 2 dimensions), got a parameter of shape {shape}"
+        )
+    if not stepped:
+        raise SpectralError(
+            f"{operation}: the parameter of shape {shape} is in no group of the optimiser; "
+            "for a parametrised weight pass the layer, or layer.parametrizations.weight.original"
+        )
+    if type(parameter).__name__ == "DTensor":
+        raise SpectralError(
+            f"{operation}: the parameter of shape {shape} is sharded (DTensor); its matrix is in no one place"
+        )

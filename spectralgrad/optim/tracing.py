@@ -1,0 +1,178 @@
+"""Which convolution or linear layer feeds a spectral layer: found by one batch, not by a name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ..errors import SpectralError
+from ..nn.orthogonal import OrthogonalConv2d
+from ..nn.spectral import SpectralModule
+
+_LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
+
+
+class PreSpectral(NamedTuple):
+    """The layer before a spectral layer: its name in the model, and itself.
+
+    Example:
+        >>> PreSpectral("conv1", torch.nn.Flatten()).name
+        'conv1'
+    """
+
+    name: str
+    module: nn.Module
+
+
+def pre_spectral_layers(
+    model: nn.Module, *inputs: Any, choose: Mapping[str, str] | None = None, **options: Any
+) -> dict[str, PreSpectral]:
+    """For each spectral layer of a model the convolution or linear layer whose output feeds it (the Pre-SVD layer).
+
+    One batch is run in eval mode, so no running statistics and no random numbers are used up. Everything between the
+    two layers (activations, pooling, normalisation, sums) is followed through the graph; a layer that stands inside
+    the spectral layer itself counts first.
+
+    Args:
+        model: holds at least one :class:`SpectralModule`; wrappers such as DDP are looked through.
+        inputs: one batch, as the model takes it; a single picture is enough.
+        choose: spectral layer → the layer to take, by names, where several feed it.
+        options: keyword arguments of the model.
+
+    Returns:
+        spectral layer's name → :class:`PreSpectral`, in the order of the model.
+
+    Raises:
+        SpectralError: no spectral layer; none, or several, layers feed one (the message lists the candidates).
+
+    Example:
+        >>> from spectralgrad.nn import SpectralModule
+        >>> class Identity(SpectralModule):
+        ...     def forward(self, x):
+        ...         return x
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(inplace=True), Identity())
+        >>> pre_spectral_layers(model, torch.randn(2, 4))
+        {'2': PreSpectral(name='0', module=Linear(in_features=4, out_features=3, bias=True))}
+
+    Reference: ECCV 2022, section 4.1.
+    """
+    model = _unwrapped(model)
+    names = {module: name for name, module in model.named_modules()}
+    spectral = [module for module in names if isinstance(module, SpectralModule)]
+    if not spectral:
+        raise SpectralError(f"pre_spectral_layers: {type(model).__name__} holds no spectral layer")
+    with ExitStack() as stack:
+        trace = _Trace(stack, names)
+        stack.enter_context(_evaluating(model))
+        stack.enter_context(torch.enable_grad())
+        model(*inputs, **options)
+    chosen = dict(choose or {})
+    _check_names(chosen, {names[layer] for layer in spectral})
+    return {names[layer]: _one(names, layer, trace.feeding.get(layer), chosen) for layer in spectral}
+
+
+class _Trace:
+    """Cuts the graph after every linear layer, and asks at every spectral layer which cuts its input comes from."""
+
+    def __init__(self, stack: ExitStack, names: Mapping[nn.Module, str]) -> None:
+        self.feeding: dict[nn.Module, list[nn.Module]] = {}
+        self._cuts: dict[int, tuple[Tensor, nn.Module]] = {}
+        for module in names:
+            if isinstance(module, _LINEAR):
+                stack.enter_context(module.register_forward_hook(self._cut))
+            if isinstance(module, SpectralModule):
+                stack.enter_context(module.register_forward_pre_hook(self._arrive, with_kwargs=True))
+                stack.enter_context(module.register_forward_hook(self._leave))
+
+    def _cut(self, module: nn.Module, inputs: Any, output: Any) -> Any:
+        def leaf(x: Any) -> Any:
+            if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
+                return x
+            cut = x.detach().requires_grad_()
+            self._cuts[id(cut)] = (cut, module)
+            return cut.clone()  # so that an operation in place may follow
+
+        return tree_map(leaf, output)
+
+    def _arrive(self, module: nn.Module, args: Any, kwargs: Any) -> None:
+        before = self.feeding.setdefault(module, [])
+        before += [m for m in self._sources((args, kwargs)) if m not in before]
+
+    def _leave(self, module: nn.Module, inputs: Any, output: Any) -> None:
+        children = set(module.modules())
+        inside = [m for _, m in self._cuts.values() if m in children]
+        if inside:
+            self.feeding[module] = list(dict.fromkeys(inside))
+
+    def _sources(self, inputs: Any) -> list[nn.Module]:
+        """Walk back from the inputs to the cuts."""
+        waiting = [x.grad_fn for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.grad_fn is not None]
+        seen, found = set(waiting), dict[nn.Module, None]()
+        while waiting:
+            node = waiting.pop()
+            cut = self._cuts.get(id(getattr(node, "variable", None)))
+            if cut is not None:
+                found[cut[1]] = None
+            for before, _ in node.next_functions:
+                if before is not None and before not in seen:
+                    seen.add(before)
+                    waiting.append(before)
+        return list(found)
+
+
+def _one(
+    names: Mapping[nn.Module, str], layer: nn.Module, feeding: list[nn.Module] | None, choose: Mapping[str, str]
+) -> PreSpectral:
+    name = names[layer]
+    if name in choose:
+        by_name = {n: m for m, n in names.items()}
+        if choose[name] not in by_name:
+            raise SpectralError(f"pre_spectral_layers: no layer is called {choose[name]!r}")
+        return PreSpectral(choose[name], by_name[choose[name]])
+    if feeding is None:
+        raise SpectralError(f"pre_spectral_layers: the batch did not pass through the spectral layer {name!r}")
+    if len(feeding) == 1:
+        return PreSpectral(names[feeding[0]], feeding[0])
+    if not feeding:
+        raise SpectralError(f"pre_spectral_layers: no convolution or linear layer feeds the spectral layer {name!r}")
+    candidates = sorted(names[m] for m in feeding)
+    raise SpectralError(
+        f"pre_spectral_layers: {len(candidates)} layers feed the spectral layer {name!r}: {', '.join(candidates)}. "
+        f"Say which one is meant, such as choose={{{name!r}: {candidates[0]!r}}}, or pass several to the treatment."
+    )
+
+
+def _check_names(choose: Mapping[str, str], spectral: set[str]) -> None:
+    unknown = sorted(set(choose) - spectral)
+    if unknown:
+        raise SpectralError(
+            f"pre_spectral_layers: choose names {', '.join(map(repr, unknown))}; "
+            f"the spectral layers are {', '.join(map(repr, sorted(spectral)))}"
+        )
+
+
+def _unwrapped(model: nn.Module) -> nn.Module:
+    """The model inside torch.compile, DDP or DataParallel; another attribute called module is just a part."""
+    if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
+        return _unwrapped(inner)
+    if isinstance(model, DataParallel | DistributedDataParallel):
+        return _unwrapped(model.module)
+    return model
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -1,0 +1,91 @@
+"""The hybrid protocol as a callback of Lightning. Importing this module does not need Lightning, using it does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import SpectralError
+from ..methods import Method
+from .hybrid import HybridSwitch
+
+try:
+    from lightning.pytorch import Callback
+except ImportError:
+    try:
+        from pytorch_lightning import Callback
+    except ImportError:
+        Callback = None
+
+_Base: Any = object if Callback is None else Callback
+
+
+class HybridSwitchCallback(_Base):
+    """Drive a :class:`HybridSwitch` from a Lightning trainer.
+
+    The scheduler of the module is used if it has milestones and ``decay_epoch`` is not given. Layers are set at the
+    start of every training epoch; the state goes into Lightning's checkpoints.
+
+    Args:
+        method: as in :class:`HybridSwitch`, like the following.
+        warmup_epochs: as there.
+        first: as there.
+        decay_epoch: as there.
+        postpone: as there.
+
+    Raises:
+        SpectralError: Lightning is not installed.
+
+    Example:
+        >>> import pytest
+        >>> _ = pytest.importorskip("lightning")
+        >>> HybridSwitchCallback(decay_epoch=20, warmup_epochs=2).options["warmup_epochs"]
+        2
+
+    Reference: ICCV 2021, section 3.4.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str | Method = "svd-pade",
+        warmup_epochs: int = 1,
+        first: str | Method = "newton-schulz",
+        decay_epoch: int | None = None,
+        postpone: bool = False,
+    ) -> None:
+        if Callback is None:
+            raise SpectralError("HybridSwitchCallback needs Lightning: pip install lightning")
+        super().__init__()
+        self.options: dict[str, Any] = {
+            "method": method,
+            "warmup_epochs": warmup_epochs,
+            "first": first,
+            "decay_epoch": decay_epoch,
+            "postpone": postpone,
+        }
+        self.switch: HybridSwitch | None = None
+        self._state: dict[str, Any] | None = None
+
+    def on_train_start(self, trainer: Any, module: Any) -> None:
+        """Build the switch, now that the schedulers are there and a checkpoint has been restored."""
+        scheduler = None
+        if self.options["decay_epoch"] is None:
+            configured = trainer.lr_scheduler_configs
+            if not configured:
+                raise SpectralError("HybridSwitchCallback: the module has no scheduler; pass decay_epoch")
+            scheduler = configured[0].scheduler
+        restored, self._state = self._state, None
+        options = {**self.options, "postpone": self.options["postpone"] and restored is None}
+        self.switch = HybridSwitch(module, scheduler, **options)
+        if restored is not None:
+            self.switch.load_state_dict(restored)
+
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        if self.switch is not None:
+            self.switch.step(trainer.current_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.switch is None else self.switch.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._state = dict(state) or None

@@ -1,0 +1,66 @@
+"""When a scheduler lowers the rate for the last time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, MultiStepLR, SequentialLR
+
+from ..errors import SpectralError
+
+
+class LastDecay(NamedTuple):
+    """The scheduler that decays last, at which of its own epochs, and how many epochs came before its first."""
+
+    scheduler: MultiStepLR
+    milestone: int
+    offset: int
+
+    @property
+    def epoch(self) -> int:
+        return self.milestone + self.offset
+
+
+def last_decay(scheduler: LRScheduler) -> LastDecay:
+    """The last decay of a MultiStepLR, alone or within SequentialLR and ChainedScheduler.
+
+    Example:
+        >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+        >>> last_decay(MultiStepLR(optimizer, [30, 45])).epoch
+        45
+    """
+    found = _decays(scheduler, 0)
+    if not found:
+        raise SpectralError(
+            f"HybridSwitch: no milestones in {type(scheduler).__name__}; expected a MultiStepLR, alone or inside "
+            "SequentialLR or ChainedScheduler. For another scheduler pass decay_epoch, the epoch of its last decay"
+        )
+    return max(found, key=lambda decay: decay.epoch)
+
+
+def epoch_of(scheduler: Any) -> int:
+    """The epoch a scheduler is at; a ChainedScheduler does not count, the first inside it does."""
+    if isinstance(scheduler, ChainedScheduler):
+        return epoch_of(scheduler._schedulers[0])
+    return int(scheduler.last_epoch)
+
+
+def move(decay: LastDecay, milestone: int) -> LastDecay:
+    """Have the last decay happen at another of its scheduler's epochs."""
+    milestones: Counter[int] = Counter(dict(decay.scheduler.milestones))
+    times = milestones.pop(decay.milestone)
+    milestones[milestone] += times
+    decay.scheduler.milestones = milestones
+    return decay._replace(milestone=milestone)
+
+
+def _decays(scheduler: Any, offset: int) -> list[LastDecay]:
+    if isinstance(scheduler, MultiStepLR):
+        milestones = [m for m in scheduler.milestones if m > 0]
+        return [LastDecay(scheduler, max(milestones), offset)] if milestones else []
+    if isinstance(scheduler, SequentialLR):
+        return _decays(scheduler._schedulers[-1], offset + scheduler._milestones[-1])
+    if isinstance(scheduler, ChainedScheduler):
+        return [decay for inner in scheduler._schedulers for decay in _decays(inner, offset)]
+    return []
