@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from . import gram, transforms
 from .errors import ShapeError, check_matrix
 from .functions import matrix_function, matrix_inv_sqrt, matrix_sqrt
 from .methods import Exact, Method, resolve
@@ -93,13 +94,14 @@ def covariance_sqrt(
     if not isinstance(rule, Exact):
         raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        return _from_positions(_scaled_features(X, center, correction), eps, rtol).to(X.dtype)
+        if eps == 0 and transforms.reverse_only():
+            return gram.root(X, center, _count(X, correction), rtol).to(X.dtype)
+        return _from_positions(_scaled_features(X, center, correction), center, eps, rtol).to(X.dtype)
 
 
-def _from_positions(X: Tensor, eps: float, rtol: float | None) -> Tensor:
-    gram = X.mH @ X
+def _from_positions(X: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
     if eps == 0:
-        return X @ matrix_inv_sqrt(gram, rtol=rtol) @ X.mH
+        return X @ matrix_inv_sqrt(gram.products(X, center), rtol=rtol) @ X.mH
     root = eps**0.5
 
     def g(mu: Tensor) -> Tensor:
@@ -109,20 +111,25 @@ def _from_positions(X: Tensor, eps: float, rtol: float | None) -> Tensor:
         shifted = (mu.clamp_min(0) + eps).sqrt()
         return -1 / (2 * shifted * (shifted + root).square())
 
-    return _shifted(X @ matrix_function(gram, g, dg) @ X.mH, root)
+    return _shifted(X @ matrix_function(X.mH @ X, g, dg) @ X.mH, root)
 
 
 def _scaled_features(X: Tensor, center: bool, correction: int) -> Tensor:
     """Centred features divided by √(N − c), in working precision."""
+    count = _count(X, correction)
+    X = widen(X)
+    if center:
+        X = X - X.mean(-1, keepdim=True)
+    return X / count**0.5
+
+
+def _count(X: Tensor, correction: int) -> int:
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
             f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
         )
-    X = widen(X)
-    if center:
-        X = X - X.mean(-1, keepdim=True)
-    return X / count**0.5
+    return count
 
 
 def _shifted(C: Tensor, eps: float) -> Tensor:

@@ -13,7 +13,7 @@ LEVELS = [
     ["precision", "transforms", "native"],
     ["hermitian"],
     ["methods", "solvers"],
-    ["gauge", "iterative", "spectra", "divided", "roots", "frechet"],
+    ["gauge", "iterative", "spectra", "divided", "roots", "frechet", "gram"],
     ["eigh", "svd", "spectral", "functions", "polar", "covariance", "testing"],
     ["nn"],
     ["optim", "training", "diagnostics", "bench"],

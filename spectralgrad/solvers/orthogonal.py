@@ -10,6 +10,8 @@ from .ladder import SVD
 from .report import counts
 
 _STEEPEST = 1e-4  # float64 has 2e-16: squaring a ratio of 1e-4 costs half of it and leaves float32 untouched
+_FLAT = 0.1  # above this ratio a product in single precision costs the factor less than its own rounding
+_BLOCK = 64  # columns of the Gram matrix formed at a time
 
 
 def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -21,14 +23,26 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """
     M = SVD.readable(M, "polar")
     if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
-        wide = M.double()
-        size = wide.abs().amax((-2, -1), keepdim=True)
-        wide = wide / torch.where(size > 0, size, 1)
-        w, V = choice.eigh(wide.mT @ wide)
+        wide = M.double()  # squares of single-precision numbers neither overflow nor vanish there
+        w, V = choice.eigh(_lower_gram(wide))
         if bool((w[..., 0] > _STEEPEST**2 * w[..., -1]).all()):
             counts.call(M.shape[:-2].numel())
             s = w.sqrt()
-            Q = wide @ ((V / s.unsqueeze(-2)) @ V.mT)
-            return Q.float(), (s.flip(-1) * size[..., 0]).float(), V.flip(-1).mT.float().contiguous()
+            inverse = (V / s.unsqueeze(-2)) @ V.mT
+            flat = bool((s[..., 0] > _FLAT * s[..., -1]).all())
+            Q = M @ inverse.float() if flat else (wide @ inverse).float()
+            return Q, s.flip(-1).float(), V.flip(-1).mT.float().contiguous()
     U, S, Vh = SVD.solve(M, "polar")
     return U @ Vh, S, Vh
+
+
+def _lower_gram(M: Tensor) -> Tensor:
+    """MᵀM, of which only the lower triangle will be read: blocks above it are left zero."""
+    n = M.shape[-1]
+    if n < 2 * _BLOCK:
+        return M.mT @ M
+    G = M.new_zeros(*M.shape[:-2], n, n)
+    for start in range(0, n, _BLOCK):
+        stop = min(n, start + _BLOCK)
+        G[..., start:stop, :stop] = M[..., start:stop].mT @ M[..., :stop]
+    return G

@@ -1,0 +1,88 @@
+r"""The root of a covariance from its positions, forward and backward in as few products as it takes.
+
+Derivation. With centred, scaled features :math:`X` (d, N), :math:`M=(X^HX)^{-1/2}` and :math:`S=XMX^H`, the
+differential is :math:`dS=dX\,MX^H+X\,dM\,X^H+XM\,dX^H`. For a Hermitian cotangent :math:`G` and :math:`T=GX`
+
+.. math:: \bar X=2\,(T M+X K),\qquad K=D[(\cdot)^{-1/2}](X^HX)\bigl[X^HT\bigr],
+
+four products instead of the six that autograd makes of the three in S.
+
+Centred features have :math:`X\mathbf 1=0`: the N×N matrix has a null vector whose computed eigenvalue is rounding
+noise, and its inverse root would blow rounding up. It is lifted to the mean eigenvalue. That changes M along
+:math:`\mathbf 1` only, where X, its differential and its gradient have no part.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import roots, solvers, transforms
+from .hermitian import hermitian
+from .precision import full_precision, widen
+from .roots import Root
+
+
+def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
+    """The square root (*, d, d) of the covariance of features (*, d, N), in reverse mode only; N×N is decomposed.
+
+    Args:
+        X: features.
+        center: subtract the mean over positions.
+        count: what the sum over positions is divided by.
+        rtol: relative rank tolerance of the N×N matrix; None for the default.
+    """
+    which = Root("covariance_sqrt", True, -1.0 if rtol is None else float(rtol), False)
+    result: Tensor = _Root.apply(widen(X), center, count**-0.5, which)
+    return result
+
+
+def products(X: Tensor, centred: bool) -> Tensor:
+    """XᴴX, with the null vector of centred features lifted off zero."""
+    A = X.mH @ X
+    if not centred or not A.numel():
+        return A
+    mean = A.detach().diagonal(dim1=-2, dim2=-1).real.mean(-1) / A.shape[-1]
+    return A + mean[..., None, None]
+
+
+def _prepared(X: Tensor, center: bool, scale: float) -> Tensor:
+    return (X - X.mean(-1, keepdim=True) if center else X) * scale
+
+
+class _Root(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, center, scale, which):  # type: ignore[no-untyped-def]
+        ctx.center, ctx.scale, ctx.which = center, scale, which
+        prepared = _prepared(X, center, scale)
+        M, s, V = which.solve(products(prepared, center))
+        ctx.save_for_backward(X, prepared, M, s, V)
+        return prepared @ M @ prepared.mH
+
+    @staticmethod
+    def backward(ctx, G):  # type: ignore[no-untyped-def]
+        X, prepared, M, s, V = ctx.saved_tensors
+        with full_precision(X):
+            if transforms.differentiating():
+                return _composed(X, G, ctx.center, ctx.scale, ctx.which), None, None, None
+            T = hermitian(G) @ prepared
+            K = solvers.root_derivative(V, s, prepared.mH @ T, True)
+            gX = _sum_of_products(T, M, prepared, K)
+            if ctx.center:
+                gX -= gX.mean(-1, keepdim=True)
+            return gX.mul_(2 * ctx.scale), None, None, None
+
+
+def _sum_of_products(A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
+    """AB + CD, the second product added to the first in place."""
+    flat = [x.reshape(x.shape[:-2].numel(), *x.shape[-2:]) for x in (A, B, C, D)]
+    return torch.bmm(flat[0], flat[1]).baddbmm_(flat[2], flat[3]).reshape(A.shape)
+
+
+def _composed(X: Tensor, G: Tensor, center: bool, scale: float, which: Root) -> Tensor:
+    """The gradient with a graph of its own, for derivatives of higher order."""
+    with torch.enable_grad():
+        prepared = _prepared(X, center, scale)
+        S = prepared @ roots.root(products(prepared, center), which) @ prepared.mH
+        (gX,) = torch.autograd.grad(S, X, hermitian(G), create_graph=True)
+    return gX
