@@ -1,4 +1,4 @@
-"""OLR: Eq. 20 and the true minimiser, as the rate of one parameter under any optimiser and scheduler."""
+"""OLR as the rate of one parameter under any optimiser and scheduler."""
 
 import copy
 import warnings
@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize_scalar
 from torch.nn.utils import parametrizations
 from torch.testing import assert_close
 
@@ -14,6 +13,7 @@ import spectralgrad as sg
 from spectralgrad.nn import OrthogonalConv2d
 from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, OptimalLearningRate, optimal_rate
 
+from .test_optim_rate import gaussian
 from .whitening import backward, linear_net
 
 OPTIMISERS = {
@@ -30,16 +30,6 @@ SCHEDULERS = {
 }
 
 
-def gaussian(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def objective(W, G, rate):
-    """Eq. 18 as it is printed."""
-    U = (W - rate * G).numpy()
-    return np.linalg.norm(U @ U.T - np.eye(len(U)))
-
-
 def matrix_net(seed=0):
     """Weights only, so that Muon takes all of it."""
     net = linear_net(seed)
@@ -47,52 +37,6 @@ def matrix_net(seed=0):
     with torch.no_grad():
         net[3].weight.copy_(gaussian(3, 5, seed=9) / 3)
     return net
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4), (8, 3, 3, 3)], ids=str)
-@pytest.mark.parametrize("seed", range(5))
-def test_exact_is_the_global_minimiser(shape, seed):
-    W, G = gaussian(*shape, seed=seed) / 3, gaussian(*shape, seed=seed + 50)
-    rate = float(optimal_rate(W, G, objective="exact"))
-    W, G = W.flatten(1), G.flatten(1)
-    best = objective(W, G, rate)
-    grid = np.linspace(-2, 2, 4001)
-    assert best <= min(objective(W, G, x) for x in grid) + 1e-12
-    near = minimize_scalar(lambda x: objective(W, G, x), bounds=(rate - 0.01, rate + 0.01), options={"xatol": 1e-12})
-    assert abs(near.x - rate) < 1e-6  # √ε, what a minimum of values can show
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_exact_below_a_limit_is_the_minimiser_on_the_interval(seed):
-    W, G = gaussian(5, 5, seed=seed), gaussian(5, 5, seed=seed + 50)
-    W = W / (4 if seed % 2 else 1)
-    rate = float(optimal_rate(W, G, objective="exact", limit=0.5))
-    grid = np.linspace(0, 0.5, 2001)[1:]
-    values = np.array([objective(W, G, x) for x in grid])
-    falls = np.flatnonzero((values[1:-1] < values[:-2]) & (values[1:-1] < values[2:]))
-    assert 0 < rate <= 0.5
-    if len(falls) == 0:  # monotone or a maximum inside: the ends only, and 0 is no step
-        assert rate == 0.5
-    assert objective(W, G, rate) <= min(objective(W, G, 0.5), *(values[falls + 1] + 1e-9), np.inf)
-
-
-def test_the_limit_of_the_papers_formula():
-    W = torch.eye(3, dtype=torch.float64)
-    assert float(optimal_rate(W, 2 * W, limit=0.5)) == pytest.approx(1 / 6)
-    assert float(optimal_rate(W, 2 * W, limit=0.1)) == 0.1
-    assert float(optimal_rate(W, -2 * W, limit=0.1)) == 0.1  # η* < 0, which Eq. 21 would use
-    zero = torch.zeros(3, 3)
-    for kind in ("paper", "exact"):
-        assert float(optimal_rate(W, zero.double(), objective=kind, limit=0.1)) == 0.1
-        assert float(optimal_rate(W, zero.double(), objective=kind)) == 0
-
-
-@pytest.mark.parametrize("scale", [1e-30, 1e30])
-@pytest.mark.parametrize("kind", ["paper", "exact"])
-def test_the_rate_is_inverse_to_the_gradient(scale, kind):
-    W, G = gaussian(4, 5).float(), gaussian(4, 5, seed=1).float()
-    plain, scaled = (float(optimal_rate(W, g, objective=kind)) for g in (G, G * scale))
-    assert scaled * scale == pytest.approx(plain, rel=1e-5)
 
 
 def by_hand(net, optimizer, seed, kind, nog=False):
