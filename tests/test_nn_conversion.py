@@ -54,7 +54,7 @@ class TestConversion:
             (["3.bn2"], ["3.bn2"]),
             (lambda name, layer: layer.num_features == 4 and name != "1", ["3.bn1", "3.bn2"]),
         ],
-        ids=str,
+        ids=["first", "all", "names", "predicate"],
     )
     def test_replaces_what_was_asked_for(self, which, names):
         net = convert_decorrelated_batchnorm(small_net(), which, groups=2)

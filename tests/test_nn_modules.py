@@ -362,8 +362,9 @@ def test_every_method_trains_the_layer(name):
 
 
 def test_every_public_name_has_an_example_and_a_place_in_the_guide():
-    guide = (Path(__file__).resolve().parent.parent / "docs" / "layers.md").read_text("utf-8")
-    api = (Path(__file__).resolve().parent.parent / "docs" / "api.md").read_text("utf-8")
+    docs = Path(__file__).resolve().parent.parent / "docs"
+    guide = "".join((docs / page).read_text("utf-8") for page in ("layers.md", "training.md"))
+    api = (docs / "api.md").read_text("utf-8")
     for name in sg.nn.__all__:
         if name != "functional":
             assert ">>>" in getattr(sg.nn, name).__doc__, name
