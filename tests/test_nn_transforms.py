@@ -116,6 +116,16 @@ def test_torch_func_agrees_with_itself(name):
     assert_close(jacfwd(loss)(small), jacrev(loss)(small))
 
 
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_layer_used_twice_has_the_same_gradient_when_it_is_differentiated_again(name):
+    layer, X = layer_and_input(name, track_running_stats=False)
+    X = X.requires_grad_()
+    loss = layer(torch.tanh(layer(X))).pow(3).sum()
+    inputs = [X, *layer.parameters()]
+    expected = torch.autograd.grad(loss, inputs, retain_graph=True)
+    assert_close(torch.autograd.grad(loss, inputs, create_graph=True), expected)
+
+
 def test_an_ensemble_of_evaluated_layers():
     """stack_module_state and vmap: each member uses its own statistics, not the kept matrix of one of them."""
     members = []

@@ -216,8 +216,12 @@ def _small_gradients(
 
 
 def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
-    """The gradients as functions that autograd can differentiate again."""
-    inputs = ctx.saved_tensors[:3]
+    """The gradients as functions that autograd can differentiate again.
+
+    They are taken in views of the inputs: a layer used twice has its weight upstream of its input as well, and that way
+    belongs to the graph outside.
+    """
+    inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[:3]]
     wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     matrix_of, *options = ctx.options
     out = _composed(inputs[0], matrix_of, *inputs[1:], *options)[0]
