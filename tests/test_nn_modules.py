@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import spectralgrad as sg
@@ -133,6 +134,21 @@ def test_evaluation_is_a_fixed_affine_map(name):
     zero = layer(torch.zeros_like(X))
     assert_close(layer(2 * X) - zero, 2 * (layer(X) - zero))
     assert all(torch.equal(value, state[key]) for key, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_buffers_are_the_same_in_training_and_evaluation(name):
+    """Averages of a net go through the buffers of both in step, the average evaluated and the net in training."""
+    layer, X = layer_and_input(name)
+    net = nn.Sequential(layer, nn.BatchNorm1d(8) if X.dim() < 4 else nn.Identity()).double()
+    average = AveragedModel(net, use_buffers=True, avg_fn=lambda average, new, count: (average + new) / 2)
+    for scale in (1, 3):
+        net(scale * X)
+        average.update_parameters(net)
+        average.eval()
+    assert [name for name, _ in net.named_buffers()] == [name for name, _ in average.module.named_buffers()]
+    fresh = copy.deepcopy(average.module).train().eval()
+    assert_close(average(X), fresh(X), rtol=0, atol=0)
 
 
 def test_without_running_statistics_evaluation_uses_the_batch():
