@@ -323,6 +323,12 @@ class TestColoring:
         assert_close(functional.wct(content, style, strength=0.0), content)
         assert_close(functional.wct(content, style, strength=0.25), 0.25 * full + 0.75 * content)
 
+    def test_a_tensor_of_strengths_leaves_the_type_alone(self):
+        content, style = torch.randn(2, 2, 4, 6, 6).bfloat16()
+        strength = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1)
+        Y = functional.wct(content, style, strength=strength)
+        assert_close(Y, torch.stack([content[0], functional.wct(content, style)[1]]))
+
     def test_given_matrices_are_applied_to_white_features(self):
         content = torch.randn(2, 4, 6, 6, dtype=torch.float64)
         matrix, mean = torch.randn(2, 2, 2, 2, dtype=torch.float64), torch.randn(2, 4, dtype=torch.float64)
