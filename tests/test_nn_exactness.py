@@ -186,6 +186,17 @@ def test_a_huge_mean_costs_no_accuracy():
     assert (fresh.running_cov[0] - C).abs().max() < 64 * unit(torch.float32)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_the_mean_of_many_values_is_exact_to_rounding(layout):
+    torch.manual_seed(0)
+    X = (torch.randn(64, 8, 32, 32) + 100).contiguous(memory_format=layout)
+    layer = sg.nn.DecorrelatedBatchNorm2d(8, momentum=1.0, affine=False)
+    Y = layer(X)
+    mean = X.double().mean((0, 2, 3))
+    assert ((layer.running_mean - mean).abs() <= 2 * unit(torch.float32) * mean).all()
+    assert Y.mean((0, 2, 3), dtype=torch.float64).abs().max() < 4 * unit(torch.float32) * 100
+
+
 @pytest.mark.parametrize("scale", [1e-15, 1e-9, 1e9, 1e15])
 def test_scale_does_not_matter(scale):
     """With ε = 0 the output is the same and the gradient scales as 1/c, though M^(-3/2) leaves float32."""
