@@ -151,6 +151,16 @@ def test_buffers_are_the_same_in_training_and_evaluation(name):
     assert_close(average(X), fresh(X), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_the_layout_of_the_input_is_kept(training, grad):
+    layer, X = layer_and_input("DecorrelatedBatchNorm2d")
+    layer.train(training)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        with torch.set_grad_enabled(grad):
+            assert layer(X.contiguous(memory_format=layout)).is_contiguous(memory_format=layout)
+
+
 def test_without_running_statistics_evaluation_uses_the_batch():
     layer, X = layer_and_input("DecorrelatedBatchNorm2d", track_running_stats=False)
     assert_close(layer.eval()(X), layer.train()(X))

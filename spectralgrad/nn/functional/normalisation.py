@@ -109,7 +109,8 @@ def apply_matrix(
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
-        return (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+    return out if torch.compiler.is_compiling() or not plain() else tiles.dense(out, like=X)
 
 
 def plain() -> bool:
