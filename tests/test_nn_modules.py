@@ -12,6 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.nn.functional import tiles
 
 from .layers import LAYERS, RUNNING, conv1, layer_and_input
 
@@ -159,6 +160,19 @@ def test_the_layout_of_the_input_is_kept(training, grad):
     for layout in (torch.contiguous_format, torch.channels_last):
         with torch.set_grad_enabled(grad):
             assert layer(X.contiguous(memory_format=layout)).is_contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_evaluation_without_gradients_goes_in_pieces(mode, monkeypatch):
+    """A view of a parameter requires a gradient even where none is recorded; that must not cost the faster way."""
+    layer, X = trained("DecorrelatedBatchNorm2d")
+    expected = layer.eval()(X)
+    calls = []
+    affine = tiles.affine
+    monkeypatch.setattr(tiles, "affine", lambda *args: calls.append(args) or affine(*args))
+    with mode():
+        assert_close(layer(X), expected.detach())
+    assert len(calls) == 1
 
 
 def test_without_running_statistics_evaluation_uses_the_batch():

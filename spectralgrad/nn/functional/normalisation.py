@@ -105,7 +105,8 @@ def apply_matrix(
     groups, d = matrix.shape[:2]
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
-    if transforms.idle(X) and not matrix.requires_grad and not shift.requires_grad:
+    learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
+    if transforms.idle(X) and not learning:
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
