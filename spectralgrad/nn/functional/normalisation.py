@@ -106,7 +106,7 @@ def apply_matrix(
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
     learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
-    if transforms.idle(X) and not learning:
+    if transforms.idle(X) and not learning and not torch._C._is_tracing():
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
