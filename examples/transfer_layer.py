@@ -21,15 +21,13 @@ content, style = patches(0), patches(8)  # shirts, and bags for their texture
 
 def gap(maps):
     """How far the second moments of the neighbourhoods are from those of the style."""
-    first, second = ((x.flatten(2) @ x.flatten(2).mT / 784) for x in (maps, style))
-    return (first - second).norm()
+    return torch.dist(*(x.flatten(2) @ x.flatten(2).mT / 784 for x in (maps, style)))
 
 
 layer = sg.nn.WhiteningColoring2d()
 print(f"content as it is      {gap(content):.5f}")
 print(f"half strength         {gap(sg.nn.functional.wct(content, style, strength=0.5)):.5f}")
 print(f"style's own matrix    {gap(layer(content, style)):.5f}")
-
 encoder = nn.Sequential(nn.AvgPool2d(4), nn.Flatten(), nn.Linear(9 * 49, 90))  # a style becomes a matrix and a mean
 optimiser = torch.optim.Adam(encoder.parameters(), lr=2e-3)
 for _ in range(300):
