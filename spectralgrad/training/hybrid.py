@@ -21,8 +21,9 @@ class HybridSwitch:
     D − w, ``method`` in the warm-up from D − w to D − 1, still at the old rate, and ``method`` from D on, at the
     decayed one.
 
-    Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone, so a run that is
-    resumed at any epoch goes on as if it had not stopped. Nothing of the optimiser is touched.
+    Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone. To resume at any
+    epoch load the switch's state, beside those of model, optimiser and scheduler, in any order; without it the layers
+    start with ``first``. Nothing of the optimiser is touched.
 
     Args:
         model: every :class:`SpectralModule` in it is switched; those whose operation one of the two methods does not
@@ -140,7 +141,7 @@ class HybridSwitch:
 
     def _move_decay(self, epoch: int) -> None:
         if self._decay is not None and epoch != self._decay.epoch:
-            self._decay = move(self._decay, epoch - self._decay.offset)
+            self._decay = move(self._decay, epoch)
         self.decay_epoch = epoch
 
 
