@@ -80,7 +80,8 @@ class NearestOrthogonalGradient(Treatment):
 
     Args:
         optimizer: any torch optimiser but LBFGS.
-        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, or several of these.
+        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, several of these, or
+            what :func:`pre_spectral_layers` found.
         method: as in :func:`nearest_orthogonal`.
         keep_norm: scale the result to the Frobenius norm of the gradient.
         rtol: as in :func:`nearest_orthogonal`.
