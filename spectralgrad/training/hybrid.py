@@ -106,10 +106,13 @@ class HybridSwitch:
 
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch: that of the scheduler, the one given, or, without either, the next."""
-        if epoch is None:
-            epoch = self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
-        self.epoch = epoch
+        self.epoch = self.due_epoch if epoch is None else epoch
         self._set()
+
+    @property
+    def due_epoch(self) -> int:
+        """The epoch that :meth:`step` goes to: that of the scheduler, or the next."""
+        return self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
 
     def state_dict(self) -> dict[str, Any]:
         """Epochs as plain numbers; the methods are said anew when the switch is built."""
