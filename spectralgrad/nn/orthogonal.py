@@ -198,13 +198,16 @@ def norm_bound(L: Tensor) -> Tensor:
 
 
 def series(norm: float, tolerance: float) -> tuple[int, int]:
-    """Parts n and terms k each, so that the product of n series at norm/n is orthogonal to the tolerance."""
+    """Parts n and terms k each, so that the product of n series at norm/n is orthogonal to the tolerance.
+
+    At least one term: without it a small filter would get no gradient and could never grow.
+    """
     parts = max(1, math.ceil(norm / _FARTHEST))
     wanted, remainder, terms = math.log1p(tolerance) / parts, norm / parts, 0  # (1 + δ)ⁿ − 1 ≤ tolerance
     while 2 * remainder + remainder**2 > wanted:
         terms += 1
         remainder *= norm / parts / (terms + 1)
-    return parts, terms
+    return parts, max(terms, 1)
 
 
 def _check(
