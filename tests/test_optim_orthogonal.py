@@ -215,3 +215,11 @@ def test_bad_input_says_what_is_wanted():
         orthogonality_loss(torch.eye(2), side="columns")
     with pytest.raises(sg.ShapeError, match=r"\(\*, m, n\)"):
         orthogonality_loss(torch.ones(3))
+
+
+def test_a_weight_that_is_not_finite_is_named():
+    conv = sg.nn.OrthogonalConv2d(2, 2)
+    with torch.no_grad():
+        conv.weight[0, 0, 0, 0] = torch.nan
+    with pytest.raises(sg.NonFiniteError, match="OrthogonalConv2d: weight"):
+        conv(torch.zeros(1, 2, 4, 4))

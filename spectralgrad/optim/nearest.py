@@ -62,6 +62,7 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
         return torch.zeros_like(G)
     with torch.no_grad(), full_precision(G):
         A = widen(G.detach())
+        A = _within_range(A)
         tolerance = _tolerance(A, G.dtype) if rtol is None else rtol
         if A.shape[-2] < A.shape[-1]:
             return _METHODS[method](A.mH.contiguous(), tolerance).mH.to(G.dtype)
@@ -142,6 +143,12 @@ class NearestOrthogonalGradient(Treatment):
         elif grad_scale is not None:
             R = R * grad_scale.to(R)
         G.copy_(R.reshape(G.shape))
+
+
+def _within_range(A: Tensor) -> Tensor:
+    """``A`` divided by a power of two if its entries are so large that its singular values might overflow."""
+    _, exponent = torch.frexp(A.abs().amax((-2, -1), keepdim=True))
+    return A * torch.exp2(-exponent.clamp_min(0).to(A.real.dtype))
 
 
 def _tolerance(A: Tensor, stored: torch.dtype) -> float:
