@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ..errors import SpectralError
 from ..methods import Method
 from .hybrid import HybridSwitch
 
-try:
-    from lightning.pytorch import Callback
-except ImportError:
-    try:
-        from pytorch_lightning import Callback
-    except ImportError:
-        Callback = None
 
+def _callback() -> Any:
+    """Lightning's base class, under either of its names."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    return None
+
+
+Callback = _callback()
 _Base: Any = object if Callback is None else Callback
 
 
