@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,13 +60,28 @@ class Interrupting(Silent):
             signal.raise_signal(self.number)
 
 
-def command(*arguments, **environment):
-    """The command line in a process of its own."""
+def program(module, *arguments, **environment):
+    """A module run in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "spectralgrad", *map(str, arguments)],
+        [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def pair(module, *arguments):
+    """The same in two processes that find each other as torchrun's do."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+    return [program(module, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **meeting) for rank in range(2)]
+
+
+def ended(processes, seconds=120):
+    """Exit codes and what was said."""
+    said = [process.communicate(timeout=seconds) for process in processes]
+    return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
