@@ -1,7 +1,7 @@
 r"""A griffe extension for the API page: the docstrings' Sphinx roles become what mkdocs reads.
 
-``:math:`x``` becomes ``\(x\)``, a ``.. math::`` block becomes ``\[ … \]``, ``:func:`name``` becomes code, the star of a batch
-shape such as (*, d) is kept from starting an emphasis, and examples are shown as code.
+``:math:`x``` becomes ``\(x\)``, a ``.. math::`` block becomes ``\[ … \]``, ``:func:`name``` becomes code, the star of a
+batch shape such as (*, d) is kept from starting an emphasis, and examples are shown as code.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Memory of large tensors is kept between steps.
 
 glibc gives blocks above some megabytes back to the kernel whenever they are freed. A training step on a CPU frees and
-asks for such blocks all the time, and each new one is cleared page by page: an addition of two activations of 33 MB then
-takes several times as long as its arithmetic.
+asks for such blocks all the time, and each new one is cleared page by page: an addition of two activations of 33 MB
+then takes several times as long as its arithmetic.
 """
 
 from __future__ import annotations
