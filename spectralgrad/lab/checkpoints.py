@@ -1,0 +1,140 @@
+"""Checkpoints that a kill at any moment leaves loadable: tensors as safetensors, everything else as JSON, no pickle.
+
+The tensors go to a file of a new name. The JSON, which says that name, is then moved over the old one: that is the
+moment the new checkpoint counts. Only afterwards is the old file of tensors removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import SpectralError
+from ..files import write_json
+from .records import packed
+
+POINTER = "checkpoint.json"
+_TENSOR = "$tensor"
+
+
+class CheckpointError(SpectralError, ValueError):
+    """A checkpoint is damaged, or does not fit the run."""
+
+
+def save(folder: Path, state: dict[str, Any]) -> None:
+    """Write a tree of dicts, lists, tensors and plain values.
+
+    Args:
+        folder: where; the previous checkpoint there is replaced.
+        state: keys are strings or whole numbers (which come back as strings); ``None`` stands for NaN afterwards.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save(Path(folder), {"step": 3, "model": {"weight": torch.ones(2)}})
+        ...     load(Path(folder))
+        {'step': 3, 'model': {'weight': tensor([1., 1.])}}
+    """
+    from safetensors.torch import save_file
+
+    tensors: dict[str, Tensor] = {}
+    scalars = _parted(state, "", tensors)
+    name = f"checkpoint-{_generation(folder) + 1}.safetensors"
+    save_file(tensors, folder / f"{name}.part")
+    _settle(folder / f"{name}.part")
+    os.replace(folder / f"{name}.part", folder / name)
+    write_json(folder / POINTER, {"tensors": name, "state": packed(scalars)})
+    for old in _leftovers(folder, name):
+        old.unlink(missing_ok=True)
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """The state last saved in a folder; None if there is none.
+
+    Raises:
+        CheckpointError: there is one, but it cannot be read.
+    """
+    pointer = folder / POINTER
+    if not pointer.exists():
+        return None
+    try:
+        content = json.loads(pointer.read_text("utf-8"))
+        tensors = load_tensors(folder / content["tensors"])
+        return dict(_joined(content["state"], tensors))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise CheckpointError(f"{pointer}: not a checkpoint of spectralgrad: {problem!r}") from None
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        CheckpointError: the file is missing or damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return dict(load_file(path))
+    except (SafetensorError, OSError) as problem:
+        raise CheckpointError(f"{path}: expected a safetensors file: {problem}") from None
+
+
+def load_weights(source: str | Path) -> dict[str, Tensor]:
+    """The network's tensors from the folder of a run, its checkpoint.json, or any safetensors file.
+
+    Raises:
+        CheckpointError: there are none.
+    """
+    path = Path(source)
+    if path.suffix == ".safetensors":
+        tensors = load_tensors(path)
+        inner = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+        return inner or tensors
+    state = load(path.parent if path.name == POINTER else path)
+    if state is None:
+        raise CheckpointError(f"{path}: expected the folder of a run, which has {POINTER}, or a .safetensors file")
+    return dict(state["model"])
+
+
+def _generation(folder: Path) -> int:
+    numbers = [path.name.split("-")[1].split(".")[0] for path in folder.glob("checkpoint-*.safetensors*")]
+    return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+
+def _leftovers(folder: Path, current: str) -> Iterator[Path]:
+    """Older tensors, and what a kill left half written."""
+    for path in folder.glob("checkpoint*"):
+        if path.name not in (current, POINTER):
+            yield path
+
+
+def _settle(path: Path) -> None:
+    """Have the file on the disk before anything points to it."""
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _parted(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The tree with a reference in place of each tensor, which goes to ``tensors`` under its path."""
+    if isinstance(value, Tensor):
+        tensors[path] = value.detach().cpu().contiguous().clone()
+        return {_TENSOR: path}
+    if isinstance(value, dict):
+        return {str(key): _parted(item, f"{path}.{key}" if path else str(key), tensors) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_parted(item, f"{path}.{i}", tensors) for i, item in enumerate(value)]
+    return value
+
+
+def _joined(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: _joined(item, tensors) for key, item in value.items()}
+    return [_joined(item, tensors) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,211 @@
+"""What a run is: one flat, frozen object that a TOML file or the flags of ``spectralgrad train`` describe."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import MethodError, SpectralError
+from ..methods import resolve
+from ..nn.functional.matrices import OPERATION
+from .checks import check
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
+
+
+class ConfigError(SpectralError, ValueError):
+    """A value of a :class:`Config` makes no sense, or two do not go together."""
+
+
+def _field(default: Any, group: str, text: str, *choices: str, least: float | None = None) -> Any:
+    metadata = {"group": group, "help": text, "choices": choices, "least": least}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a training run depends on. Field names are the flags: ``group_size`` is ``--group-size``.
+
+    Values are checked when the object is made. ``None`` means what the help text of the field says.
+
+    Raises:
+        ConfigError: a value is out of range, of the wrong kind, or does not go with another.
+
+    Example:
+        >>> config = Config(method="svd-taylor", group_size=16, milestones=(3, 5))
+        >>> config.replaced(epochs=6).milestones
+        (3, 5)
+        >>> Config(lr=-1)
+        Traceback (most recent call last):
+        ...
+        spectralgrad.lab.config.ConfigError: lr: expected a number ≥ 0, got -1.0
+    """
+
+    dataset: str = _field("fashion", DATA, "name of the pictures; `fashion` comes with the package")
+    data: str | None = _field(None, DATA, "folder that holds them")
+    train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
+    augmentation: str | None = _field(
+        None, DATA, "how training pictures are varied (default: the dataset's way)",
+        "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
+    )  # fmt: skip
+    workers: int = _field(0, DATA, "threads or processes that load pictures", least=0)
+
+    network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
+    width: int | None = _field(None, NETWORK, "channels of the first layer (default: the network's)", least=1)
+    layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
+                        "batchnorm", "whitening", "denoising")  # fmt: skip
+    group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
+    method: str = _field("exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`")
+    eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: the layer's own)", least=0)
+    statistics: str = _field("covariance", NETWORK, "what whitening averages for evaluation", "covariance", "whitening")
+    whitening: str = _field("zca", NETWORK, "the kind of whitening", "zca", "pca", "cholesky")
+    keep: int | float = _field(
+        0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
+    )
+    pooling: str = _field("average", NETWORK, "what stands before the classifier", "average", "covariance")
+    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
+    init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
+
+    epochs: int = _field(5, TRAINING, "passes over the training pictures", least=1)
+    batch_size: int = _field(128, TRAINING, "pictures a step, over all processes together", least=1)
+    lr: float = _field(0.1, TRAINING, "learning rate", least=0)
+    classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
+    momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
+    weight_decay: float = _field(5e-4, TRAINING, "weight decay", least=0)
+    milestones: tuple[int, ...] = _field((), TRAINING, "epochs at which rates are multiplied by gamma", least=1)
+    gamma: float = _field(0.1, TRAINING, "factor at a milestone", least=0)
+    precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
+                            "float32", "bfloat16")  # fmt: skip
+    clip: float | None = _field(None, TRAINING, "clip the norm of the gradient to this (default: off)", least=0)
+    seed: int = _field(0, TRAINING, "of weights, order and augmentation", least=0)
+
+    weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
+                          "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
+    nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
+    olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
+    hybrid: str | None = _field(None, CONDITIONING, "switch from `method` to this one for the last stage")
+    warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", least=0)
+
+    device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
+    threads: int | None = _field(None, RUNNING, "threads of torch (default: its own choice)", least=1)
+    monitor_every: int = _field(50, RUNNING, "steps between two looks at the condition number; 0: none", least=0)
+    checkpoint_minutes: float = _field(10.0, RUNNING, "save at least so often; the end of an epoch always is", least=0)
+    patience: int = _field(3, RUNNING, "epochs at the loss of guessing before a run counts as failed; 0: any", least=0)
+    tensorboard: bool = _field(True, RUNNING, "write TensorBoard events, if it is installed")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            try:
+                object.__setattr__(self, field.name, check(field, getattr(self, field.name)))
+            except ValueError as problem:
+                raise ConfigError(f"{field.name}: {problem}") from None
+        self._check_together()
+
+    def _check_together(self) -> None:
+        for name in (self.method, *([self.hybrid] if self.hybrid else [])):
+            for operation in self.operations:
+                self._check_method(name, operation)
+        if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
+            raise ConfigError(
+                "weights, nog, olr and hybrid are for networks with a spectral layer; "
+                "expected layer 'whitening' or 'denoising', or pooling 'covariance'"
+            )
+        if self.hybrid:
+            self._check_hybrid()
+        if tuple(sorted(set(self.milestones))) != self.milestones:
+            raise ConfigError(f"milestones: expected epochs that increase, got {self.milestones}")
+
+    def _check_method(self, name: str, operation: str) -> None:
+        try:
+            resolve(name, operation)
+        except MethodError as problem:
+            raise ConfigError(str(problem)) from None
+
+    def _check_hybrid(self) -> None:
+        if not self.milestones:
+            raise ConfigError("hybrid: expected milestones; the switch comes before the last of them")
+        if self.hybrid == self.method:
+            raise ConfigError(f"hybrid: expected another method than the first stage's, got {self.method!r} for both")
+        if self.warmup_epochs > self.milestones[-1]:
+            raise ConfigError(
+                f"warmup_epochs: {self.warmup_epochs} do not fit before the last milestone, {self.milestones[-1]}"
+            )
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What the methods have to serve, in the words of ``methods(operation)``.
+
+        Example:
+            >>> Config(pooling="covariance").operations
+            ('inv_sqrt', 'sqrt')
+        """
+        of_layer = {"batchnorm": (), "denoising": ("eigh",), "whitening": (OPERATION[self.whitening],)}
+        return of_layer[self.layer] + (("sqrt",) if self.pooling == "covariance" else ())
+
+    @property
+    def spectral(self) -> bool:
+        """Whether the network has a spectral layer, or may have one: nobody knows a network that is your own."""
+        return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
+
+    def replaced(self, **values: Any) -> Config:
+        """The same with other values.
+
+        Example:
+            >>> Config().replaced(seed=3).seed
+            3
+        """
+        unknown = sorted(set(values) - set(FIELDS))
+        if unknown:
+            raise ConfigError(f"no field {', '.join(map(repr, unknown))}; the fields are {', '.join(FIELDS)}")
+        return dataclasses.replace(self, **values)
+
+    def to_toml(self) -> str:
+        """The values as a TOML file; those that are None are left out.
+
+        Example:
+            >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
+            dataset = "fashion"
+            workers
+        """
+        values = {name: getattr(self, name) for name in FIELDS}
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
+
+    @classmethod
+    def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:
+        """Read a file; what it does not say is as in ``base``, by default the defaults.
+
+        Raises:
+            ConfigError: the file is not TOML, or names a field that does not exist.
+            OSError: it cannot be read.
+        """
+        try:
+            values = tomllib.loads(Path(path).read_text("utf-8"))
+        except tomllib.TOMLDecodeError as problem:
+            raise ConfigError(f"{path}: not a TOML file: {problem}") from None
+        try:
+            return (base or cls()).replaced(**values)
+        except ConfigError as problem:
+            raise ConfigError(f"{path}: {problem}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in FIELDS}
+
+
+FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
+
+
+def _toml(value: Any) -> str:
+    """A value in TOML; strings of JSON are strings of TOML."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value)

@@ -1,0 +1,128 @@
+"""Augmentation of whole batches of uint8 pictures. Chance comes in as numbers, so nothing here draws any."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from .errors import DataError
+
+DRAWS = 4  # random numbers a picture: top, left, flip, angle
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """What is done to a picture, in this order.
+
+    Args:
+        resize: to this shorter side; None leaves it.
+        degrees: rotate by at most this angle, nearest neighbour, black outside.
+        padding: black pixels on each side.
+        crop: side of the square to cut out; None for the size before padding.
+        centred: cut from the middle, not from anywhere.
+        flip: left and right, every other picture.
+
+    Example:
+        >>> Augmentation(padding=4, centred=False, flip=True).evaluation
+        Augmentation(resize=None, degrees=0.0, padding=0, crop=None, centred=True, flip=False)
+    """
+
+    resize: int | None = None
+    degrees: float = 0.0
+    padding: int = 0
+    crop: int | None = None
+    centred: bool = True
+    flip: bool = False
+
+    @property
+    def evaluation(self) -> Augmentation:
+        """The same size without chance, for test pictures."""
+        return replace(self, degrees=0.0, padding=0, centred=True, flip=False)
+
+
+AUGMENTATIONS = {
+    "none": Augmentation(),
+    "crop-flip": Augmentation(padding=4, centred=False, flip=True),
+    "imagenet": Augmentation(resize=256, crop=224, centred=False, flip=True),
+    "fine-grained": Augmentation(resize=448, crop=448, flip=True),
+    "rotate-flip": Augmentation(degrees=20.0, flip=True),
+}
+
+
+def resolve(augmentation: str | Augmentation) -> Augmentation:
+    """The augmentation of a name of ``AUGMENTATIONS``; an object is returned as it is.
+
+    Example:
+        >>> resolve("imagenet").crop
+        224
+    """
+    if isinstance(augmentation, Augmentation):
+        return augmentation
+    if augmentation not in AUGMENTATIONS:
+        raise DataError(f"expected an augmentation of {', '.join(AUGMENTATIONS)}, got {augmentation!r}")
+    return AUGMENTATIONS[augmentation]
+
+
+def augmented(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
+    """The pictures, changed.
+
+    Args:
+        images: uint8 (B, C, H, W).
+        draws: (B, 4) uniform in [0, 1): top, left, flip, angle.
+        how: what to do.
+
+    Returns:
+        uint8 (B, C, crop, crop), or (B, C, H, W) without a crop.
+
+    Example:
+        >>> images = torch.arange(6, dtype=torch.uint8).view(1, 1, 2, 3)
+        >>> augmented(images, torch.zeros(1, 4), Augmentation(flip=True)).tolist()
+        [[[[2, 1, 0], [5, 4, 3]]]]
+    """
+    if how.resize is not None:
+        images = _resized(images, how.resize)
+    if how.degrees:
+        images = _rotated(images, (2 * draws[:, 3] - 1) * math.radians(how.degrees))
+    images = _cropped(images, draws, how)
+    if how.flip:
+        chosen = (draws[:, 2] < 0.5).view(-1, 1, 1, 1)
+        images = torch.where(chosen, images.flip(3), images)
+    return images
+
+
+def _resized(images: Tensor, shorter: int) -> Tensor:
+    now = min(images.shape[2:])
+    if now == shorter:
+        return images
+    height, width = (max(shorter, length * shorter // now) for length in images.shape[2:])
+    return functional.interpolate(images, (height, width), mode="bilinear", antialias=True)
+
+
+def _rotated(images: Tensor, angles: Tensor) -> Tensor:
+    """Turn each picture about its middle by its angle in radians; pixels are square, whatever the grid's unit."""
+    height, width = images.shape[2:]
+    cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
+    rows = (torch.stack([cos, -sin * height / width, zero], 1), torch.stack([sin * width / height, cos, zero], 1))
+    grid = functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return functional.grid_sample(images.float(), grid, mode="nearest", align_corners=False).to(images.dtype)
+
+
+def _cropped(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
+    if how.crop is None and not how.padding:
+        return images
+    height, width = (how.crop or length for length in images.shape[2:])
+    if how.padding:
+        images = functional.pad(images, (how.padding,) * 4)
+    room = images.shape[2] - height, images.shape[3] - width
+    if min(room) < 0:
+        raise DataError(f"cannot cut {height} × {width} from pictures of {images.shape[2]} × {images.shape[3]}")
+    if how.centred:
+        top, left = (round(r / 2) for r in room)
+        return images[:, :, top : top + height, left : left + width]
+    tops, lefts = ((draws[:, i] * (room[i] + 1)).long().clamp_(max=room[i]) for i in (0, 1))
+    windows = images.unfold(2, height, 1).unfold(3, width, 1)  # a view (B, C, room + 1, room + 1, height, width)
+    return windows[torch.arange(len(images)), :, tops, lefts]

@@ -1,0 +1,122 @@
+"""CIFAR-10 and CIFAR-100 from their standard binary files: label bytes, then 3 × 32 × 32 pixels, a record a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .dataset import Dataset, Split
+from .errors import DataError, found, require_file
+from .labels import checked_labels
+
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the papers' code has them for both datasets
+_PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a dataset keeps what.
+
+    Args:
+        name: of the dataset.
+        folder: what its archive unpacks to.
+        train: its training files.
+        test: its test file.
+        names: the file with the names of the classes.
+        classes: how many.
+        label_bytes: at the head of a record; the last one is the label.
+        records: pictures in the training files together.
+        source: where to get it.
+
+    Example:
+        >>> CIFAR10.label_bytes, CIFAR100.label_bytes
+        (1, 2)
+    """
+
+    name: str
+    folder: str
+    train: tuple[str, ...]
+    test: str
+    names: str
+    classes: int
+    label_bytes: int
+    source: str
+    records: int = 50_000
+    test_records: int = 10_000
+
+
+def _source(number: int, unpacked: str) -> str:
+    return (
+        f"CIFAR-{number} is at https://www.cs.toronto.edu/~kriz/cifar.html: take the binary version, "
+        f"cifar-{number}-binary.tar.gz, and unpack it (tar xf); it makes {unpacked}/."
+    )
+
+
+CIFAR10 = Layout(
+    name="cifar10",
+    folder="cifar-10-batches-bin",
+    train=tuple(f"data_batch_{i}.bin" for i in range(1, 6)),
+    test="test_batch.bin",
+    names="batches.meta.txt",
+    classes=10,
+    label_bytes=1,
+    source=_source(10, "cifar-10-batches-bin"),
+)
+CIFAR100 = Layout(
+    name="cifar100",
+    folder="cifar-100-binary",
+    train=("train.bin",),
+    test="test.bin",
+    names="fine_label_names.txt",
+    classes=100,
+    label_bytes=2,
+    source=_source(100, "cifar-100-binary"),
+)
+
+
+def read_cifar(layout: Layout, folder: Path) -> Dataset:
+    """The dataset from the folder of its files, or from the folder that this one was unpacked in.
+
+    Raises:
+        DataError: a file is missing, has another size, or a label that does not exist.
+    """
+    folder = found(folder, (layout.folder,), (*layout.train, layout.test), _advice(layout, folder))
+    each = layout.records // len(layout.train)
+    images, labels = zip(*(_records(folder / name, each, layout) for name in layout.train), strict=True)
+    train = Split(torch.cat(images), torch.cat(labels))
+    test = Split(*_records(folder / layout.test, layout.test_records, layout))
+    return Dataset(layout.name, train, test, _names(folder, layout), MEAN, STD, "crop-flip")
+
+
+def _records(path: Path, count: int, layout: Layout) -> tuple[Tensor, Tensor]:
+    size = count * (layout.label_bytes + _PIXELS)
+    got = require_file(path, layout.source).stat().st_size
+    if got != size:
+        raise DataError(f"expected {size} bytes ({count} records), got {got}", path=path, source=layout.source)
+    records = np.fromfile(path, dtype=np.uint8).reshape(count, -1)
+    labels = checked_labels(records[:, layout.label_bytes - 1], layout.classes, path, layout.source)
+    pixels = np.ascontiguousarray(records[:, layout.label_bytes :])
+    return torch.from_numpy(pixels).view(count, 3, 32, 32), labels
+
+
+def _names(folder: Path, layout: Layout) -> tuple[str, ...]:
+    path = require_file(folder / layout.names, layout.source)
+    names = tuple(path.read_text("utf-8", errors="replace").split())
+    if len(names) != layout.classes:
+        problem = f"expected {layout.classes} names of classes, got {len(names)}"
+        raise DataError(problem, path=path, source=layout.source)
+    return names
+
+
+def _advice(layout: Layout, folder: Path) -> str:
+    """Where to get the files; what to do with those that are there in another form."""
+    for place in (folder, folder / layout.folder.replace("-bin", "-py").removesuffix("ary")):
+        if any((place / name).is_file() for name in ("data_batch_1", "train")):
+            return f"{place} is the Python version, made of pickles, which are not read here. {layout.source}"
+    for archive in sorted(folder.glob("cifar-*-binary.tar.gz")) if folder.is_dir() else []:
+        return f"{archive.name} is there, but not unpacked: tar xf it. {layout.source}"
+    return layout.source

@@ -1,0 +1,118 @@
+"""The datasets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from .birds import SOURCE as BIRDS
+from .birds import read_birds
+from .cifar import CIFAR10, CIFAR100, read_cifar
+from .dataset import Dataset
+from .embedded import read_embedded
+from .errors import DataError
+from .folders import LAYOUT, read_folders
+from .idx import SOURCE as FASHION
+from .idx import read_fashion_mnist
+from .tiny import SOURCE as TINY
+from .tiny import read_tiny_imagenet
+
+_DOGS = "Stanford Dogs is at http://vision.stanford.edu/aditya86/ImageNetDogs/; sort it by its lists."
+_CARS = "Stanford Cars (196 classes) has its split in devkit files; sort it by them."
+_IMAGENET = "ImageNet (ILSVRC 2012) is at https://image-net.org; sort the validation pictures into class folders."
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset that can be loaded.
+
+    Args:
+        summary: one line.
+        read: reads it from a folder.
+        advice: where to get it.
+        folder: whether it needs one.
+
+    Example:
+        >>> print(DATASETS["fashion"])
+        4,000 + 1,000 grey pictures of clothes, 28 × 28, 10 classes, in the package
+    """
+
+    summary: str
+    read: Callable[[Path], Dataset]
+    advice: str = ""
+    folder: bool = True
+
+    def __str__(self) -> str:
+        return self.summary
+
+
+def _fine_grained(name: str, advice: str) -> Callable[[Path], Dataset]:
+    return partial(read_folders, name=name, source=advice, resize=448, crop=448, augmentation="fine-grained")
+
+
+def _large(name: str, advice: str) -> Callable[[Path], Dataset]:
+    return partial(read_folders, name=name, source=advice, resize=256, crop=224, augmentation="imagenet")
+
+
+DATASETS: dict[str, Source] = {
+    "fashion": Source(
+        "4,000 + 1,000 grey pictures of clothes, 28 × 28, 10 classes, in the package",
+        lambda _: read_embedded(),
+        folder=False,
+    ),
+    "fashion-mnist": Source(
+        "Fashion-MNIST: 60,000 + 10,000 grey pictures, 28 × 28, 10 classes", read_fashion_mnist, FASHION
+    ),
+    "cifar10": Source(
+        "CIFAR-10: 50,000 + 10,000 pictures, 32 × 32, 10 classes", partial(read_cifar, CIFAR10), CIFAR10.source
+    ),
+    "cifar100": Source(
+        "CIFAR-100: 50,000 + 10,000 pictures, 32 × 32, 100 classes", partial(read_cifar, CIFAR100), CIFAR100.source
+    ),
+    "tiny-imagenet": Source("Tiny ImageNet: 100,000 + 10,000 pictures, 64 × 64, 200 classes", read_tiny_imagenet, TINY),
+    "folder": Source("your own pictures: train/ and val/ or test/, a folder a class", _large("folder", ""), LAYOUT),
+    "birds": Source("CUB-200-2011: 5,994 + 5,794 pictures at 448, 200 classes", read_birds, BIRDS),
+    "dogs": Source(
+        "Stanford Dogs in class folders: 12,000 + 8,580 pictures at 448, 120 classes",
+        _fine_grained("dogs", _DOGS),
+        f"{_DOGS} {LAYOUT}",
+    ),
+    "cars": Source(
+        "Stanford Cars in class folders: 8,144 + 8,041 pictures at 448, 196 classes",
+        _fine_grained("cars", _CARS),
+        f"{_CARS} {LAYOUT}",
+    ),
+    "imagenet": Source(
+        "ImageNet in class folders: 1,281,167 + 50,000 pictures at 224, 1000 classes",
+        _large("imagenet", _IMAGENET),
+        f"{_IMAGENET} {LAYOUT}",
+    ),
+}
+
+
+def load(name: str, folder: Path | str | None = None, *, train_size: int | None = None) -> Dataset:
+    """A dataset by its name.
+
+    Args:
+        name: one of ``DATASETS``.
+        folder: where its files are; ``"fashion"`` needs none.
+        train_size: take so many training pictures only, the first ones when classes take turns.
+
+    Raises:
+        DataError: the name is unknown, or files are missing or damaged; the message says which and where to get them.
+
+    Example:
+        >>> data = load("fashion", train_size=100)
+        >>> data.train.labels.bincount().tolist()
+        [10, 10, 10, 10, 10, 10, 10, 10, 10, 10]
+        >>> data.classes[5]
+        'sandal'
+    """
+    if name not in DATASETS:
+        raise DataError(f"expected a dataset of {', '.join(DATASETS)}, got {name!r}")
+    source = DATASETS[name]
+    if source.folder and folder is None:
+        raise DataError(f"{name}: expected the folder of its files (--data DIR), got none", source=source.advice)
+    return source.read(Path(folder or "").expanduser()).smaller(train_size)

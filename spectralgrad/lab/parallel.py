@@ -1,0 +1,124 @@
+"""One process or many: who writes, and what all have to agree on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..errors import SpectralError
+
+_PATIENCE = timedelta(minutes=10)
+_NOTE = 1 << 16  # bytes of a note that processes show one another
+_SIGNS = ("gloo", "connection", "peer", "nccl", "timed out", "timeout", "socket")
+
+
+class WorkerLost(SpectralError, RuntimeError):
+    """Another process of the run has gone, or does not answer."""
+
+    def __init__(self, rank: int, world: int, said: BaseException) -> None:
+        first = str(said).strip().splitlines()[0] if str(said).strip() else type(said).__name__
+        super().__init__(
+            f"process {rank} of {world} lost another process of this run: it was killed, ran out of memory, or its "
+            f"machine is away. What torch said: {first[:200]}"
+        )
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of a run, seen from one of them.
+
+    Example:
+        >>> Group().leads, Group().total([2.0, 3.0])
+        (True, [2.0, 3.0])
+    """
+
+    rank: int = 0
+    world: int = 1
+    device: torch.device = torch.device("cpu")
+
+    @property
+    def leads(self) -> bool:
+        """Whether this is the process that writes and speaks."""
+        return self.rank == 0
+
+    def total(self, values: Sequence[float]) -> list[float]:
+        """Each number summed over all processes."""
+        if self.world == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(sums)
+        return list(sums.tolist())
+
+    def gather(self, value: Tensor) -> list[Tensor]:
+        """The tensors of all processes, of the same shape."""
+        if self.world == 1:
+            return [value]
+        here = value.to(self.device).contiguous()
+        found = [torch.empty_like(here) for _ in range(self.world)]
+        dist.all_gather(found, here)
+        return [tensor.cpu() for tensor in found]
+
+    def notes(self, text: str) -> list[str]:
+        """What every process has to say."""
+        raw = text.encode("utf-8")[:_NOTE]
+        page = torch.zeros(_NOTE, dtype=torch.uint8)
+        page[: len(raw)] = torch.tensor(list(raw), dtype=torch.uint8)
+        return [bytes(p.tolist()).rstrip(b"\0").decode("utf-8", "ignore") for p in self.gather(page)]
+
+    def wait(self) -> None:
+        """Until all are here."""
+        self.total([0.0])
+
+    def lost(self, problem: BaseException) -> bool:
+        """Whether an error means that another process has gone."""
+        if self.world == 1 or not isinstance(problem, RuntimeError) or isinstance(problem, SpectralError):
+            return False
+        return isinstance(problem, dist.DistError) or any(sign in str(problem).lower() for sign in _SIGNS)
+
+
+@contextmanager
+def processes(device: str = "auto") -> Iterator[Group]:
+    """The group that torchrun's environment variables or the caller's process group describe; else this process alone.
+
+    Raises:
+        WorkerLost: another process went away inside the block.
+
+    Example:
+        >>> with processes("cpu") as group:
+        ...     group.world
+        1
+    """
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    begun = dist.is_available() and dist.is_initialized()
+    place = _device(device)
+    if world > 1 and not begun:
+        dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+    many = world > 1 or begun
+    group = Group(dist.get_rank(), dist.get_world_size(), place) if many else Group(device=place)
+    try:
+        yield group
+    except RuntimeError as problem:
+        if group.lost(problem):
+            raise WorkerLost(group.rank, group.world, problem) from None
+        raise
+    finally:
+        if many and not begun:
+            dist.destroy_process_group()
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda":
+        if device.index is None:
+            device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,104 @@
+"""The papers' training protocols by name, and small ones that a CPU finishes.
+
+Values the papers give are theirs; ``docs/train.md`` says what they leave open. A method, a group size or a treatment
+is then a flag: ``--preset tpami-cifar10 --method svd-pi --group-size 16``.
+"""
+
+from __future__ import annotations
+
+from .config import Config, ConfigError
+
+# NeurIPS 2019, TPAMI 2021 and ECCV 2022 share this: ResNets for 32×32, the layer after the first convolution.
+_CIFAR = Config(
+    dataset="cifar10",
+    network="resnet18-cifar",
+    layer="whitening",
+    method="svd-taylor",
+    eps=1e-2,
+    statistics="whitening",  # what the released code averages; Algorithm 2 of TPAMI says the covariance
+    epochs=350,
+    batch_size=128,
+    lr=0.1,
+    momentum=0.9,
+    weight_decay=5e-4,
+    milestones=(100, 200, 300),
+    gamma=0.1,
+    workers=2,
+)
+
+_ALEXNET = Config(
+    dataset="imagenet",
+    network="alexnet",
+    layer="batchnorm",
+    pooling="covariance",
+    reduce_to=None,  # its last convolution has 256 channels already
+    method="newton-schulz",
+    epochs=30,
+    batch_size=128,
+    lr=10**-1.1,
+    momentum=0.9,
+    weight_decay=5e-4,
+    milestones=(10, 20),
+    gamma=0.1,
+    warmup_epochs=1,
+    workers=2,
+)
+
+_RESNET50 = _ALEXNET.replaced(
+    network="resnet50",
+    reduce_to=256,
+    epochs=60,
+    batch_size=256,
+    weight_decay=1e-4,
+    milestones=(30, 45),
+    warmup_epochs=2,
+)
+
+# Fine-tuned from a run of iccv-resnet50 or -resnet101: add --init FOLDER.
+_FINE_GRAINED = _RESNET50.replaced(
+    epochs=50, batch_size=10, lr=1.2e-3, classifier_lr=6e-3, milestones=(), augmentation="fine-grained",
+    method="svd-pade",
+)  # fmt: skip
+
+_ECCV = _CIFAR.replaced(network="resnet50-cifar", method="svd-pade", statistics="covariance")
+
+_SMALL = Config(epochs=4, milestones=(3,), lr=0.05, monitor_every=10)
+
+PRESETS: dict[str, Config] = {
+    "tpami-cifar10": _CIFAR,
+    "tpami-cifar100": _CIFAR.replaced(dataset="cifar100"),
+    "tpami-tiny-imagenet": _CIFAR.replaced(
+        dataset="tiny-imagenet", epochs=90, milestones=(30, 60), augmentation="rotate-flip"
+    ),
+    "neurips-cifar10": _CIFAR.replaced(method="svd-pi", eps=1e-4),
+    "neurips-cifar10-pca": _CIFAR.replaced(
+        layer="denoising", method="svd-pi", eps=1e-4, keep=0.99, statistics="covariance"
+    ),
+    "iccv-alexnet": _ALEXNET,
+    "iccv-resnet50": _RESNET50,
+    "iccv-resnet101": _RESNET50.replaced(network="resnet101"),
+    "iccv-birds": _FINE_GRAINED.replaced(dataset="birds"),
+    "iccv-dogs": _FINE_GRAINED.replaced(dataset="dogs"),
+    "iccv-cars": _FINE_GRAINED.replaced(dataset="cars"),
+    "eccv-cifar10": _ECCV,
+    "eccv-cifar100": _ECCV.replaced(dataset="cifar100"),
+    "eccv-resnet18": _RESNET50.replaced(network="resnet18", lr=0.1, method="svd-pade"),
+    "small": _SMALL,
+    "small-pca": _SMALL.replaced(layer="denoising", method="svd-pade"),
+    "small-cifar10": _CIFAR.replaced(network="resnet8", width=16, epochs=10, milestones=(6, 9), train_size=10_000),
+}
+
+
+def preset(name: str) -> Config:
+    """A preset by its name.
+
+    Raises:
+        ConfigError: there is none of that name; the message lists them.
+
+    Example:
+        >>> preset("iccv-resnet50").milestones
+        (30, 45)
+    """
+    if name not in PRESETS:
+        raise ConfigError(f"unknown preset {name!r}; the presets are: {', '.join(PRESETS)}")
+    return PRESETS[name]
