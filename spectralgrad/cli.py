@@ -1,4 +1,4 @@
-"""The command line: ``spectralgrad info``, ``conformance``, ``inspect``, ``bench``."""
+"""The command line: ``spectralgrad info``, ``conformance``, ``inspect``, ``bench``, ``train``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +20,13 @@ from .version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status (0 done, 1 an error that is told in one line, 2 wrong usage)."""
+    """Run a command; returns the exit status: 0 done, 1 an error that is told in one line, 2 wrong usage.
+
+    ``train`` has two more: 3 for a run that failed, 130 for one that was stopped.
+    """
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        return options.run(options) or 0
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (SpectralError, OSError, ValueError, ImportError) as problem:
@@ -38,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="spectralgrad", description="Differentiable spectral operations: what they do, measured."
     )
     parser.add_argument("--version", action="version", version=f"spectralgrad {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
     info = commands.add_parser("info", help="versions, threads, instruction set, solver in use, methods")
     info.set_defaults(run=_info)
@@ -77,7 +81,30 @@ def _parser() -> argparse.ArgumentParser:
     inspect.set_defaults(run=_inspect)
 
     add_bench(commands)
+    commands.add_parser("train", help="train a network as the papers did, or as you like", fill=_fill_train)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """The parser of a command, whose arguments may wait until the command is chosen."""
+
+    def __init__(
+        self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self._fill = fill
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self._fill is not None:
+            fill, self._fill = self._fill, None
+            fill(self)
+        return super().parse_known_args(args, namespace)
+
+
+def _fill_train(parser: argparse.ArgumentParser) -> None:
+    from .lab.command import add_train_arguments
+
+    add_train_arguments(parser)
 
 
 def _info(_: argparse.Namespace) -> None:

@@ -36,6 +36,7 @@ class Monitor:
         csv: a file to append rows to.
         tensorboard: a ``torch.utils.tensorboard.SummaryWriter``, or anything with ``add_scalar``.
         scaler: the GradScaler in use, so that ``gradient_norm`` can be divided by its scale.
+        start: the number of the first pass, for a run that goes on where another stopped.
 
     Attributes:
         records: the list of :class:`Record`.
@@ -71,6 +72,7 @@ class Monitor:
         csv: str | Path | None = None,
         tensorboard: Any = None,
         scaler: torch.amp.GradScaler | None = None,
+        start: int = 0,
     ) -> None:
         if every < 1 or sample < 1:
             raise SpectralError(f"Monitor: expected every ≥ 1 and sample ≥ 1, got {every} and {sample}")
@@ -83,7 +85,7 @@ class Monitor:
         self._model, self._scaler = model, scaler
         self._sinks = _sinks(csv, tensorboard)
         self._lock, self._paused = threading.RLock(), False
-        self._passes = dict.fromkeys(layers, 0)
+        self._passes = dict.fromkeys(layers, start)
         self._open: dict[str, Record] = {}
         self._solved = dict.fromkeys(layers, solvers.report())
         self._handles: list[RemovableHandle] = [

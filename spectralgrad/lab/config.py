@@ -97,7 +97,9 @@ class Config:
 
     device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
     threads: int | None = _field(None, RUNNING, "threads of torch (default: its own choice)", least=1)
-    monitor_every: int = _field(50, RUNNING, "steps between two looks at the condition number; 0: none", least=0)
+    monitor_every: int = _field(
+        50, RUNNING, "steps between looks at condition numbers, once an epoch at least; 0: none", least=0
+    )
     checkpoint_minutes: float = _field(10.0, RUNNING, "save at least so often; the end of an epoch always is", least=0)
     patience: int = _field(3, RUNNING, "epochs at the loss of guessing before a run counts as failed; 0: any", least=0)
     tensorboard: bool = _field(True, RUNNING, "write TensorBoard events, if it is installed")

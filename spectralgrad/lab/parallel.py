@@ -14,12 +14,13 @@ from torch import Tensor
 
 from ..errors import SpectralError
 
+_CPU = torch.device("cpu")
 _PATIENCE = timedelta(minutes=10)
 _NOTE = 1 << 16  # bytes of a note that processes show one another
 _SIGNS = ("gloo", "connection", "peer", "nccl", "timed out", "timeout", "socket")
 
 
-class WorkerLost(SpectralError, RuntimeError):
+class WorkerLostError(SpectralError, RuntimeError):
     """Another process of the run has gone, or does not answer."""
 
     def __init__(self, rank: int, world: int, said: BaseException) -> None:
@@ -41,7 +42,7 @@ class Group:
 
     rank: int = 0
     world: int = 1
-    device: torch.device = torch.device("cpu")
+    device: torch.device = _CPU
 
     @property
     def leads(self) -> bool:
@@ -88,7 +89,7 @@ def processes(device: str = "auto") -> Iterator[Group]:
     """The group that torchrun's environment variables or the caller's process group describe; else this process alone.
 
     Raises:
-        WorkerLost: another process went away inside the block.
+        WorkerLostError: another process went away inside the block.
 
     Example:
         >>> with processes("cpu") as group:
@@ -106,7 +107,7 @@ def processes(device: str = "auto") -> Iterator[Group]:
         yield group
     except RuntimeError as problem:
         if group.lost(problem):
-            raise WorkerLost(group.rank, group.world, problem) from None
+            raise WorkerLostError(group.rank, group.world, problem) from None
         raise
     finally:
         if many and not begun:

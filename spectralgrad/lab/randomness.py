@@ -23,7 +23,7 @@ def capture() -> dict[str, Tensor]:
         True
     """
     _, numbers, kept = random.getstate()
-    of_numpy: Any = np.random.get_state()
+    of_numpy: Any = np.random.get_state()  # noqa: NPY002
     state = {
         "torch": torch.get_rng_state(),
         "python": torch.tensor(numbers, dtype=torch.int64),

@@ -159,8 +159,7 @@ class Result:
     def from_dict(cls, values: dict[str, Any]) -> Result:
         """The reverse of :meth:`to_dict`; fields that a newer version added to the configuration are left out."""
         known = {name: value for name, value in values["config"].items() if name in FIELDS}
-        epochs = [Epoch(**{k: unpacked(v) if k not in ("epoch", "rank", "method") else v for k, v in epoch.items()})
-                  for epoch in values["epochs"]]  # fmt: skip
+        epochs = [_epoch(epoch) for epoch in values["epochs"]]
         failure = values["failure"]
         if failure is not None:
             failure = Failure(**{**failure, "spectrum": tuple(map(unpacked, failure["spectrum"]))})
@@ -170,6 +169,12 @@ class Result:
     def from_json(cls, text: str) -> Result:
         """The reverse of :meth:`to_json`."""
         return cls.from_dict(json.loads(text))
+
+
+def _epoch(values: dict[str, Any]) -> Epoch:
+    whole = ("epoch", "rank", "method")
+    known: dict[str, Any] = {name: v if name in whole else unpacked(v) for name, v in values.items()}
+    return Epoch(**known)
 
 
 def packed(value: Any) -> Any:

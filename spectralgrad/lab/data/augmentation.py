@@ -87,11 +87,10 @@ def augmented(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
         images = _resized(images, how.resize)
     if how.degrees:
         images = _rotated(images, (2 * draws[:, 3] - 1) * math.radians(how.degrees))
-    images = _cropped(images, draws, how)
-    if how.flip:
-        chosen = (draws[:, 2] < 0.5).view(-1, 1, 1, 1)
-        images = torch.where(chosen, images.flip(3), images)
-    return images
+    flips = draws[:, 2] < 0.5 if how.flip else None
+    if how.centred:
+        return _flipped(_from_the_middle(images, how), flips)
+    return _from_anywhere(images, draws, flips, how)
 
 
 def _resized(images: Tensor, shorter: int) -> Tensor:
@@ -111,18 +110,36 @@ def _rotated(images: Tensor, angles: Tensor) -> Tensor:
     return functional.grid_sample(images.float(), grid, mode="nearest", align_corners=False).to(images.dtype)
 
 
-def _cropped(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
-    if how.crop is None and not how.padding:
-        return images
+def _flipped(images: Tensor, flips: Tensor | None) -> Tensor:
+    return images if flips is None else torch.where(flips.view(-1, 1, 1, 1), images.flip(3), images)
+
+
+def _from_the_middle(images: Tensor, how: Augmentation) -> Tensor:
+    if how.crop is None:
+        return images  # padding would be cut off again
+    top, left = (round(r / 2) for r in _room(images, how, how.crop, how.crop))
+    images = functional.pad(images, (how.padding,) * 4)
+    return images[:, :, top : top + how.crop, left : left + how.crop]
+
+
+def _from_anywhere(images: Tensor, draws: Tensor, flips: Tensor | None, how: Augmentation) -> Tensor:
+    """Cut and flip in one gather: the positions (B, height · width) are the same for every channel."""
     height, width = (how.crop or length for length in images.shape[2:])
-    if how.padding:
-        images = functional.pad(images, (how.padding,) * 4)
-    room = images.shape[2] - height, images.shape[3] - width
-    if min(room) < 0:
-        raise DataError(f"cannot cut {height} × {width} from pictures of {images.shape[2]} × {images.shape[3]}")
-    if how.centred:
-        top, left = (round(r / 2) for r in room)
-        return images[:, :, top : top + height, left : left + width]
-    tops, lefts = ((draws[:, i] * (room[i] + 1)).long().clamp_(max=room[i]) for i in (0, 1))
-    windows = images.unfold(2, height, 1).unfold(3, width, 1)  # a view (B, C, room + 1, room + 1, height, width)
-    return windows[torch.arange(len(images)), :, tops, lefts]
+    room = _room(images, how, height, width)
+    images = functional.pad(images, (how.padding,) * 4)
+    tops, lefts = ((draws[:, i : i + 1] * (room[i] + 1)).long().clamp_(max=room[i]) for i in (0, 1))
+    columns = torch.arange(width).expand(len(images), -1)
+    if flips is not None:
+        columns = torch.where(flips.view(-1, 1), columns.flip(1), columns)
+    rows = (tops + torch.arange(height)) * images.shape[3]
+    positions = (rows.unsqueeze(2) + (lefts + columns).unsqueeze(1)).flatten(1)
+    chosen = images.flatten(2).gather(2, positions.unsqueeze(1).expand(-1, images.shape[1], -1))
+    return chosen.unflatten(2, (height, width))
+
+
+def _room(images: Tensor, how: Augmentation, height: int, width: int) -> tuple[int, int]:
+    """How far the window can move down and to the right."""
+    padded = [length + 2 * how.padding for length in images.shape[2:]]
+    if padded[0] < height or padded[1] < width:
+        raise DataError(f"cannot cut {height} × {width} from pictures of {padded[0]} × {padded[1]}")
+    return padded[0] - height, padded[1] - width

@@ -135,7 +135,7 @@ class Batches:
         images, how = self.split.images, self.augmentation
         if isinstance(images, ImageFiles):
             return images.batch(chosen, draws, how)
-        return augmented(images[chosen], draws, how)
+        return augmented(images.index_select(0, chosen), draws, how)
 
 
 def _mixed(seed: int, epoch: int) -> int:

@@ -1,0 +1,195 @@
+"""``spectralgrad train``: its options, and the run they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from .checks import kinds, parsed
+from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
+from .data import DATASETS
+from .interrupts import Stopped
+from .networks import NETWORKS, NetworkError
+from .parallel import WorkerLostError
+from .presets import PRESETS, preset
+from .previous import RunExistsError
+from .progress import for_terminal
+from .records import Result
+from .sinks import CONFIG
+from .training import train
+
+FAILED = 3
+_TITLES = {
+    DATA: "pictures",
+    NETWORK: "network",
+    TRAINING: "training (SGD)",
+    CONDITIONING: "conditioning and hybrid training (ECCV 2022, ICCV 2021)",
+    RUNNING: "running",
+}
+DESCRIPTION = """\
+Train a network with a spectral layer. Start from a preset, a TOML file or the defaults; every value is a flag.
+The run's folder gets config.toml, log.csv, result.json, a checkpoint and TensorBoard events. Ctrl-C keeps a
+checkpoint; the same command with --resume goes on to the same numbers."""
+_EXAMPLES = """\
+examples:
+  spectralgrad train                                     the defaults: a small net on embedded pictures
+  spectralgrad train --method svd                        plain SVD, recorded as failed
+  spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
+  spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade
+  spectralgrad train --out runs/mine --resume            go on with a run
+  torchrun --nproc-per-node 2 -m spectralgrad train --preset small
+
+exit status: 0 done, 1 an error told in one line, 2 wrong usage, 3 the run failed (diverged), 130 stopped by Ctrl-C"""
+
+
+def add_train_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of ``spectralgrad train`` its arguments."""
+    parser.description, parser.epilog = DESCRIPTION, _epilog()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--preset", metavar="NAME", help="start from this protocol; listed below")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: one in runs/)")
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
+    for group, title in _TITLES.items():
+        section = parser.add_argument_group(title)
+        for field in FIELDS.values():
+            if field.metadata["group"] == group:
+                _add(section, field)
+    parser.set_defaults(run=run, parser=parser)
+
+
+def _add(section: Any, field: Any) -> None:
+    flag, choices = f"--{field.name.replace('_', '-')}", field.metadata["choices"]
+    text = field.metadata["help"].replace("%", "%%")
+    if field.default is not None and kinds(field) != ["bool"]:
+        shown = ",".join(map(str, field.default)) or "none" if isinstance(field.default, tuple) else field.default
+        text += f" (default: {shown})"
+    if kinds(field) == ["bool"]:
+        text += f" (default: {'yes' if field.default else 'no'})"
+        section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        return
+    short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[kinds(field)[-1]]
+    metavar = f"{{{','.join(choices)}}}" if choices else short
+    section.add_argument(flag, type=_reader(field), default=argparse.SUPPRESS, metavar=metavar, help=text)
+
+
+def _reader(field: Any) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return parsed(field, text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return read
+
+
+def _epilog() -> str:
+    lists = {
+        "presets": {name: _said(config) for name, config in PRESETS.items()},
+        "datasets": {name: str(source) for name, source in DATASETS.items()},
+        "networks": {name: str(line) for name, line in NETWORKS.items()},
+    }
+    blocks = []
+    for title, rows in lists.items():
+        width = max(map(len, rows))
+        blocks.append("\n".join([f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in rows.items())]))
+    return "\n\n".join([*blocks, _EXAMPLES])
+
+
+def _said(config: Config) -> str:
+    what = config.layer if config.layer != "batchnorm" else f"{config.pooling} pooling"
+    return f"{config.network} on {config.dataset}, {what} by {config.method}, {config.epochs} epochs"
+
+
+def chosen(options: argparse.Namespace) -> Config:
+    """The configuration that the options describe: preset, then file, then flags.
+
+    A run that is resumed begins with its own ``config.toml``, unless a preset or a file is named.
+
+    Raises:
+        ConfigError: they describe none.
+    """
+    config = preset(options.preset) if options.preset else Config()
+    file = options.config
+    if options.resume and options.out and not (options.preset or file) and (options.out / CONFIG).exists():
+        file = options.out / CONFIG
+    if file is not None:
+        config = Config.from_toml(file, config)
+    config = config.replaced(**{name: value for name, value in vars(options).items() if name in _flags(options)})
+    if config.dataset not in DATASETS:
+        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    return config
+
+
+def _flags(options: argparse.Namespace) -> set[str]:
+    """The fields given as flags; ``--config`` is not one."""
+    return set(vars(options)) & set(FIELDS)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train; returns the exit status."""
+    leads = os.environ.get("RANK", "0") == "0"
+    try:
+        config = chosen(options)
+        out = options.out or Path("runs") / _name(config, options.preset)
+        if leads:
+            print(f"{_said(config)}; in {out}", flush=True)
+        with _short_warnings():
+            result = train(config, out, resume=options.resume, progress=for_terminal())
+    except (ConfigError, RunExistsError, NetworkError) as problem:
+        options.parser.error(str(problem))
+    except WorkerLostError as problem:
+        print(f"spectralgrad train: {problem}\n{_advice(out)}", file=sys.stderr)
+        return 1
+    except Stopped as stopped:
+        if leads:
+            print(f"\n{stopped}; the checkpoint is kept. {_advice(out)}", file=sys.stderr)
+        return 128 + stopped.signal
+    except KeyboardInterrupt:
+        if leads:
+            print(f"\nstopped in the middle of a step. {_advice(out)}", file=sys.stderr)
+        return 130
+    return _told(result, out) if leads else _status(result)
+
+
+def _told(result: Result, out: Path) -> int:
+    if result.failure is not None:
+        print(f"failed at {result.failure}\nkept in {out}")
+    else:
+        print(
+            f"done: error {result.final_error:.2f} % after {len(result.epochs)} epochs, "
+            f"best {result.best_error:.2f} %, {result.seconds:.0f} s; kept in {out}"
+        )
+    return _status(result)
+
+
+def _status(result: Result) -> int:
+    return FAILED if result.status == "failed" else 0
+
+
+def _advice(out: Path) -> str:
+    return f"Go on with: spectralgrad train --out {out} --resume"
+
+
+def _name(config: Config, preset_name: str | None) -> str:
+    parts = [preset_name or f"{config.dataset}-{config.network.replace(':', '.')}"]
+    parts += [config.method if config.spectral else "batchnorm"]
+    parts += [f"d{config.group_size}"] if config.group_size else []
+    return "-".join([*parts, f"seed{config.seed}"])
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """A warning is one line without the place in the code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

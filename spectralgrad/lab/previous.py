@@ -1,0 +1,82 @@
+"""What a folder already holds: nothing, a run to go on with, or one that has ended."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..errors import SpectralError
+from . import checkpoints
+from .config import FIELDS, Config, ConfigError
+from .records import Result
+from .sinks import RESULT
+
+# What may change between the parts of a run, since no number of the rest of it depends on it.
+FREE = {
+    "epochs", "data", "workers", "device", "threads", "monitor_every", "checkpoint_minutes", "patience", "tensorboard",
+}  # fmt: skip
+
+
+class RunExistsError(SpectralError, FileExistsError):
+    """The folder holds a run already."""
+
+
+@dataclass(frozen=True)
+class Previous:
+    """A result if there is nothing left to do, a state if there is something to go on from."""
+
+    result: Result | None = None
+    state: dict[str, Any] | None = None
+
+
+def previous(config: Config, folder: Path | None, resume: bool) -> Previous:
+    """What there is to go on from.
+
+    Raises:
+        RunExistsError: there is a run, and nobody said ``resume``.
+        ConfigError: it is another run than ``config`` describes.
+
+    Example:
+        >>> previous(Config(), None, resume=True)
+        Previous(result=None, state=None)
+    """
+    if folder is None:
+        return Previous()
+    result, state = read_result(folder), checkpoints.load(folder)
+    if result is None and state is None:
+        return Previous()
+    known = Result.from_dict(state["result"]) if result is None and state is not None else result
+    assert known is not None
+    if not resume:
+        raise RunExistsError(
+            f"{folder} holds a run already ({known.status}, {len(known.epochs)} of {known.config.epochs} epochs); "
+            "pass --resume to go on with it, or another --out"
+        )
+    _check_same(known.config, config, folder)
+    if known.status == "failed" or (known.status == "done" and len(known.epochs) >= config.epochs):
+        return Previous(result=known)
+    return Previous(state=state)
+
+
+def read_result(folder: Path) -> Result | None:
+    """The result in a folder; None if there is none.
+
+    Raises:
+        CheckpointError: there is one, but it cannot be read.
+    """
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    try:
+        return Result.from_dict(json.loads(path.read_text("utf-8")))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem!r}") from None
+
+
+def _check_same(old: Config, new: Config, folder: Path) -> None:
+    differ = [n for n in FIELDS if n not in FREE and getattr(old, n) != getattr(new, n)]
+    if differ:
+        said = "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)
+        raise ConfigError(f"{folder} holds another run: {said}. Pass another --out, or leave these out")

@@ -1,0 +1,80 @@
+"""Files beside a run: its result, its log, its TensorBoard events. A resumed run repeats nothing in them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ..files import write_json
+from .records import Epoch, Result
+
+CONFIG, LOG, RESULT = "config.toml", "log.csv", "result.json"
+_CURVES = ("lr", "train_loss", "train_error", "test_loss", "test_error", "images_per_second", "step_ms", "condition")
+
+
+class Files:
+    """The files of a run in its folder, or nothing without one.
+
+    Args:
+        folder: made if it is not there.
+        result: what they tell about; it is read anew at every :meth:`write`.
+        step: at which training step the run begins, or goes on.
+    """
+
+    def __init__(self, folder: Path | None, result: Result, step: int = 0) -> None:
+        self._folder, self._result = folder, result
+        self.writer: Any = None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            _whole(folder / CONFIG, result.config.to_toml())
+            if result.config.tensorboard:
+                self.writer = _tensorboard(folder, step)
+            self.write()
+
+    def write(self, step: int | None = None) -> None:
+        """Result and log as they are now; the newest epoch to TensorBoard, if ``step`` says when it ended."""
+        if self._folder is None:
+            return
+        write_json(self._folder / RESULT, self._result.to_dict())
+        _write_log(self._folder / LOG, self._result.epochs)
+        if self.writer is not None and step is not None:
+            values = dataclasses.asdict(self._result.epochs[-1])
+            for name in _CURVES:
+                if math.isfinite(values[name]):
+                    self.writer.add_scalar(name, values[name], step)
+            self.writer.flush()
+
+    def close(self) -> None:
+        """Write a last time."""
+        self.write()
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _write_log(path: Path, epochs: list[Epoch]) -> None:
+    beside = path.with_name(f"{path.name}.part")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.DictWriter(file, [field.name for field in dataclasses.fields(Epoch)])
+        rows.writeheader()
+        rows.writerows(dataclasses.asdict(epoch) for epoch in epochs)
+    os.replace(beside, path)
+
+
+def _whole(path: Path, text: str) -> None:
+    beside = path.with_name(f"{path.name}.part")
+    beside.write_text(text, "utf-8")
+    os.replace(beside, path)
+
+
+def _tensorboard(folder: Path, step: int) -> Any:
+    """A writer that discards what an interrupted run wrote after its checkpoint; None where it is not installed."""
+    if find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(folder), purge_step=step or None)

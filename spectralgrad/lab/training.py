@@ -1,0 +1,242 @@
+"""One training run from beginning to end, or from its checkpoint on."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+from datetime import datetime, timezone
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Any
+
+import torch
+
+from ..diagnostics import Monitor
+from . import checkpoints, randomness
+from .config import Config
+from .data import load
+from .failures import DivergedError, Patience, Watch
+from .interrupts import Stop, Stopped, stoppable
+from .loop import Stepper, Stopwatch, Tally, batches
+from .parallel import Group, processes
+from .parts import build
+from .previous import previous
+from .progress import Progress, Silent, Step
+from .records import Epoch, Failure, Result, packed, unpacked
+from .sinks import Files
+
+
+def train(
+    config: Config, folder: str | Path | None = None, *, resume: bool = False, progress: Progress | None = None
+) -> Result:
+    """Train a network as a configuration says.
+
+    Under torchrun, or in a process group of the caller, all processes train one network; rank 0 writes. A run that
+    diverges is a result with status ``"failed"``, not an exception. Ctrl-C and SIGTERM wait for the end of the step and
+    for a checkpoint. Random states and the number of threads are put back afterwards.
+
+    Args:
+        config: what to do.
+        folder: gets config.toml, result.json, log.csv, a checkpoint, and TensorBoard events; None keeps nothing. With
+            several machines it has to be on a disk that all of them see.
+        resume: go on from the checkpoint in the folder, if there is one, to the numbers of a run that was never
+            interrupted. A finished or failed run is returned as it is, unless ``config`` has more epochs.
+        progress: is told how it goes; by default nobody is.
+
+    Returns:
+        the result.
+
+    Raises:
+        ConfigError: the configuration is not that of the run in the folder, or makes no sense for the network.
+        DataError: the pictures are missing or damaged.
+        RunExistsError: the folder holds a run and ``resume`` is false.
+        CheckpointError: its checkpoint is damaged.
+        Stopped: somebody asked to stop; the checkpoint is written.
+        WorkerLostError: another process went away.
+
+    Example:
+        >>> config = Config(train_size=128, batch_size=32, epochs=1, monitor_every=2)
+        >>> result = train(config)
+        >>> result.status, len(result.epochs), result.final_error <= 100
+        ('done', 1, True)
+    """
+    where = None if folder is None else Path(folder)
+    state, threads = randomness.capture(), torch.get_num_threads()
+    try:
+        if config.threads is not None:
+            torch.set_num_threads(config.threads)
+        with processes(config.device) as group, stoppable() as stop:
+            kept = previous(config, where, resume)
+            group.wait()  # nobody writes before all have looked
+            if kept.result is not None:
+                return kept.result
+            told = progress if progress is not None and group.leads else Silent()
+            return _Run(config, where, group, stop, told, kept.state).go()
+    finally:
+        torch.set_num_threads(threads)
+        randomness.restore(state)
+
+
+class _Run:
+    """The parts of a run, and where it is."""
+
+    def __init__(
+        self,
+        config: Config,
+        folder: Path | None,
+        group: Group,
+        stop: Stop,
+        progress: Progress,
+        state: dict[str, Any] | None,
+    ) -> None:
+        self.config, self.group, self.stop, self.progress = config, group, stop, progress
+        self.folder = folder
+        data = load(config.dataset, None if config.data is None else Path(config.data), train_size=config.train_size)
+        self.train, self.test = batches(config, data, group)
+        randomness.seed(config.seed)
+        self.parts = build(config, self.train.shape, len(data.classes), group)
+        randomness.seed(config.seed + 1_000_003 * group.rank)
+        self.tally, self.result = Tally(), Result(config, started=datetime.now(timezone.utc).isoformat("T", "seconds"))
+        if state is not None:
+            self._restore(state)
+        self.watch = Watch(self.parts.net)
+        self.stepper = Stepper(config, self.parts, self.watch, group)
+        self.patience = Patience(len(data.classes), config.patience)
+        self.files = Files(folder if group.leads else None, self.result, self.tally.step)
+        self.monitor = self._monitor()
+        self._began, self._worked, self._saved = perf_counter(), self.result.seconds, monotonic()
+
+    def go(self) -> Result:
+        """Train to the end, whatever end it is."""
+        self.progress.start(self.result)
+        try:
+            while self.tally.epoch < self.config.epochs:
+                self._train_epoch()
+                self._end_epoch()
+            self.result.status = "done"
+        except DivergedError as problem:
+            self.result.status, self.result.failure = "failed", self._agreed(problem)
+        finally:
+            self._count_seconds()
+            if self.monitor is not None:
+                self.monitor.close()
+            self.files.close()
+            self.progress.stop(self.result)
+        return self.result
+
+    def _train_epoch(self) -> None:
+        tally, clock = self.tally, Stopwatch()
+        self.parts.net.train()
+        for images, labels in self.train.epoch(tally.epoch, tally.batch):
+            loading = clock.lap()
+            counts = self.stepper(images, labels, stop=self.stop.wanted, save=self._save_is_due)
+            working = clock.lap()
+            tally.add(counts, loading + working, 1000 * working)
+            self._look()
+            self.progress.step(self._step())
+            if counts.save or counts.stop:
+                self._save()
+            if counts.stop:
+                self._raise_stopped()
+            clock.lap()
+
+    def _end_epoch(self) -> None:
+        clock, tally = Stopwatch(), self.tally
+        test_loss, test_error = self.stepper.evaluate(self.test, self._interrupted)
+        epoch = Epoch(
+            epoch=tally.epoch,
+            lr=float(self.parts.optimizer.param_groups[0]["lr"]),
+            train_loss=tally.mean_loss,
+            train_error=tally.error,
+            test_loss=test_loss,
+            test_error=test_error,
+            seconds=tally.seconds + clock.lap(),
+            images_per_second=tally.rate,
+            step_ms=tally.step_ms,
+            condition=tally.condition,
+            rank=tally.rank,
+            method=self.parts.method,
+        )
+        self.result.epochs.append(epoch)
+        self.parts.advance()
+        self.tally = Tally(epoch=tally.epoch + 1, step=tally.step)
+        self._save()
+        self.files.write(self.tally.step)
+        self.progress.epoch(epoch)
+        if self.patience.lost(self.result.epochs, self.tally.step):
+            layer = next(iter(self.parts.spectral), None)
+            raise DivergedError(self.patience.reason, layer, self.watch.spectrum(layer))
+
+    def _monitor(self) -> Monitor | None:
+        if not (self.group.leads and self.config.monitor_every and self.parts.spectral):
+            return None
+        every, begin = min(self.config.monitor_every, len(self.train)), self.tally.step
+        return Monitor(self.parts.net, every, start=begin, tensorboard=self.files.writer)
+
+    def _look(self) -> None:
+        """Take over what the monitor saw in this step: the worst of the layers."""
+        if self.monitor is not None and self.monitor.records:
+            step = self.tally.step - 1
+            seen = [r for r in self.monitor.records[-len(self.parts.spectral) :] if r.step == step]
+            if seen:
+                self.tally.looks.append([max(r.condition for r in seen), min(r.rank for r in seen)])
+
+    def _step(self) -> Step:
+        tally = self.tally
+        last = float(tally.looks[-1][0]) if tally.looks else float("nan")
+        return Step(tally.epoch, tally.batch, len(self.train), tally.mean_loss, tally.error, tally.rate, last)
+
+    @property
+    def _save_is_due(self) -> bool:
+        if self.folder is None or not self.group.leads:
+            return False
+        return monotonic() - self._saved >= 60 * self.config.checkpoint_minutes
+
+    def _save(self) -> None:
+        """All processes tell their random states; the first writes."""
+        if self.folder is None:
+            return
+        states = {name: self.group.gather(value) for name, value in randomness.capture().items()}
+        self._count_seconds()
+        if self.group.leads:
+            state = {
+                "result": self.result.to_dict(),
+                "tally": dataclasses.asdict(self.tally),
+                "random": states,
+                **self.parts.state(),
+            }
+            checkpoints.save(self.folder, state)
+        self._saved = monotonic()
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.parts.restore(state)
+        self.result = dataclasses.replace(
+            Result.from_dict(state["result"]), config=self.config, status="running", failure=None
+        )
+        tally = state["tally"]
+        looks = [[unpacked(condition), rank] for condition, rank in tally["looks"]]
+        self.tally = Tally(**{**tally, "looks": looks, "images": float(tally["images"])})
+        if self.group.rank < len(state["random"]["torch"]):
+            randomness.restore({name: values[self.group.rank] for name, values in state["random"].items()})
+
+    def _interrupted(self) -> None:
+        """A test leaves no trace, so it can be left; with several processes it is finished first."""
+        if self.stop.wanted and self.group.world == 1:
+            self._save()
+            self._raise_stopped()
+
+    def _raise_stopped(self) -> None:
+        raise Stopped(self.stop.signal or signal.SIGINT)
+
+    def _agreed(self, problem: DivergedError) -> Failure:
+        """The failure that the first process with one found."""
+        here = Failure(self.tally.step, self.tally.epoch, problem.reason, problem.layer, problem.spectrum)
+        if self.group.world == 1:
+            return here
+        notes = self.group.notes(json.dumps(packed(dataclasses.asdict(here))) if problem.reason else "")
+        found = json.loads(next(note for note in notes if note))
+        return Failure(**{**found, "spectrum": tuple(map(unpacked, found["spectrum"]))})
+
+    def _count_seconds(self) -> None:
+        self.result.seconds = self._worked + perf_counter() - self._began

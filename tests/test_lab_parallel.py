@@ -1,0 +1,116 @@
+"""Two processes train as one would; they agree on failures; a dead one is noticed."""
+
+import os
+import sys
+import time
+
+import pytest
+import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.lab import train
+from spectralgrad.lab.checkpoints import load
+from spectralgrad.lab.parallel import Group, WorkerLostError
+from spectralgrad.lab.previous import read_result
+from spectralgrad.lab.synchronised import synchronise
+
+from .lab import QUICK, ended, pair, steady
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
+)
+# The last batch has 19 pictures: shares of 9 and 10.
+STEADY = QUICK.replaced(network="tests.lab:steady", train_size=83, weights="ol", clip=5.0)
+
+
+FAILING = QUICK.replaced(network="tests.test_lab_parallel:failing_on_the_second", epochs=1)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The folder in which two processes have made both runs."""
+    folder = tmp_path_factory.mktemp("two")
+    for name, config in (("failing", FAILING), ("steady", STEADY)):
+        (folder / f"{name}.toml").write_text(config.to_toml(), "utf-8")
+    for code, out, err in ended(pair("tests.workers", folder)):
+        assert code == 0, err
+        assert out.split() == ["failing", "failed", "steady", "done"]
+    return folder
+
+
+def test_two_processes_equal_one(shared, tmp_path):
+    one, two = train(STEADY, tmp_path), read_result(shared / "steady")
+    assert [e.train_loss for e in two.epochs] == pytest.approx([e.train_loss for e in one.epochs], rel=1e-5)
+    assert [e.test_loss for e in two.epochs] == pytest.approx([e.test_loss for e in one.epochs], rel=1e-4)
+    assert [e.condition for e in two.epochs] == pytest.approx([e.condition for e in one.epochs], rel=1e-3)
+    a, b = load(tmp_path), load(shared / "steady")
+    for name, value in a["model"].items():
+        torch.testing.assert_close(b["model"][name], value, rtol=1e-4, atol=1e-5)
+    longer = train(STEADY.replaced(epochs=3), shared / "steady", resume=True)  # one process goes on with it
+    assert len(longer.epochs) == 3
+
+
+def test_a_failure_of_one_process_is_recorded_for_all(shared):
+    failure = read_result(shared / "failing").failure
+    assert (failure.step, failure.layer) == (1, "8")
+    assert "expected finite input" in failure.reason
+
+
+def failing_on_the_second(classes):
+    return steady(classes).append(Failing())
+
+
+class Failing(sg.nn.SpectralModule):
+    """Stands for covariance pooling, which does not synchronise: only the second process meets NaN."""
+
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        bad = self.passes > 1 and os.environ["RANK"] == "1"
+        return x + 0 * sg.matrix_sqrt(torch.full((2, 2), torch.nan) if bad else torch.eye(2)).sum()
+
+
+def test_a_dead_worker_ends_the_run_with_a_clear_message(tmp_path):
+    config = QUICK.replaced(network="tests.lab:steady", epochs=10_000, train_size=64)
+    (tmp_path / "run.toml").write_text(config.to_toml(), "utf-8")
+    first, second = pair("spectralgrad", "train", "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
+    try:
+        until = time.monotonic() + 120
+        while not (tmp_path / "run" / "checkpoint.json").exists():
+            assert time.monotonic() < until
+            assert first.poll() is None, first.stderr.read()
+            time.sleep(0.01)
+        second.kill()
+        (code, out, err), (_, silence, _) = ended([first, second], 60)
+    finally:
+        first.kill()
+        second.kill()
+    assert (code, silence) == (1, "")
+    assert "epoch   0" in out
+    assert "process 0 of 2 lost another process of this run" in err
+    assert f"Go on with: spectralgrad train --out {tmp_path / 'run'} --resume" in err
+    assert "Traceback" not in err
+    assert load(tmp_path / "run")["tally"]["epoch"] >= 1
+
+
+def test_which_errors_mean_a_lost_process():
+    two = Group(world=2)
+    assert two.lost(RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9000"))
+    assert two.lost(torch.distributed.DistNetworkError("The client socket has timed out"))
+    assert not two.lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not two.lost(WorkerLostError(0, 2, RuntimeError("Connection closed by peer")))
+    assert not Group().lost(RuntimeError("Connection closed by peer"))
+
+
+def test_synchronised_layers_keep_names_parameters_and_alone_their_numbers():
+    net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Sequential(nn.BatchNorm2d(3, affine=False)))
+    before, parameters = {k: v.clone() for k, v in net.state_dict().items()}, list(net.parameters())
+    x = torch.randn(4, 1, 8, 8)
+    expected = net(x)
+    net.load_state_dict(before)
+    synced = synchronise(net)
+    assert list(synced.state_dict()) == list(before)
+    assert all(a is b for a, b in zip(synced.parameters(), parameters, strict=True))
+    assert torch.equal(synced(x), expected)

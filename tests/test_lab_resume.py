@@ -1,0 +1,167 @@
+"""A run that is stopped, killed or interrupted while it writes goes on to the numbers of one that never was."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from spectralgrad.lab import checkpoints, train
+from spectralgrad.lab.checkpoints import CheckpointError, load, save
+from spectralgrad.lab.config import ConfigError
+from spectralgrad.lab.interrupts import Stopped
+from spectralgrad.lab.previous import RunExistsError, read_result
+
+from .lab import QUICK, ROOT, Interrupting, numbers
+
+# Three batches an epoch; everything with a state of its own: momentum, schedule, switch, power iteration, dropout.
+RICH = QUICK.replaced(
+    epochs=3, weights="sn", nog=True, method="newton-schulz", hybrid="svd-pade", milestones=(1, 2), monitor_every=1
+)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    return train(RICH, folder), load(folder)
+
+
+def same(a, b):
+    """Bit for bit, through a tree."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a.nan_to_num(), b.nan_to_num())
+    if isinstance(a, dict):
+        return set(a) == set(b) and all(same(a[k], b[k]) for k in a)
+    return all(same(x, y) for x, y in zip(a, b, strict=True)) if isinstance(a, list) else a == b
+
+
+@pytest.mark.parametrize("after", [1, 2, 4, 5, 6])
+def test_a_stopped_run_goes_on_to_the_same_numbers(after, whole, tmp_path):
+    with pytest.raises(Stopped):
+        train(RICH, tmp_path, progress=Interrupting(after))
+    stopped = load(tmp_path)
+    assert 0 < stopped["tally"]["step"] < 9
+    result = train(RICH, tmp_path, resume=True)
+    assert numbers(result) == numbers(whole[0])
+    end = load(tmp_path)
+    for part in ("model", "optimizer", "scheduler", "switch", "random"):
+        assert same(end[part], whole[1][part]), part
+
+
+def test_stopping_again_and_again(whole, tmp_path):
+    for _ in range(12):
+        with contextlib.suppress(Stopped):
+            result = train(RICH, tmp_path, resume=True, progress=Interrupting(1))
+            break
+    assert result.status == "done"
+    assert numbers(result) == numbers(whole[0])
+
+
+def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path):
+    """Eight times while nothing is done but writing, five times in a run that saves after every step."""
+    config, run = RICH.replaced(checkpoint_minutes=0.0), tmp_path / "run"
+    for folder in (tmp_path / "writes", run):
+        folder.mkdir()
+    (run / "run.toml").write_text(config.to_toml(), "utf-8")
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    lines = [line.split() for line in found.stdout.splitlines()]
+    writes, steps = ([int(step) for what, step in lines if what == kind] for kind in ("write", "run"))
+    assert len(writes) == 8
+    assert writes == sorted(set(writes))  # each began where the last was killed
+    assert len(steps) == 5
+    assert steps == sorted(steps)
+    assert numbers(train(config, run, resume=True)) == numbers(whole[0])
+    assert same(load(run)["model"], whole[1]["model"])
+    assert len(list(run.glob("checkpoint*"))) == 2
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, monkeypatch):
+    save(tmp_path, {"step": 1, "model": torch.ones(3)})
+    real, calls = os.replace, []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise OSError("no space left on device")
+        real(*arguments)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="no space"):
+        save(tmp_path, {"step": 2, "model": torch.zeros(3)})
+    monkeypatch.undo()
+    assert same(load(tmp_path), {"step": 1, "model": torch.ones(3)})
+    save(tmp_path, {"step": 3, "model": torch.zeros(3)})
+    assert same(load(tmp_path), {"step": 3, "model": torch.zeros(3)})
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_checkpoint_holds_no_pickle(whole, tmp_path):
+    train(QUICK.replaced(epochs=1), tmp_path)
+    content = json.loads((tmp_path / "checkpoint.json").read_text("utf-8"))
+    raw = (tmp_path / content["tensors"]).read_bytes()
+    header = json.loads(raw[8 : 8 + int.from_bytes(raw[:8], "little")])
+    assert {"model.0.weight", "optimizer.state.0.momentum_buffer", "random.torch.0"} <= set(header)
+
+
+def test_shared_and_strided_tensors_are_saved(tmp_path):
+    base = torch.arange(6.0).reshape(2, 3)
+    save(tmp_path, {"a": base, "b": base.T, "nothing": torch.zeros(0), "list": [base[0], 1.5, None]})
+    state = load(tmp_path)
+    assert torch.equal(state["b"], base.T)
+    assert torch.equal(state["list"][0], base[0])
+    assert state["list"][1:] == [1.5, None]
+
+
+def test_damage_is_told_with_the_file(tmp_path):
+    train(QUICK.replaced(epochs=1), tmp_path)
+    tensors = next(tmp_path.glob("*.safetensors"))
+    tensors.write_bytes(tensors.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=f"{tensors.name}: expected a safetensors file"):
+        train(QUICK, tmp_path, resume=True)
+    tensors.unlink()
+    with pytest.raises(CheckpointError, match=f"{tensors.name}: expected a safetensors file"):
+        train(QUICK, tmp_path, resume=True)
+    (tmp_path / checkpoints.POINTER).write_text("{", "utf-8")
+    with pytest.raises(CheckpointError, match=r"checkpoint\.json: not a checkpoint"):
+        train(QUICK, tmp_path, resume=True)
+    (tmp_path / "result.json").write_text("{}", "utf-8")
+    with pytest.raises(CheckpointError, match=r"result\.json: not a result"):
+        train(QUICK, tmp_path, resume=True)
+
+
+def test_a_run_is_not_overwritten_nor_continued_by_another(tmp_path):
+    train(QUICK.replaced(epochs=1), tmp_path)
+    with pytest.raises(RunExistsError, match=r"holds a run already \(done, 1 of 1 epochs\); pass --resume"):
+        train(QUICK, tmp_path)
+    with pytest.raises(ConfigError, match=r"holds another run: lr was 0\.05, is 0\.1; seed was 0, is 1"):
+        train(QUICK.replaced(seed=1, lr=0.1), tmp_path, resume=True)
+
+
+def test_a_finished_run_is_returned_and_can_be_made_longer(whole, tmp_path):
+    short = train(RICH.replaced(epochs=2), tmp_path)
+    stamp = (tmp_path / "result.json").stat().st_mtime_ns
+    assert train(RICH.replaced(epochs=2), tmp_path, resume=True) == short
+    assert (tmp_path / "result.json").stat().st_mtime_ns == stamp
+    longer = train(RICH.replaced(epochs=3, workers=1), tmp_path, resume=True)
+    assert numbers(longer) == numbers(whole[0])
+    assert longer.seconds > short.seconds
+    assert read_result(tmp_path) == longer
+
+
+def test_resume_without_a_run_begins_one(tmp_path):
+    assert train(QUICK.replaced(epochs=1), tmp_path / "new", resume=True).status == "done"
+
+
+def test_the_log_of_a_resumed_run_repeats_nothing(tmp_path):
+    with pytest.raises(Stopped):
+        train(QUICK, tmp_path, progress=Interrupting(4))
+    train(QUICK, tmp_path, resume=True)
+    rows = (tmp_path / "log.csv").read_text("utf-8").splitlines()
+    assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1"]

@@ -1,0 +1,343 @@
+"""What a run does: learns, keeps its files, treats what it is told to treat, and fails in words."""
+
+import csv
+import io
+import json
+import math
+import signal
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+from spectralgrad.errors import SolverError
+from spectralgrad.lab import Config, Epoch, Result, randomness, train
+from spectralgrad.lab.checkpoints import CheckpointError, load
+from spectralgrad.lab.command import _short_warnings
+from spectralgrad.lab.data import load as load_data
+from spectralgrad.lab.failures import Patience, Watch
+from spectralgrad.lab.interrupts import Stopped
+from spectralgrad.lab.loop import Stepper, batches
+from spectralgrad.lab.parallel import Group
+from spectralgrad.lab.parts import build, classifier
+from spectralgrad.lab.progress import Bar, Lines, Silent, Step
+from spectralgrad.optim import ConditioningWarning
+
+from .lab import QUICK, Interrupting, numbers, tiny
+
+SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
+
+
+def parts(config, shape=(1, 28, 28)):
+    torch.manual_seed(0)
+    return build(config, shape, 10, Group())
+
+
+def step(config, made, images=None):
+    data = load_data("fashion", train_size=config.train_size)
+    pictures, labels = next(batches(config, data, Group())[0].epoch(0))
+    return Stepper(config, made, Watch(made.net), Group())(pictures if images is None else images, labels)
+
+
+def test_it_learns_and_keeps_its_files(tmp_path):
+    config = QUICK.replaced(train_size=512, epochs=4, milestones=(2, 3), tensorboard=True)
+    result = train(config, tmp_path / "run")
+    assert result.status == "done"
+    assert result.epochs[-1].train_loss < 0.8 * result.epochs[0].train_loss
+    assert result.final_error < 65
+    assert [round(e.lr, 6) for e in result.epochs] == [0.05, 0.05, 0.005, 0.0005]
+    assert all(e.condition > 1 and e.rank == 6 and e.method == "exact" and e.step_ms > 0 for e in result.epochs)
+    assert Config.from_toml(tmp_path / "run" / "config.toml") == config
+    assert Result.from_json((tmp_path / "run" / "result.json").read_text("utf-8")) == result
+    with (tmp_path / "run" / "log.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["test_error"]) for row in rows] == [e.test_error for e in result.epochs]
+    events = [f for f in (tmp_path / "run").iterdir() if "tfevents" in f.name]
+    assert b"test_error" in events[0].read_bytes()
+    assert b"spectral/1/condition" in events[0].read_bytes()
+
+
+def test_a_run_is_a_function_of_its_configuration_and_leaves_no_trace():
+    before, threads = randomness.capture(), torch.get_num_threads()
+    first = train(QUICK.replaced(threads=threads + 1, epochs=1))
+    assert torch.get_num_threads() == threads
+    after = randomness.capture()
+    assert all(torch.equal(before[name].nan_to_num(), after[name].nan_to_num()) for name in before)
+    torch.rand(1)
+    assert numbers(train(QUICK.replaced(threads=threads + 1, epochs=1))) == numbers(first)
+    assert numbers(train(QUICK.replaced(threads=threads + 1, epochs=1, seed=1))) != numbers(first)
+
+
+def test_a_step_is_the_textbook_step_and_clipping_is_off():
+    config = QUICK.replaced(network="tests.lab:steady")
+    made, hand = parts(config), parts(config).net
+    step(config, made)
+    pictures, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
+    optimizer = torch.optim.SGD(hand.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
+    nn.functional.cross_entropy(hand(pictures), labels).backward()
+    size = nn.utils.get_total_norm([p.grad for p in hand.parameters()])
+    optimizer.step()
+    for ours, theirs in zip(made.net.parameters(), hand.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    clipped = parts(config)
+    step(config.replaced(clip=0.1 * float(size)), clipped)
+    norm = nn.utils.get_total_norm([p.grad for p in clipped.net.parameters()])
+    torch.testing.assert_close(norm, 0.1 * size, rtol=1e-4, atol=0)
+
+
+def test_bfloat16_is_autocast():
+    seen = []
+    made = parts(QUICK)
+    made.net[0].register_forward_hook(lambda m, i, o: seen.append(o.dtype))
+    made.net[7].register_forward_hook(lambda m, i, o: seen.append(o.dtype))
+    step(QUICK.replaced(precision="bfloat16"), made)
+    assert seen == [torch.bfloat16, torch.bfloat16]
+    assert made.net[1].running_cov.dtype == torch.float32
+
+
+def test_the_classifier_has_its_own_rate():
+    made = parts(QUICK.replaced(classifier_lr=0.5, milestones=(1,)))
+    body, head = made.optimizer.param_groups
+    assert (body["lr"], head["lr"], len(head["params"])) == (0.05, 0.5, 2)
+    assert head["params"][0] is classifier(made.net)[1].weight
+    step(QUICK, made)
+    made.advance()
+    assert [round(g["lr"], 6) for g in made.optimizer.param_groups] == [0.005, 0.05]
+
+
+def test_fine_tuning_takes_all_but_a_classifier_of_other_classes(tmp_path):
+    train(QUICK.replaced(epochs=1), tmp_path / "first")
+    source = load(tmp_path / "first")["model"]
+    for init in (tmp_path / "first", next((tmp_path / "first").glob("*.safetensors"))):
+        same = parts(QUICK.replaced(init=str(init)))
+        assert all(torch.equal(value, source[name]) for name, value in same.net.state_dict().items())
+    torch.manual_seed(0)
+    other = build(QUICK.replaced(init=str(tmp_path / "first")), (1, 28, 28), 7, Group())
+    assert torch.equal(other.net[0].weight, source["0.weight"])
+    assert other.net[7].weight.shape == (7, 96)
+    with pytest.raises(CheckpointError, match=r"weights of another network.*missing: bn1"):
+        parts(SMALL.replaced(init=str(tmp_path / "first")))
+    with pytest.raises(CheckpointError, match="expected the folder of a run"):
+        parts(QUICK.replaced(init=str(tmp_path)))
+
+
+@pytest.mark.parametrize("network", ["tests.lab:tiny", "small"])
+@pytest.mark.parametrize("weights", ["plain", "sn", "ol", "ow"])
+def test_weights_of_the_layer_before(network, weights):
+    config = QUICK.replaced(network=network, weights=weights, width=2)
+    made = parts(config)
+    first = made.net[0] if network != "small" else made.net.conv1
+    assert isinstance(first, sg.nn.OrthogonalConv2d) == (weights == "ow")
+    assert (made.penalty is not None) == (weights == "ol")
+    if weights == "ol":
+        assert made.penalty() == sg.nn.orthogonality_loss(first.weight, side="rows")
+    if weights == "sn":
+        for _ in range(20):
+            made.net(torch.randn(4, 1, 28, 28))
+        assert abs(torch.linalg.matrix_norm(first.weight.detach().flatten(1), 2).item() - 1) < 1e-2
+    step(config, made)
+
+
+def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
+    with pytest.raises(ValueError, match="'ow' needs a convolution of stride 1"):
+        parts(QUICK.replaced(network="tests.test_lab_training:oblong", weights="ow"))
+
+
+def oblong(classes):
+    net = tiny(classes)
+    net[0] = nn.Conv2d(1, 6, (3, 1), padding=(1, 0))
+    return net
+
+
+@pytest.mark.parametrize("network", ["tests.lab:tiny", "small"])
+def test_nog_and_olr_treat_the_layer_before(network):
+    config = QUICK.replaced(network=network, nog=True, olr=True, weights="ow", width=2)
+    made = parts(config)
+    step(config, made)
+    first = made.net[0] if network != "small" else made.net.conv1
+    values = torch.linalg.svdvals(first.weight.grad.flatten(1))
+    kept = values[values > 1e-3]
+    torch.testing.assert_close(kept, torch.ones_like(kept), rtol=1e-4, atol=1e-4)
+    with pytest.warns(ConditioningWarning, match="Add an orthogonal weight"):
+        step(config, parts(config.replaced(weights="plain")))
+
+
+def test_hybrid_switches_before_the_last_milestone():
+    config = QUICK.replaced(epochs=4, method="newton-schulz", hybrid="svd-pade", milestones=(1, 3), train_size=64)
+    assert [e.method for e in train(config).epochs] == ["newton-schulz"] * 2 + ["svd-pade"] * 2
+
+
+def test_plain_svd_is_a_recorded_failure(tmp_path):
+    result = train(SMALL.replaced(method="svd"), tmp_path)
+    assert (result.status, result.epochs, result.failure.step) == ("failed", [], 0)
+    assert result.failure.reason == "the gradient is not finite"
+    assert result.failure.layer == "bn1"
+    spectrum = torch.tensor(result.failure.spectrum)
+    assert len(spectrum) == 64
+    assert int((spectrum < 0.0101).sum()) == 55  # nine taps of one channel: rank 9 of 64, the rest is ε
+    assert json.loads((tmp_path / "result.json").read_text("utf-8"))["failure"]["layer"] == "bn1"
+
+
+def test_a_loss_that_is_not_finite_names_the_first_layer():
+    config = QUICK.replaced(network="tests.test_lab_training:exploding")
+    failure = train(config).failure
+    assert (failure.reason, failure.layer) == ("the loss is not finite", "8")
+
+
+def exploding(classes):
+    return nn.Sequential(*tiny(classes), nn.Hardtanh(-math.inf, math.inf), nn.LogSigmoid())[:8].append(Exploding())
+
+
+class Exploding(nn.Module):
+    def forward(self, x):
+        return x / 0.0
+
+
+def test_what_a_layer_refuses_is_a_failure_with_its_last_good_spectrum():
+    made = parts(QUICK)
+    step(QUICK, made)
+    stepper = Stepper(QUICK, made, Watch(made.net), Group())
+    good, labels = torch.randn(8, 1, 28, 28), torch.arange(8)
+    stepper(good, labels)
+    with pytest.raises(Exception, match="expected finite input") as caught:
+        stepper(torch.full_like(good, math.nan), labels)
+    assert type(caught.value).__name__ == "DivergedError"
+    assert caught.value.layer == "1"
+    assert len(caught.value.spectrum) == 6
+
+
+@pytest.mark.parametrize("place", ["forward", "backward"])
+def test_a_solver_that_gives_up_is_a_failure(place):
+    failure = train(QUICK.replaced(network=f"tests.test_lab_training:unsolvable_{place}")).failure
+    assert failure.reason.startswith("eigh: no solver met the residual test")
+    assert failure.spectrum == (1.0, 1.0, 1.0)
+    assert failure.layer == ("8" if place == "forward" else None)
+
+
+class GivingUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        raise SolverError("eigh", (), torch.eye(3), ["torch"], None)
+
+
+class Unsolvable(sg.nn.SpectralModule):
+    def forward(self, x):
+        raise SolverError("eigh", (), torch.eye(3), ["torch"], None)
+
+
+def unsolvable_forward(classes):
+    return tiny(classes).append(Unsolvable())
+
+
+def unsolvable_backward(classes):
+    class Last(nn.Module):
+        def forward(self, x):
+            return GivingUp.apply(x)
+
+    return tiny(classes).append(Last())
+
+
+def test_a_loss_that_never_falls_is_a_failure():
+    config = QUICK.replaced(lr=0.0, weight_decay=0.0, train_size=510, batch_size=5, epochs=4, patience=2)
+    result = train(config.replaced(network="tests.test_lab_training:guessing"))
+    assert len(result.epochs) == 2
+    assert result.failure.reason.startswith("the loss never falls: 2 epochs at or above 2.280")
+    assert (result.failure.layer, len(result.failure.spectrum)) == ("1", 6)
+
+
+def guessing(classes):
+    net = tiny(classes)
+    nn.init.zeros_(net[7].weight)
+    nn.init.zeros_(net[7].bias)
+    return net
+
+
+def test_the_stopping_rule():
+    def epochs(*losses):
+        return [Epoch(i, 0.1, loss, 90.0, loss, 90.0, 1.0, 1.0, 1.0) for i, loss in enumerate(losses)]
+
+    rule = Patience(10, 3)
+    assert rule.lost(epochs(2.31, 2.30, 2.30), 300)
+    assert rule.lost(epochs(1.2, 2.31, 2.30, 2.30), 300)  # learnt, and lost it
+    assert not rule.lost(epochs(2.31, 2.30, 2.30), 20)
+    assert not rule.lost(epochs(2.31, 2.2, 2.30), 300)
+    assert not rule.lost(epochs(2.31, 2.31), 300)
+    assert not Patience(10, 0).lost(epochs(2.31, 2.30, 2.30), 300)
+
+
+def test_a_failed_run_says_so_and_exits_with_three(tmp_path, capsys):
+    arguments = ["train", "--width", "2", "--train-size", "64", "--epochs", "1", "--no-tensorboard"]
+    assert main([*arguments, "--method", "svd", "--out", str(tmp_path / "a")]) == 3
+    out = capsys.readouterr().out
+    assert "failed at step 0 (epoch 0): the gradient is not finite; layer 'bn1', 64 eigenvalues from 0.01 to" in out
+    assert main([*arguments, "--method", "svd", "--out", str(tmp_path / "a"), "--resume"]) == 3
+    assert main([*arguments, "--out", str(tmp_path / "b")]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[-2].startswith("epoch   0  lr 0.1")
+    assert out[-1].startswith("done: error ")
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--out", str(tmp_path / "b")])
+    assert stop.value.code == 2
+    assert "holds a run already (done, 1 of 1 epochs); pass --resume" in capsys.readouterr().err
+
+
+def test_data_that_are_missing_are_told_in_one_line(tmp_path, capsys):
+    assert main(["train", "--dataset", "cifar10", "--data", str(tmp_path), "--out", str(tmp_path / "run")]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("spectralgrad train: ")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_run_keeps_its_checkpoint_and_says_how_to_go_on(number, status, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("spectralgrad.lab.command.for_terminal", lambda: Interrupting(2, number))
+    arguments = ["--network", "tests.lab:tiny", "--train-size", "96", "--batch-size", "32", "--out", str(tmp_path)]
+    assert main(["train", "--no-tensorboard", *arguments]) == status
+    assert f"Go on with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err
+    assert load(tmp_path)["tally"]["step"] == 3  # the step during which the signal came was finished
+    assert json.loads((tmp_path / "result.json").read_text("utf-8"))["status"] == "running"
+
+
+def test_a_second_interrupt_does_not_wait(tmp_path):
+    class Twice(Silent):
+        def step(self, step):
+            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(QUICK, tmp_path, progress=Twice())
+    assert not isinstance(caught.value, Stopped)
+
+
+def test_the_bar_shows_loss_error_speed_and_condition():
+    console = pytest.importorskip("rich.console")
+    stream = io.StringIO()
+    bar = Bar(console.Console(file=stream, force_terminal=True, width=160))
+    bar.start(Result(Config(epochs=3)))
+    bar.step(Step(0, 3, 31, 2.1234, 81.25, 512.0, 1.5e5))
+    bar._bar.refresh()
+    bar.epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, 1e5, 9, "exact"))
+    bar.stop(Result(Config()))
+    for words in ("epoch 1/3", "loss 2.123", "error 81.2 %", "512 images/s", "κ 1.5e+05", "test 1.2000  40.00 %"):
+        assert words in stream.getvalue()
+
+
+def test_without_a_terminal_there_is_a_line_an_epoch():
+    stream = io.StringIO()
+    train(QUICK.replaced(train_size=64), progress=Lines(stream))
+    assert [line[:9] for line in stream.getvalue().splitlines()] == ["epoch   0", "epoch   1"]
+
+
+def test_warnings_are_one_line_on_the_command_line():
+    before = warnings.formatwarning
+    with _short_warnings():
+        said = warnings.formatwarning(UserWarning("mind this"), UserWarning, "some/file.py", 3)
+    assert said == "UserWarning: mind this\n"
+    assert warnings.formatwarning is before
