@@ -27,7 +27,7 @@ def check(field: dataclasses.Field[Any], value: Any) -> Any:
     Raises:
         ValueError: it does not fit; the message says what was expected.
     """
-    if value is None:
+    if value is None or _means_none(field, value):
         if "None" in str(field.type):
             return None
         raise ValueError(f"expected {_wanted(field)}, got nothing")
@@ -36,6 +36,13 @@ def check(field: dataclasses.Field[Any], value: Any) -> Any:
             raise ValueError(f"expected a list of whole numbers, got {value!r}")
         return tuple(_in_range(field, _of_kind(item, ["int"], field)) for item in value)
     return _in_range(field, _of_kind(value, kinds(field), field))
+
+
+def _means_none(field: dataclasses.Field[Any], value: Any) -> bool:
+    """TOML has no None, so a number that may be missing is written as a word."""
+    return (
+        isinstance(value, str) and value.lower() == "none" and "None" in str(field.type) and "str" not in kinds(field)
+    )
 
 
 def _of_kind(value: Any, wanted: list[str], field: dataclasses.Field[Any]) -> Any:

@@ -50,6 +50,7 @@ exit status: 0 done, 1 an error told in one line, 2 wrong usage, 3 the run faile
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the parser of ``spectralgrad train`` its arguments."""
+    parser.usage = "spectralgrad train [--preset NAME] [--config FILE] [--out DIR] [--resume] [any value as a flag]"
     parser.description, parser.epilog = DESCRIPTION, _epilog()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--preset", metavar="NAME", help="start from this protocol; listed below")
@@ -75,6 +76,7 @@ def _add(section: Any, field: Any) -> None:
         section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         return
     short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[kinds(field)[-1]]
+    short = {"data": "DIR", "init": "PATH"}.get(field.name, short)
     metavar = f"{{{','.join(choices)}}}" if choices else short
     section.add_argument(flag, type=_reader(field), default=argparse.SUPPRESS, metavar=metavar, help=text)
 

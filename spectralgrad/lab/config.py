@@ -57,7 +57,7 @@ class Config:
         None, DATA, "how training pictures are varied (default: the dataset's way)",
         "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
     )  # fmt: skip
-    workers: int = _field(0, DATA, "threads or processes that load pictures", least=0)
+    workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
     width: int | None = _field(None, NETWORK, "channels of the first layer (default: the network's)", least=1)
@@ -171,7 +171,7 @@ class Config:
         return dataclasses.replace(self, **values)
 
     def to_toml(self) -> str:
-        """The values as a TOML file; those that are None are left out.
+        """The values as a TOML file. None is left out where it is the default, and ``"none"`` where it is not.
 
         Example:
             >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
@@ -179,7 +179,8 @@ class Config:
             workers
         """
         values = {name: getattr(self, name) for name in FIELDS}
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in values.items() if value is not None)
+        said = {name: v for name, v in values.items() if v is not None or FIELDS[name].default is not None}
+        return "".join(f"{name} = {_toml('none' if value is None else value)}\n" for name, value in said.items())
 
     @classmethod
     def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:

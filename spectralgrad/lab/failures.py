@@ -35,7 +35,8 @@ class Watch:
         >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
         >>> net = nn.Sequential(nn.Conv2d(1, 4, 1), DecorrelatedBatchNorm2d(4, method="svd"))
         >>> watch = Watch(net)
-        >>> net(torch.randn(8, 1, 5, 5)).square().sum().backward()        # rank 1 of 4: ties
+        >>> _ = nn.init.zeros_(net[0].weight)                             # every eigenvalue is ε: ties
+        >>> (net(torch.randn(8, 1, 5, 5)) * torch.randn(8, 4, 5, 5)).sum().backward()
         >>> print(watch.of_gradient())
         the gradient is not finite
         >>> watch.of_gradient().layer

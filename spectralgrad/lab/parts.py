@@ -172,8 +172,7 @@ def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwi
 
 
 def _spread(net: nn.Module, group: Group) -> nn.Module:
-    """Statistics are the same everywhere, so buffers need not be sent."""
     if group.world == 1:
         return net
     devices = [group.device] if group.device.type == "cuda" else None
-    return DistributedDataParallel(synchronise(net), device_ids=devices, broadcast_buffers=False)
+    return DistributedDataParallel(synchronise(net), device_ids=devices)

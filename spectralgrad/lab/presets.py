@@ -62,7 +62,7 @@ _FINE_GRAINED = _RESNET50.replaced(
 
 _ECCV = _CIFAR.replaced(network="resnet50-cifar", method="svd-pade", statistics="covariance")
 
-_SMALL = Config(epochs=4, milestones=(3,), lr=0.05, monitor_every=10)
+_SMALL = Config(epochs=4, milestones=(2, 3), batch_size=32, lr=0.05)
 
 PRESETS: dict[str, Config] = {
     "tpami-cifar10": _CIFAR,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from .dataset import Dataset, Split
 from .errors import DataError, found, require_file
@@ -29,8 +28,9 @@ class Layout:
         names: the file with the names of the classes.
         classes: how many.
         label_bytes: at the head of a record; the last one is the label.
-        records: pictures in the training files together.
         source: where to get it.
+        records: pictures in the training files together.
+        test_records: pictures in the test file.
 
     Example:
         >>> CIFAR10.label_bytes, CIFAR100.label_bytes
@@ -85,22 +85,30 @@ def read_cifar(layout: Layout, folder: Path) -> Dataset:
         DataError: a file is missing, has another size, or a label that does not exist.
     """
     folder = found(folder, (layout.folder,), (*layout.train, layout.test), _advice(layout, folder))
-    each = layout.records // len(layout.train)
-    images, labels = zip(*(_records(folder / name, each, layout) for name in layout.train), strict=True)
-    train = Split(torch.cat(images), torch.cat(labels))
-    test = Split(*_records(folder / layout.test, layout.test_records, layout))
-    return Dataset(layout.name, train, test, _names(folder, layout), MEAN, STD, "crop-flip")
+    train, test = [folder / name for name in layout.train], [folder / layout.test]
+    for paths, count in ((train, layout.records), (test, layout.test_records)):
+        _check_sizes(paths, count // len(paths), layout)
+    names = _names(folder, layout)
+    splits = _split(train, layout.records, layout), _split(test, layout.test_records, layout)
+    return Dataset(layout.name, *splits, names, MEAN, STD, "crop-flip")
 
 
-def _records(path: Path, count: int, layout: Layout) -> tuple[Tensor, Tensor]:
+def _check_sizes(paths: list[Path], count: int, layout: Layout) -> None:
     size = count * (layout.label_bytes + _PIXELS)
-    got = require_file(path, layout.source).stat().st_size
-    if got != size:
-        raise DataError(f"expected {size} bytes ({count} records), got {got}", path=path, source=layout.source)
-    records = np.fromfile(path, dtype=np.uint8).reshape(count, -1)
-    labels = checked_labels(records[:, layout.label_bytes - 1], layout.classes, path, layout.source)
-    pixels = np.ascontiguousarray(records[:, layout.label_bytes :])
-    return torch.from_numpy(pixels).view(count, 3, 32, 32), labels
+    for path in paths:
+        got = require_file(path, layout.source).stat().st_size
+        if got != size:
+            raise DataError(f"expected {size} bytes ({count} records), got {got}", path=path, source=layout.source)
+
+
+def _split(paths: list[Path], count: int, layout: Layout) -> Split:
+    images, labels = np.empty((count, _PIXELS), np.uint8), []
+    each = count // len(paths)
+    for number, path in enumerate(paths):
+        records = np.fromfile(path, dtype=np.uint8).reshape(each, -1)
+        labels.append(checked_labels(records[:, layout.label_bytes - 1], layout.classes, path, layout.source))
+        images[number * each : (number + 1) * each] = records[:, layout.label_bytes :]
+    return Split(torch.from_numpy(images).view(count, 3, 32, 32), torch.cat(labels))
 
 
 def _names(folder: Path, layout: Layout) -> tuple[str, ...]:

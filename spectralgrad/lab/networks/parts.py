@@ -72,18 +72,6 @@ def reduces(config: NetworkConfig, channels: int) -> bool:
     return config.pooling == "covariance" and config.reduce_to is not None and config.reduce_to < channels
 
 
-class AveragePooling(nn.Module):
-    """The mean over positions.
-
-    Example:
-        >>> AveragePooling()(torch.ones(2, 3, 4, 4)).tolist()
-        [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x.mean((2, 3))
-
-
 class Head(nn.Module):
     """What stands before the classifier: average pooling, or covariance pooling behind a reduction if one is needed.
 
@@ -92,12 +80,13 @@ class Head(nn.Module):
     Args:
         config: pooling, its method and ``reduce_to``.
         channels: of the features.
+        grid: average pooling leaves grid × grid positions.
 
     Attributes:
         out_features: how many numbers a picture becomes.
     """
 
-    def __init__(self, config: NetworkConfig, channels: int) -> None:
+    def __init__(self, config: NetworkConfig, channels: int, grid: int = 1) -> None:
         super().__init__()
         self.reduction: nn.Module = nn.Identity()
         if reduces(config, channels):
@@ -105,14 +94,14 @@ class Head(nn.Module):
             first = treated(convolution(channels, size, 1), config, is_pooled(config))
             self.reduction = nn.Sequential(first, nn.BatchNorm2d(size), nn.ReLU(inplace=True))
             channels = size
-        self.pooling: nn.Module = AveragePooling()
-        self.out_features = channels
+        self.pooling: nn.Module = nn.AdaptiveAvgPool2d(grid)
+        self.out_features = channels * grid**2
         if config.pooling == "covariance":
             self.pooling = layer = CovariancePooling(channels, **_spectral(config))
             self.out_features = layer.out_features
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.pooling(self.reduction(x))
+        return self.pooling(self.reduction(x)).flatten(1)
 
 
 def before_spectral(config: NetworkConfig, channels: int, last: str) -> str:

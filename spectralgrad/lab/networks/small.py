@@ -13,6 +13,8 @@ from .resnet import FIRST
 class SmallNet(Network):
     """A first convolution as in the papers' networks, and two more of stride 2.
 
+    Average pooling leaves 4 × 4 positions: with one, so small a network learns several times slower.
+
     Args:
         config: layer, pooling and weights.
         channels: of the pictures.
@@ -28,7 +30,7 @@ class SmallNet(Network):
         self.conv2, self.bn2 = convolution(FIRST, width, 3, 2), nn.BatchNorm2d(width)
         self.conv3 = treated(convolution(width, last, 3, 2), config, pooled and not reduces(config, last))
         self.bn3 = nn.BatchNorm2d(last)
-        self.head = Head(config, last)
+        self.head = Head(config, last, grid=4)
         self.fc = nn.Linear(self.head.out_features, classes)
         self.before_spectral = before_spectral(config, last, "conv3")
 
