@@ -7,8 +7,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .config import Config
+from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
+from .networks import NETWORKS
 from .previous import FREE
 from .records import Result
 from .results import RESULTS, ResultsFile, key, label
@@ -51,13 +52,18 @@ def grid(
         a configuration a run.
 
     Raises:
-        ConfigError: a method does not serve the layer.
+        ConfigError: a method does not serve the layer, or the network is your own, which has its method already.
 
     Example:
         >>> runs = grid(methods=("svd", "batchnorm"), group_sizes=(8, 16), seeds=(0,))
         >>> [(run.method, run.group_size) if run.spectral else "batchnorm" for run in runs]
         [('svd', 8), ('svd', 16), 'batchnorm']
     """
+    if ":" in base.network:
+        raise ConfigError(
+            f"network: a comparison sets the method of the spectral layer, but {base.network} makes its own layers; "
+            f"expected one of {', '.join(NETWORKS)}"
+        )
     runs = [_config(base, method, size, seed) for seed in seeds for method in methods for size in group_sizes]
     return list({key(run): run for run in runs}.values())
 

@@ -16,9 +16,10 @@ from .command import add_fields
 from .compare import DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job
 from .config import FIELDS, Config, ConfigError
 from .data import DATASETS, load
-from .interrupts import Stopped
 from .jobs import Engine, Here, Processes, Submitit, cores
-from .networks import NetworkError
+from .loop import batches
+from .networks import NetworkError, build
+from .parallel import Group
 from .presets import preset
 from .report import SESSION, report
 from .results import RESULTS, ResultsFile, key
@@ -88,11 +89,9 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         configs = grid(_base(options), options.methods, options.group_sizes, options.seeds)
         engine = _engine(options, len(configs))
-    except ConfigError as problem:
+        _check(configs)
+    except (ConfigError, NetworkError) as problem:
         options.parser.error(str(problem))
-    load(
-        configs[0].dataset, None if configs[0].data is None else Path(configs[0].data)
-    )  # missing pictures are told now
     out: Path = options.out
     out.mkdir(parents=True, exist_ok=True)
     known = _known(configs, out)
@@ -102,9 +101,7 @@ def _compare(options: argparse.Namespace) -> int:
     try:
         with shown(configs, known, left) as told:
             results = compare(configs, out, engine=engine, told=told)
-    except NetworkError as problem:
-        options.parser.error(str(problem))
-    except (KeyboardInterrupt, Stopped):
+    except KeyboardInterrupt:
         print("\nstopped; the same command goes on where it was.", file=sys.stderr)
         return 130
     print(f"\n{text(results)}\n")
@@ -130,6 +127,15 @@ def _base(options: argparse.Namespace) -> Config:
     if config.dataset not in DATASETS:
         raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
     return config
+
+
+def _check(configs: Sequence[Config]) -> None:
+    """Missing pictures, and groups that do not fit the network, are told before the first run."""
+    base = configs[0]
+    data = load(base.dataset, None if base.data is None else Path(base.data), train_size=base.train_size)
+    shape = batches(base, data, Group())[0].shape
+    for config in {config.group_size: config for config in configs}.values():
+        build(config, shape[0], shape[1], len(data.classes))
 
 
 def _engine(options: argparse.Namespace, runs: int) -> Engine:

@@ -148,7 +148,7 @@ def cores() -> int:
 
 
 class Submitit:
-    """Runs as jobs of a cluster, through submitit (``pip install submitit``).
+    """Runs as jobs of a cluster, through submitit (extra ``[cluster]``).
 
     Args:
         folder: on a disk that all machines see; gets submitit's logs.
@@ -163,7 +163,7 @@ class Submitit:
         try:
             import submitit
         except ImportError:
-            raise JobError("many machines need submitit: pip install submitit") from None
+            raise JobError("many machines need submitit: pip install 'spectralgrad[cluster]'") from None
         self._as_completed = submitit.helpers.as_completed
         try:
             self._executor = submitit.AutoExecutor(folder=str(folder), cluster=cluster)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ...errors import SpectralError
 from ...files import write_json
+from ...methods import methods as serve
 from .. import gradients as measuring
 from ..compare import job
 from ..gradients import Gradients
@@ -127,7 +128,7 @@ def _charts(summaries: list[Summary], gradients: Gradients | None) -> dict[str, 
         "test_error": pictures.curves(summaries, lambda e: e.test_error, "test error"),
         "train_loss": pictures.curves(summaries, lambda e: e.train_loss, "training loss"),
         "condition": pictures.curves(summaries, lambda e: e.condition, "condition number", log=True),
-        "gaps": pictures.gaps(gradients) if gradients and gradients.at_gaps else [],
+        "gaps": pictures.gaps(gradients) if gradients else [],
         "layer": pictures.layer_errors(gradients) if gradients and gradients.layer else None,
         "spectrum": pictures.spectrum(gradients.spectrum, "eigenvalues of the trained layer")
         if gradients and gradients.spectrum
@@ -151,20 +152,23 @@ def _gradients(results: list[Result], folder: Path) -> Gradients | None:
     spectral = [result for result in results if result.config.operations]
     if not spectral:
         return None
-    methods = list(dict.fromkeys(result.config.method for result in spectral))
+    function = measuring.function_of(spectral[0].config)
+    serving = serve(function)
+    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method in serving))
+    if not methods:
+        return None
     path = folder / GRADIENTS
     if path.exists():
         kept = Gradients.from_dict(json.loads(path.read_text("utf-8")))
         if list(kept.at_gaps) == methods and kept.layer is not None:
             return kept
-    found = _measured(spectral, methods, folder)
+    found = _measured([r for r in spectral if function in r.config.operations], function, methods, folder)
     write_json(path, found.to_dict())
     return found
 
 
-def _measured(spectral: list[Result], methods: list[str], folder: Path) -> Gradients:
+def _measured(spectral: list[Result], function: str, methods: list[str], folder: Path) -> Gradients:
     """The layer is that of the first run that ended and has kept one, of ``exact`` if there is such a run."""
-    function = measuring.function_of(spectral[0].config)
     trained = sorted((r for r in spectral if r.status == "done"), key=lambda r: r.config.method != "exact")
     for result in trained:
         matrices = measuring.layer_matrices(job(result.config, folder).folder, result.config)
