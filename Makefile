@@ -6,7 +6,7 @@ BIN    := .venv/bin
 .PHONY: demo test bench docs lint clean
 
 demo: .venv/ready
-	$(BIN)/spectralgrad conformance
+	$(BIN)/spectralgrad compare
 
 test: .venv/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup

@@ -1,4 +1,4 @@
-"""The command line: ``spectralgrad info``, ``conformance``, ``inspect``, ``bench``, ``train``."""
+"""The command line: ``spectralgrad`` with info, conformance, inspect, bench, train, compare or report."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ``train`` has two more: 3 for a run that failed, 130 for one that was stopped.
     """
     options = _parser().parse_args(arguments)
+    options.arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return options.run(options) or 0
     except BrokenPipeError:
@@ -82,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
 
     add_bench(commands)
     commands.add_parser("train", help="train a network as the papers did, or as you like", fill=_fill_train)
+    commands.add_parser("compare", help="train by every method: who survives, and at what cost", fill=_fill_compare)
+    commands.add_parser("report", help="make the page of a comparison again", fill=_fill_report)
     return parser
 
 
@@ -105,6 +108,18 @@ def _fill_train(parser: argparse.ArgumentParser) -> None:
     from .lab.command import add_train_arguments
 
     add_train_arguments(parser)
+
+
+def _fill_compare(parser: argparse.ArgumentParser) -> None:
+    from .lab.compare_command import add_compare_arguments
+
+    add_compare_arguments(parser)
+
+
+def _fill_report(parser: argparse.ArgumentParser) -> None:
+    from .lab.compare_command import add_report_arguments
+
+    add_report_arguments(parser)
 
 
 def _info(_: argparse.Namespace) -> None:

@@ -58,22 +58,35 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: one in runs/)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
-    for group, title in _TITLES.items():
-        section = parser.add_argument_group(title)
-        for field in FIELDS.values():
-            if field.metadata["group"] == group:
-                _add(section, field)
+    add_fields(parser)
     parser.set_defaults(run=run, parser=parser)
 
 
-def _add(section: Any, field: Any) -> None:
+def add_fields(
+    parser: argparse.ArgumentParser, defaults: Config | None = None, leave_out: tuple[str, ...] = ()
+) -> None:
+    """Give a parser a flag for every field of a configuration; a flag that is not given leaves no trace.
+
+    Args:
+        parser: of a command.
+        defaults: the values that the help names.
+        leave_out: fields that the command sets by other means.
+    """
+    for group, title in _TITLES.items():
+        section = parser.add_argument_group(title)
+        for field in FIELDS.values():
+            if field.metadata["group"] == group and field.name not in leave_out:
+                _add(section, field, getattr(defaults or Config(), field.name))
+
+
+def _add(section: Any, field: Any, default: Any) -> None:
     flag, choices = f"--{field.name.replace('_', '-')}", field.metadata["choices"]
     text = field.metadata["help"].replace("%", "%%")
-    if field.default is not None and kinds(field) != ["bool"]:
-        shown = ",".join(map(str, field.default)) or "none" if isinstance(field.default, tuple) else field.default
-        text += f" (default: {shown})"
+    if default is not None and kinds(field) != ["bool"]:
+        shown = ",".join(map(str, default)) or "none" if isinstance(default, tuple) else default
+        text = f"{text.partition(' (default')[0]} (default: {shown})"
     if kinds(field) == ["bool"]:
-        text += f" (default: {'yes' if field.default else 'no'})"
+        text += f" (default: {'yes' if default else 'no'})"
         section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         return
     short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[kinds(field)[-1]]

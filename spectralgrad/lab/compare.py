@@ -1,0 +1,134 @@
+"""Methods × group sizes × seeds: the runs of a comparison, carried out once each whatever happens in between."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from .config import Config, ConfigError
+from .jobs import Engine, Here, Job
+from .networks import NETWORKS
+from .previous import FREE
+from .records import Result
+from .results import RESULTS, ResultsFile, key, label
+
+BATCHNORM = "batchnorm"
+METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)
+GROUP_SIZES: tuple[int | None, ...] = (16,)
+SEEDS = (0, 1)
+
+# Grey pictures have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
+# group of 16 has rank 9, and its 7 other eigenvalues are all ε: a tie that no training step removes.
+DEFAULT = Config(
+    train_size=2000,
+    augmentation="none",
+    eps=1e-2,
+    epochs=3,
+    batch_size=32,
+    lr=0.05,
+    milestones=(2,),
+    monitor_every=10,
+    tensorboard=False,
+)
+
+
+def grid(
+    base: Config = DEFAULT,
+    methods: Sequence[str] = METHODS,
+    group_sizes: Sequence[int | None] = GROUP_SIZES,
+    seeds: Sequence[int] = SEEDS,
+) -> list[Config]:
+    """The runs, all methods of a seed before the next seed.
+
+    Args:
+        base: what all have in common.
+        methods: by name; ``batchnorm`` is a network with nothing spectral, once a seed.
+        group_sizes: None for all channels.
+        seeds: of weights, order and augmentation.
+
+    Returns:
+        a configuration a run.
+
+    Raises:
+        ConfigError: a method does not serve the layer, or the network is your own, which has its method already.
+
+    Example:
+        >>> runs = grid(methods=("svd", "batchnorm"), group_sizes=(8, 16), seeds=(0,))
+        >>> [(run.method, run.group_size) if run.spectral else "batchnorm" for run in runs]
+        [('svd', 8), ('svd', 16), 'batchnorm']
+    """
+    if ":" in base.network:
+        raise ConfigError(
+            f"network: a comparison sets the method of the spectral layer, but {base.network} makes its own layers; "
+            f"expected one of {', '.join(NETWORKS)}"
+        )
+    runs = [_config(base, method, size, seed) for seed in seeds for method in methods for size in group_sizes]
+    return list({key(run): run for run in runs}.values())
+
+
+def _config(base: Config, method: str, group_size: int | None, seed: int) -> Config:
+    if method == BATCHNORM:
+        plain = {"pooling": "average", "weights": "plain", "nog": False, "olr": False, "hybrid": None}
+        return base.replaced(layer="batchnorm", method="exact", group_size=None, seed=seed, **plain)
+    return base.replaced(method=method, group_size=group_size, seed=seed)
+
+
+def job(config: Config, folder: Path) -> Job:
+    """The job of a run: a folder of its own in ``folder/runs``, whose name says what it is.
+
+    Example:
+        >>> job(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
+        'svd-pi-d16-seed1'
+    """
+    fixed = {name: value for name, value in config.to_dict().items() if name not in FREE}
+    mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
+    size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
+    name = "-".join([label(config).replace(" → ", "-to-"), *size, f"seed{config.seed}", mark])
+    return Job(name, config, folder / "runs" / name)
+
+
+def compare(
+    configs: Sequence[Config],
+    folder: str | Path,
+    *,
+    engine: Engine | None = None,
+    told: Callable[[Result], None] = lambda _: None,
+) -> list[Result]:
+    """Carry out the runs that ``folder/results.jsonl`` does not hold yet.
+
+    A run that diverges is a result like any other. Killed at any moment, the same call goes on: finished runs are in
+    the file, and an unfinished one continues from its checkpoint.
+
+    Args:
+        configs: as :func:`grid` makes them.
+        folder: gets results.jsonl and a folder a run.
+        engine: where to run; by default one after another in this process.
+        told: is called with each new result.
+
+    Returns:
+        a result for each configuration, in their order.
+
+    Raises:
+        JobError: a run could not be carried out.
+        ConfigError: one makes no sense for its network or pictures.
+        DataError: the pictures are missing or damaged.
+
+    Example:
+        >>> import tempfile
+        >>> small = Config(train_size=64, batch_size=16, epochs=1, tensorboard=False)
+        >>> runs = grid(small, methods=("svd", "exact"), group_sizes=(16,), seeds=(0,))
+        >>> [result.status for result in compare(runs, tempfile.mkdtemp())]
+        ['failed', 'done']
+    """
+    where = Path(folder)
+    where.mkdir(parents=True, exist_ok=True)
+    file = ResultsFile(where / RESULTS)
+    known = {key(result.config): result for result in file.read()}
+    missing = [job(config, where) for config in configs if key(config) not in known]
+    for done, result in (engine or Here()).run(missing):
+        file.append(result)
+        known[key(done.config)] = result
+        told(result)
+    return [known[key(config)] for config in configs]

@@ -1,0 +1,190 @@
+"""The page: results, session and gradients put into the template. jinja2 loads when a page is made."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...errors import SpectralError
+from ...files import write_json
+from ...methods import methods as serve
+from .. import gradients as measuring
+from ..compare import job
+from ..gradients import Gradients
+from ..published import TABLE4, published
+from ..records import Result
+from ..results import RESULTS, ResultsFile, Summary, common, summarise
+from ..table import cells
+from . import pictures, words
+
+SESSION, GRADIENTS, PAGE = "session.json", "gradients.json", "report.html"
+_TEMPLATE, _STYLE = "report.html.j2", "report.css"
+
+
+@dataclass(frozen=True)
+class Page:
+    """A report that was written."""
+
+    path: Path
+    headline: str
+
+
+def report(source: str | Path, out: str | Path | None = None) -> Page:
+    """Write the page of a comparison: one HTML file that needs nothing else.
+
+    Args:
+        source: the folder of a comparison, or its results.jsonl.
+        out: the page; by default report.html beside the results.
+
+    Returns:
+        where it is, and its first sentences.
+
+    Raises:
+        SpectralError: there are no results, or jinja2 is not installed.
+
+    Example:
+        >>> import tempfile
+        >>> from spectralgrad.lab.config import Config
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> ResultsFile(folder / RESULTS).append(Result(Config(method="svd"), "failed"))
+        >>> report(folder).headline
+        'svd failed in its only run.'
+    """
+    if find_spec("jinja2") is None:
+        raise SpectralError("the report needs jinja2: pip install 'spectralgrad[lab]'")
+    file = Path(source) / RESULTS if Path(source).is_dir() else Path(source)
+    results = ResultsFile(file).read()
+    if not results:
+        raise SpectralError(f"{file}: no results there; `spectralgrad compare` writes them")
+    target = file.parent / PAGE if out is None else Path(out)
+    context = contents(results, file.parent)
+    beside = target.with_name(f"{target.name}.part")
+    beside.write_text(render(context), "utf-8")
+    os.replace(beside, target)
+    return Page(target, str(context["headline"]))
+
+
+def contents(results: list[Result], folder: Path) -> dict[str, Any]:
+    """Everything the template shows."""
+    summaries = summarise(results)
+    gradients = _gradients(results, folder)
+    return {
+        "headline": words.headline(summaries),
+        "details": words.details(summaries, gradients),
+        "rows": [_row(summary) for summary in summaries],
+        "paper": TABLE4,
+        "notes": _notes(summaries),
+        "settings": common(results),
+        "seeds": sorted({result.config.seed for result in results}),
+        "session": _session(folder),
+        "versions": _versions(results),
+        "charts": _charts(summaries, gradients),
+        "gradients": gradients,
+        "failures": [_failure(r, s) for s in summaries for r in s.failed],
+        "hours": sum(result.seconds for result in results) / 3600,
+        "runs": len(results),
+        "what": ", ".join(dict.fromkeys(f"{r.config.network} on {r.config.dataset}" for r in results)),
+    }
+
+
+def render(context: dict[str, Any]) -> str:
+    """The page as text."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    here = files(__package__)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((here / _TEMPLATE).read_text("utf-8"))
+    return template.render(style=Markup((here / _STYLE).read_text("utf-8")), **context)
+
+
+def _row(summary: Summary) -> dict[str, Any]:
+    paper = published(summary.label, summary.group_size)
+    names = ("method", "d", "success", "error", "least", "step", "condition")
+    return {
+        **dict(zip(names, cells(summary), strict=True)),
+        "failed": bool(summary.failed),
+        "paper_success": "–" if paper is None else f"{paper.success:g} %",
+        "paper_error": "–" if paper is None else str(paper),
+        "marked": bool(paper and paper.note),
+    }
+
+
+def _notes(summaries: list[Summary]) -> list[str]:
+    found = [(s.name, published(s.label, s.group_size)) for s in summaries]
+    return [f"{name}: {paper.note}" for name, paper in found if paper and paper.note]
+
+
+def _charts(summaries: list[Summary], gradients: Gradients | None) -> dict[str, Any]:
+    return {
+        "success": pictures.success(summaries),
+        "errors": pictures.errors(summaries) if any(s.errors for s in summaries) else None,
+        "times": pictures.times(summaries) if any(s.step_ms == s.step_ms for s in summaries) else None,
+        "test_error": pictures.curves(summaries, lambda e: e.test_error, "test error"),
+        "train_loss": pictures.curves(summaries, lambda e: e.train_loss, "training loss"),
+        "condition": pictures.curves(summaries, lambda e: e.condition, "condition number", log=True),
+        "gaps": pictures.gaps(gradients) if gradients else [],
+        "layer": pictures.layer_errors(gradients) if gradients and gradients.layer else None,
+        "spectrum": pictures.spectrum(gradients.spectrum, "eigenvalues of the trained layer")
+        if gradients and gradients.spectrum
+        else None,
+    }
+
+
+def _failure(result: Result, summary: Summary) -> dict[str, Any]:
+    failure = result.failure
+    values = failure.spectrum if failure else ()
+    return {
+        "name": f"{summary.name}, seed {result.config.seed}",
+        "failure": failure,
+        "note": words.failure_note(result),
+        "chart": pictures.spectrum(values, "eigenvalues when it failed") if any(v > 0 for v in values) else None,
+    }
+
+
+def _gradients(results: list[Result], folder: Path) -> Gradients | None:
+    """Of the methods that were compared; kept in a file, since the trained layers may not be."""
+    spectral = [result for result in results if result.config.operations]
+    if not spectral:
+        return None
+    function = measuring.function_of(spectral[0].config)
+    serving = serve(function)
+    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method in serving))
+    if not methods:
+        return None
+    path = folder / GRADIENTS
+    if path.exists():
+        kept = Gradients.from_dict(json.loads(path.read_text("utf-8")))
+        if list(kept.at_gaps) == methods and kept.layer is not None:
+            return kept
+    found = _measured([r for r in spectral if function in r.config.operations], function, methods, folder)
+    write_json(path, found.to_dict())
+    return found
+
+
+def _measured(spectral: list[Result], function: str, methods: list[str], folder: Path) -> Gradients:
+    """The layer is that of the first run that ended and has kept one, of ``exact`` if there is such a run."""
+    trained = sorted((r for r in spectral if r.status == "done"), key=lambda r: r.config.method != "exact")
+    for result in trained:
+        matrices = measuring.layer_matrices(job(result.config, folder).folder, result.config)
+        if matrices is not None:
+            name = f"{summarise([result])[0].name}, seed {result.config.seed}"
+            return measuring.measure(function, methods, matrices, name)
+    return measuring.measure(function, methods)
+
+
+def _session(folder: Path) -> dict[str, Any]:
+    path = folder / SESSION
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return {"command": "", "running": "", "machine": None, **known}
+
+
+def _versions(results: list[Result]) -> dict[str, str]:
+    """Of all runs; several of one thing are listed."""
+    names = dict.fromkeys(name for result in results for name in result.versions)
+    return {name: ", ".join(dict.fromkeys(r.versions.get(name, "?") for r in results)) for name in names}

@@ -1,0 +1,138 @@
+"""The pictures of the report, from results and gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from markupsafe import Markup
+
+from ..gradients import Gradients
+from ..published import published
+from ..records import Epoch, Result
+from ..results import Summary
+from .axes import Axis, short
+from .panels import Panel, panels
+from .strips import bar, dots, scale, stack
+
+_TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
+
+
+class Strip(NamedTuple):
+    """A row: its name, its picture, its number in words; whether it is bad news."""
+
+    name: str
+    picture: Markup
+    text: str
+    bad: bool = False
+
+
+class Chart(NamedTuple):
+    """Rows on a common axis."""
+
+    rows: list[Strip]
+    scale: Markup
+
+
+def success(summaries: Sequence[Summary]) -> Chart:
+    """Share of runs that came to their end; the paper's as an upright line."""
+    axis, rows = Axis(0, 100), []
+    for s in summaries:
+        paper = published(s.label, s.group_size)
+        text = f"{len(s.done)} of {len(s.results)}"
+        mark = paper.success if paper else math.nan
+        rows.append(
+            Strip(
+                s.name, bar(s.success, axis, f"{s.name}: {text} runs", mark, bad=bool(s.failed)), text, bool(s.failed)
+            )
+        )
+    return Chart(rows, scale(axis, "per cent"))
+
+
+def errors(summaries: Sequence[Summary]) -> Chart:
+    """Test error after the last epoch, a dot a run."""
+    axis = Axis.around(e for s in summaries for e in s.errors)
+    rows = []
+    for s in summaries:
+        text = "no run ended" if not s.errors else f"{s.mean:.1f} %"
+        rows.append(Strip(s.name, dots(s.errors, axis, f"{s.name}: {text}", s.mean), text, not s.errors))
+    return Chart(rows, scale(axis, "test error in per cent"))
+
+
+def times(summaries: Sequence[Summary]) -> Chart:
+    """Median time of a training step."""
+    axis = Axis.around((s.step_ms for s in summaries), zero=True)
+    plain = next((s.step_ms for s in summaries if s.label == "batchnorm"), math.nan)
+    rows = []
+    for s in summaries:
+        text = "–" if math.isnan(s.step_ms) else f"{s.step_ms:.0f} ms"
+        if not math.isnan(s.step_ms / plain) and s.label != "batchnorm":
+            text += f", {s.step_ms / plain:.2f}×"
+        rows.append(Strip(s.name, bar(s.step_ms, axis, f"{s.name}: {text}"), text))
+    return Chart(rows, scale(axis, "milliseconds"))
+
+
+def layer_errors(gradients: Gradients) -> Chart:
+    """Error of the gradient on the covariances of the trained layer."""
+    found = gradients.layer or {}
+    axis = Axis.around(found.values(), log=True)
+    rows = []
+    for name, error in found.items():
+        text = f"{short(error)}{_missing(gradients, name)}"
+        rows.append(Strip(name, dots([error], axis, f"{name}: {text}"), text, bool(gradients.missing[name])))
+    return Chart(rows, scale(axis, "relative error of the gradient"))
+
+
+def spectrum(values: Sequence[float], said: str) -> Chart:
+    """Eigenvalues on a logarithmic axis, equal ones piled up."""
+    axis = Axis.around((v for v in values if v > 0), log=True)
+    positive = [v for v in values if v > 0]
+    return Chart([Strip("", stack(positive, axis, said), "")], scale(axis, "eigenvalue"))
+
+
+def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, log: bool = False) -> list[Panel]:
+    """A value over the epochs, a panel a method, a line a run; empty if no run has it."""
+    lines = {s.name: [_line(r, of) for r in s.results if r.epochs] for s in results}
+    values = [up for found in lines.values() for line in found for _, up in line]
+    if not any(map(math.isfinite, values)):
+        return []
+    last = max(across for found in lines.values() for line in found for across, _ in line)
+    notes = {s.name: _failed(s) for s in results if s.failed}
+    kept = {name: found for name, found in lines.items() if any(map(_known, found)) or name in notes}
+    return panels(kept, Axis(1, max(last, 2)), Axis.around(values, log=log), said, _epochs(int(max(last, 2))), notes)
+
+
+def gaps(gradients: Gradients) -> list[Panel]:
+    """Error of the gradient against the gap between eigenvalues, a panel a method."""
+    places = [gap or _TIE for gap in gradients.gaps]
+    lines = {name: [list(zip(places, errors, strict=True))] for name, errors in gradients.at_gaps.items()}
+    y = Axis.around((e for errors in gradients.at_gaps.values() for e in errors), log=True)
+    x = Axis(1 / max(places), 1 / min(places), log=True)
+    turned = {name: [[(1 / across, up) for across, up in line] for line in found] for name, found in lines.items()}
+    ticks = [(1 / gap, text) for gap, text in ((1e-1, "0.1"), (1e-3, "10⁻³"), (1e-5, "10⁻⁵"), (1e-7, "10⁻⁷"))]
+    return panels(turned, x, y, "gradient error against the gap", [*ticks, (1 / _TIE, "tie")])
+
+
+def _line(result: Result, of: Callable[[Epoch], float]) -> list[tuple[float, float]]:
+    return [(epoch.epoch + 1, of(epoch)) for epoch in result.epochs]
+
+
+def _known(line: Sequence[tuple[float, float]]) -> bool:
+    return any(math.isfinite(up) for _, up in line)
+
+
+def _missing(gradients: Gradients, name: str) -> str:
+    lost = gradients.missing[name]
+    return f", none on {lost} of {gradients.matrices}" if lost else ""
+
+
+def _failed(summary: Summary) -> str:
+    steps = [result.failure.step for result in summary.failed if result.failure]
+    places = list(dict.fromkeys(map(str, sorted(steps))))
+    return f"failed at step {', '.join(places[:4])}{', …' if len(places) > 4 else ''}"
+
+
+def _epochs(last: int) -> list[tuple[float, str]]:
+    step = max(1, round((last - 1) / 3))
+    return [(epoch, str(epoch)) for epoch in range(1, last + 1, step)]

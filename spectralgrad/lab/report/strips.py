@@ -1,0 +1,98 @@
+"""Pictures one row high: bars and dots on a common axis. Places are percentages: text keeps its size on a phone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from markupsafe import Markup, escape
+
+from .axes import Axis, short
+
+_ROW, _AXIS = 24, 22
+_EDGE = 2.0  # per cent kept free at both ends, so that a dot at the end is whole
+
+
+def _x(axis: Axis, value: float) -> str:
+    return f"{_EDGE + (100 - 2 * _EDGE) * axis.place(value):.2f}%"
+
+
+def _svg(height: float, body: str, said: str) -> Markup:
+    return Markup(f'<svg class="strip" role="img" aria-label="{escape(said)}" height="{height:g}">{body}</svg>')
+
+
+def bar(value: float, axis: Axis, said: str, mark: float = math.nan, bad: bool = False) -> Markup:
+    """A bar from the low end of the axis; ``mark`` is a second value, drawn as an upright line.
+
+    Example:
+        >>> "<rect" in bar(3.0, Axis(0, 10), "3 of 10")
+        True
+    """
+    body = _grid(axis, _ROW)
+    if not math.isnan(value):
+        width = (100 - 2 * _EDGE) * axis.place(value)
+        kind = "bar bad" if bad else "bar"
+        body += f'<rect class="{kind}" x="{_EDGE}%" y="5" width="{width:.2f}%" height="14" rx="2"/>'
+    if not math.isnan(mark):
+        body += f'<line class="mark" x1="{_x(axis, mark)}" x2="{_x(axis, mark)}" y1="1" y2="23"/>'
+    return _svg(_ROW, body, said)
+
+
+def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan) -> Markup:
+    """A dot a value and a line at the mean; a value that is not finite is a cross at the high end.
+
+    Example:
+        >>> dots([1.0, 2.0, float("nan")], Axis(0, 10), "three").count("<circle")
+        2
+    """
+    body = _grid(axis, _ROW)
+    if math.isfinite(mean) and len(values) > 1:
+        body += f'<line class="mean" x1="{_x(axis, mean)}" x2="{_x(axis, mean)}" y1="4" y2="20"/>'
+    for value in values:
+        if math.isfinite(value):
+            body += f'<circle class="dot" cx="{_x(axis, value)}" cy="12" r="4.5"><title>{short(value)}</title></circle>'
+        else:
+            body += '<text class="lost" x="98%" y="17" text-anchor="end">× none</text>'
+    return _svg(_ROW, body, said)
+
+
+def scale(axis: Axis, said: str = "axis") -> Markup:
+    """The numbers under a column of strips."""
+    body = "".join(
+        f'<text x="{_x(axis, value)}" y="15" text-anchor="{_anchor(axis, value)}">{text}</text>'
+        for value, text in axis.ticks()
+    )
+    return _svg(_AXIS, body, said)
+
+
+def stack(values: Sequence[float], axis: Axis, said: str, height: float = 88.0) -> Markup:
+    """A dot a value on the axis; values that stand at one place are piled up.
+
+    Example:
+        >>> stack([0.01] * 7 + [1.0], Axis(1e-2, 1, log=True), "eight").count("<circle")
+        8
+    """
+    piles: dict[int, int] = {}
+    for value in values:
+        place = round(100 * axis.place(value))
+        piles[place] = piles.get(place, 0) + 1
+    most = max(piles.values(), default=1)
+    step = min(9.0, (height - 12) / most)
+    base = step * (most - 1) + 8
+    body = _grid(axis, base + 6)
+    for place, count in sorted(piles.items()):
+        x = f"{_EDGE + (100 - 2 * _EDGE) * place / 100:.2f}%"
+        kind = "dot tied" if count > 1 else "dot"
+        body += "".join(f'<circle class="{kind}" cx="{x}" cy="{base - k * step:.1f}" r="4"/>' for k in range(count))
+    return _svg(base + 6, body, said)
+
+
+def _grid(axis: Axis, height: float) -> str:
+    return "".join(
+        f'<line class="grid" x1="{_x(axis, v)}" x2="{_x(axis, v)}" y1="0" y2="{height:g}"/>' for v, _ in axis.ticks()
+    )
+
+
+def _anchor(axis: Axis, value: float) -> str:
+    place = axis.place(value)
+    return "start" if place < 0.04 else "end" if place > 0.96 else "middle"

@@ -1,0 +1,120 @@
+"""What the numbers say, in sentences made from them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ..gradients import Gradients
+from ..records import Result
+from ..results import Summary
+from .axes import short
+
+_TIE = 1e-5  # relative distance at which float32 no longer tells two eigenvalues apart with any certainty
+
+
+def headline(summaries: Sequence[Summary]) -> str:
+    """Who failed, who did not.
+
+    Example:
+        >>> from spectralgrad.lab.config import Config
+        >>> from spectralgrad.lab.results import summarise
+        >>> runs = [Result(Config(method="svd"), "failed"), Result(Config(method="exact"), "done")]
+        >>> headline(summarise(runs))
+        'svd failed in its only run. The only run of exact came to its end.'
+    """
+    broken = [s for s in summaries if s.failed]
+    sound = [s for s in summaries if s.done and not s.failed]
+    said = [f"{s.name} failed in {_of(len(s.failed), len(s.results))}" for s in broken]
+    sentences = [f"{_listed(said)}."] if said else []
+    if sound:
+        runs = sum(len(s.done) for s in sound)
+        who = sound[0].name if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
+        which = "The only run" if runs == 1 else f"All {runs} runs"
+        sentences.append(f"{which} of {who} came to {'its' if runs == 1 else 'their'} end.")
+    return " ".join(sentences) or "No run has ended yet."
+
+
+def details(summaries: Sequence[Summary], gradients: Gradients | None) -> list[str]:
+    """A sentence each on the cause, the gradients, the errors and the time; what is not known is left out."""
+    return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries), _time(summaries)) if said]
+
+
+def tied(spectrum: Sequence[float]) -> tuple[int, float]:
+    """How many eigenvalues the largest group of neighbours closer than 1e-5 of their size has, and where it stands.
+
+    Example:
+        >>> tied((0.01, 0.0100000001, 0.01, 0.5)), tied((1.0, 2.0))
+        ((3, 0.01), (1, 1.0))
+    """
+    ordered = sorted(spectrum)
+    best, start = (1, ordered[0]) if ordered else (0, math.nan), 0
+    for i in range(1, len(ordered)):
+        if ordered[i] - ordered[i - 1] > _TIE * abs(ordered[i]):
+            start = i
+        if i - start + 1 > best[0]:
+            best = (i - start + 1, ordered[start])
+    return best
+
+
+def failure_note(result: Result) -> str:
+    """What the spectrum of a failed run shows."""
+    spectrum = result.failure.spectrum if result.failure else ()
+    count, where = tied(spectrum)
+    if count < 2:
+        return f"{len(spectrum)} eigenvalues, none tied" if spectrum else ""
+    return f"{count} of {len(spectrum)} eigenvalues are tied at {where:.3g}"
+
+
+def _cause(summaries: Sequence[Summary]) -> str:
+    failures = [(r, r.failure) for s in summaries for r in s.failed if r.failure]
+    if not failures:
+        return ""
+    first, failure = min(failures, key=lambda pair: pair[1].step)
+    where = f" in layer {failure.layer}" if failure.layer else ""
+    note = failure_note(first)
+    return f"The first failure came at step {failure.step}{where}: {failure.reason}{f'; {note}' if note else ''}."
+
+
+def _gradients(gradients: Gradients | None) -> str:
+    found = (gradients.layer or {}) if gradients else {}
+    known = {name: error for name, error in found.items() if not math.isnan(error)}
+    if not gradients or not known:
+        return ""
+    best, worst = min(known, key=lambda n: known[n]), max(known, key=lambda n: known[n])
+    said = f"On the matrices of a trained layer the gradient of {best} is off by {short(known[best])} of its size"
+    if worst != best:
+        said += f", that of {worst} by {short(known[worst])}"
+    lost = [f"{name} has none on {n} of {gradients.matrices}" for name, n in gradients.missing.items() if n]
+    return said + (f"; {_listed(lost)}." if lost else ".")
+
+
+def _errors(summaries: Sequence[Summary]) -> str:
+    known = [s for s in summaries if s.errors]
+    if len(known) < 2:
+        return ""
+    best, worst = min(known, key=lambda s: s.mean), max(known, key=lambda s: s.mean)
+    spread = max((max(s.errors) - min(s.errors) for s in known if len(s.errors) > 1), default=math.nan)
+    said = f"Mean test errors go from {best.mean:.1f} % ({best.name}) to {worst.mean:.1f} % ({worst.name})"
+    if math.isnan(spread):
+        return f"{said}, a single run each."
+    return f"{said}; seeds of one method differ by up to {spread:.1f} points."
+
+
+def _time(summaries: Sequence[Summary]) -> str:
+    known = [s for s in summaries if not math.isnan(s.step_ms)]
+    if len(known) < 2:
+        return ""
+    fast, slow = min(known, key=lambda s: s.step_ms), max(known, key=lambda s: s.step_ms)
+    return f"A training step takes {fast.step_ms:.0f} ms ({fast.name}) to {slow.step_ms:.0f} ms ({slow.name})."
+
+
+def _of(count: int, total: int) -> str:
+    if total == 1:
+        return "its only run"
+    everything = "both runs" if total == 2 else f"all {total} runs"
+    return everything if count == total else f"{count} of {total} runs"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

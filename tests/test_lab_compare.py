@@ -1,0 +1,358 @@
+"""A comparison: its grid, its results file, the engines, what survives a kill, and the command."""
+
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spectralgrad.cli import main
+from spectralgrad.lab import Config, Epoch, Failure, Result
+from spectralgrad.lab.compare import DEFAULT, METHODS, compare, grid, job
+from spectralgrad.lab.config import ConfigError
+from spectralgrad.lab.jobs import Here, Job, JobError, Processes, Submitit
+from spectralgrad.lab.published import SETTINGS, TABLE
+from spectralgrad.lab.results import RESULTS, ResultsFile, key, label, summarise
+from spectralgrad.lab.table import shown, text
+
+from .lab import QUICK, ROOT, numbers
+
+TINY = Config(train_size=64, batch_size=16, epochs=1, lr=0.05, monitor_every=2, tensorboard=False, threads=1)
+FLAGS = ["--train-size", "64", "--batch-size", "16", "--epochs", "1", "--jobs", "1"]
+
+
+def runs(**kwargs):
+    return grid(TINY, **{"methods": ("svd", "exact"), "group_sizes": (16,), "seeds": (0,), **kwargs})
+
+
+def epoch(test_error, number=0, step_ms=20.0, condition=100.0):
+    return Epoch(number, 0.1, 1.5, 50.0, 1.2, test_error, 2.0, 500.0, step_ms, condition, 9, "exact")
+
+
+def ended(error, **config):
+    return Result(Config(**config), "done", [epoch(error)])
+
+
+class Counting(Here):
+    """Remembers what it was asked to do."""
+
+    def __init__(self, most=None):
+        self.asked, self.most = [], most
+
+    def run(self, jobs):
+        self.asked = [job.name for job in jobs]
+        yield from super().run(jobs[: self.most])
+        if self.most is not None:
+            raise KeyboardInterrupt
+
+
+# --- the grid
+
+
+def test_the_default_grid_is_every_method_twice():
+    configs = grid()
+    assert [label(config) for config in configs] == [*METHODS, *METHODS]
+    assert [config.seed for config in configs] == [0] * 8 + [1] * 8
+    assert {config.dataset for config in configs} == {"fashion"}
+
+
+def test_batch_normalisation_is_run_once_a_seed_whatever_the_group_sizes():
+    configs = grid(TINY, methods=("exact", "batchnorm"), group_sizes=(4, None), seeds=(0, 1))
+    assert [(label(c), c.group_size, c.seed) for c in configs] == [
+        ("exact", 4, 0), ("exact", None, 0), ("batchnorm", None, 0),
+        ("exact", 4, 1), ("exact", None, 1), ("batchnorm", None, 1),
+    ]  # fmt: skip
+
+
+def test_a_method_that_does_not_exist_or_serve_is_refused_before_any_run():
+    with pytest.raises(ConfigError, match="unknown method 'svd-tailor'"):
+        grid(TINY, methods=("svd-tailor",))
+    with pytest.raises(ConfigError, match="makes its own layers"):
+        grid(QUICK)
+
+
+def test_every_run_has_a_folder_of_its_own_and_keeps_it_when_epochs_are_added(tmp_path):
+    configs = grid(DEFAULT, group_sizes=(4, 16, None), seeds=(0, 1))
+    assert len({job(config, tmp_path).folder for config in configs}) == len(configs)
+    assert job(TINY, tmp_path).folder == job(TINY.replaced(epochs=9, threads=2), tmp_path).folder
+    assert job(TINY, tmp_path).folder != job(TINY.replaced(lr=0.01), tmp_path).folder
+
+
+# --- the results file
+
+
+def test_a_line_cut_off_by_a_kill_is_left_out_and_the_next_is_whole(tmp_path):
+    file = ResultsFile(tmp_path / RESULTS)
+    for seed in range(3):
+        file.append(ended(30.0, seed=seed))
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole[:-100])
+    with pytest.warns(UserWarning, match=r"results.jsonl, line 3 is damaged"):
+        assert [r.config.seed for r in file.read()] == [0, 1]
+    file.append(ended(31.0, seed=5))
+    with pytest.warns(UserWarning, match="line 3"):
+        assert [r.config.seed for r in file.read()] == [0, 1, 5]
+
+
+def test_the_newest_row_of_a_run_counts_and_a_file_that_is_not_there_is_empty(tmp_path):
+    file = ResultsFile(tmp_path / RESULTS)
+    assert file.read() == []
+    file.append(ended(40.0))
+    file.append(ended(35.0, threads=2))
+    assert [r.final_error for r in file.read()] == [35.0]
+
+
+def test_what_makes_a_run_the_same_run():
+    assert key(TINY) == key(TINY.replaced(threads=2, workers=2, data="elsewhere", monitor_every=7))
+    for other in ({"epochs": 2}, {"eps": 1e-4}, {"method": "svd"}, {"seed": 1}):
+        assert key(TINY) != key(TINY.replaced(**other))
+
+
+# --- what they come to
+
+
+def test_a_summary_is_over_the_runs_that_ended():
+    failed = Result(Config(seed=2), "failed", [epoch(90.0, step_ms=60.0)], Failure(7, 1, "no"))
+    results = [ended(30.0, seed=0), ended(33.0, seed=1), failed]
+    (summary,) = summarise(results)
+    assert summary.success == pytest.approx(200 / 3)
+    assert summary.mean == 31.5
+    assert summary.sd == pytest.approx(statistics.stdev([30.0, 33.0]))
+    assert summary.least == 30.0
+    assert summary.step_ms == 20.0
+    assert "2/3" in text(results)
+    assert "31.50 ± 2.12" in text(results)
+
+
+def test_a_method_that_never_ended_has_no_error_but_a_rate():
+    (summary,) = summarise([Result(Config(), "failed", failure=Failure(0, 0, "no"))])
+    assert summary.success == 0
+    assert math.isnan(summary.mean)
+    assert math.isnan(summary.least)
+
+
+def test_what_else_differs_is_part_of_the_name():
+    names = [s.name for s in summarise([ended(30.0, eps=1e-2), ended(31.0, eps=1e-4)])]
+    assert names == ["exact eps=0.01", "exact eps=0.0001"]
+    names = [s.name for s in summarise([ended(30.0, group_size=4), ended(31.0, group_size=8)])]
+    assert names == ["exact d=4", "exact d=8"]
+
+
+@pytest.mark.parametrize("method", TABLE)
+def test_cells_of_the_paper_that_cannot_be_right_are_marked_and_no_others(method):
+    """A mean is not below the least value, and a deviation not above (mean − least)·√n."""
+    for cell in [*TABLE[method].values(), *SETTINGS.values()]:
+        if math.isnan(cell.mean):
+            assert not cell.note
+            continue
+        trials = max(1, round(15 * cell.success / 100))
+        impossible = cell.mean < cell.least or cell.sd > (cell.mean - cell.least + 0.01) * math.sqrt(trials)
+        assert impossible == bool(cell.note), cell
+
+
+# --- carrying it out
+
+
+def test_plain_svd_fails_for_want_of_rank_and_is_a_result(tmp_path):
+    svd, exact = compare(runs(), tmp_path)
+    assert (svd.status, exact.status) == ("failed", "done")
+    assert svd.failure.layer == "bn1"
+    assert "gradient" in svd.failure.reason
+    below = [value for value in svd.failure.spectrum if value < 0.01 * (1 + 1e-4)]
+    assert len(svd.failure.spectrum) == 16
+    assert len(below) >= 16 - 9  # a 3 × 3 convolution of one channel has rank 9
+
+
+def test_finished_runs_are_not_run_again(tmp_path):
+    configs = runs(methods=("svd", "exact", "batchnorm"))
+    engine = Counting(most=1)
+    with pytest.raises(KeyboardInterrupt):
+        compare(configs, tmp_path, engine=engine)
+    assert len(engine.asked) == 3
+    again, told = Counting(), []
+    results = compare(configs, tmp_path, engine=again, told=told.append)
+    assert again.asked == engine.asked[1:]
+    assert [key(r.config) for r in results] == [key(c) for c in configs]
+    assert len(told) == 2
+    assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
+
+
+def test_processes_find_the_same_numbers(tmp_path):
+    configs = runs(methods=("svd", "exact", "batchnorm"))
+    here = compare(configs, tmp_path / "here")
+    apart = compare(configs, tmp_path / "apart", engine=Processes(2))
+    for a, b in zip(here, apart, strict=True):
+        assert (a.status, repr(numbers(a)), a.failure) == (b.status, repr(numbers(b)), b.failure)
+
+
+def killer(classes):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
+    killed = Job("killed", TINY.replaced(network="tests.test_lab_compare:killer"), tmp_path / "a")
+    with pytest.raises(JobError, match="a process was killed"):
+        list(Processes(2).run([killed]))
+    odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "b")
+    with pytest.raises(JobError, match="odd: expected a group_size that divides"):
+        list(Processes(2).run([odd]))
+    with pytest.raises(JobError, match="at least one"):
+        Processes(0)
+
+
+def test_a_comparison_killed_with_its_processes_goes_on(tmp_path):
+    """After kill −9 no worker stays, no row is lost or doubled, and the rest is done."""
+    command = [sys.executable, "-m", "spectralgrad", "compare", *FLAGS, "--methods", "svd,exact", "--seeds", "2"]
+    command += ["--jobs", "2", "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        first = process.stdout.readline()
+        workers = children(process.pid)
+        process.kill()
+    assert "seed" in first
+    assert workers
+    rows = (tmp_path / "out" / RESULTS).read_text().splitlines()
+    assert wait_until(lambda: not any(map(alive, workers)))
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert f"{len(rows)} of them kept from before" in done.stdout
+    found = ResultsFile(tmp_path / "out" / RESULTS).read()
+    assert sorted((label(r.config), r.status) for r in found) == [("exact", "done")] * 2 + [("svd", "failed")] * 2
+    assert len((tmp_path / "out" / RESULTS).read_text().splitlines()) == 4
+
+
+def children(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(word) for word in path.read_text().split()] if path.exists() else []
+
+
+def alive(pid):
+    state = Path(f"/proc/{pid}/stat")
+    try:
+        return state.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds=30):
+    limit = time.monotonic() + seconds
+    while not condition() and time.monotonic() < limit:
+        time.sleep(0.1)
+    return condition()
+
+
+def test_submitit_carries_out_the_same_jobs(tmp_path):
+    pytest.importorskip("submitit")
+    jobs = [job(config, tmp_path) for config in runs()]
+    engine = Submitit(tmp_path / "logs", "local", {"timeout_min": 5})
+    found = {done.name: result.status for done, result in engine.run(jobs)}
+    assert found == {jobs[0].name: "failed", jobs[1].name: "done"}
+
+
+def test_without_submitit_the_error_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(JobError, match=r"spectralgrad\[cluster\]"):
+        Submitit(tmp_path)
+
+
+# --- what is shown meanwhile
+
+
+class Terminal:
+    """A stream that says it is a terminal."""
+
+    def __init__(self):
+        self.said = ""
+
+    def write(self, said):
+        self.said += said
+        return len(said)
+
+    def flush(self):
+        pass
+
+    def isatty(self):
+        return True
+
+
+def test_the_live_table_tells_what_waits_runs_and_has_failed(tmp_path, monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    configs = runs(methods=("svd", "exact", "batchnorm"))
+    jobs = [job(config, tmp_path) for config in configs]
+    jobs[1].folder.mkdir(parents=True)
+    going = Result(configs[1].replaced(epochs=5), "running", [epoch(40.0)])
+    (jobs[1].folder / "result.json").write_text(going.to_json())
+    terminal = Terminal()
+    with shown(configs, [], jobs, terminal) as told:
+        told(Result(configs[0], "failed", failure=Failure(0, 0, "no")))
+    assert "1 of 3 runs done" in terminal.said
+    assert "0/1" in terminal.said
+    assert "seed 0: 1/5 epochs" in terminal.said
+    assert "waits" in terminal.said
+
+
+def test_elsewhere_a_run_is_a_line(capsys):
+    with shown(runs(), [], []) as told:
+        told(ended(30.0, group_size=16, seed=4))
+    assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epochs\n"
+
+
+# --- the command
+
+
+def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
+    command = ["compare", *FLAGS, "--methods", "svd,exact,batchnorm", "--seeds", "1", "--out", str(tmp_path / "out")]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "svd failed in its only run. All 2 runs of the other 2 methods came to their end." in said
+    assert (tmp_path / "out" / "report.html").exists()
+    session = json.loads((tmp_path / "out" / "session.json").read_text())
+    assert session["command"].startswith("spectralgrad compare --train-size 64")
+    assert main(command) == 0
+    assert "3 of them kept from before" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--methods", "svd-tailor"], "unknown method"),
+        (["--group-sizes", "0"], "whole number from 1"),
+        (["--group-sizes", "7"], "divides"),
+        (["--seeds", "x,y"], "number of seeds"),
+        (["--jobs", "0"], "whole number from 1"),
+        (["--dataset", "mnist"], "expected one of"),
+        (["--network", "tests.lab:tiny"], "makes its own layers"),
+        (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
+        (["--lr", "-1"], "≥ 0"),
+    ],
+)
+def test_wrong_usage_is_told_before_training(arguments, said, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", *FLAGS, "--out", str(tmp_path / "out"), *arguments])
+    assert stop.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_missing_pictures_are_told_before_training(tmp_path, capsys):
+    assert main(["compare", "--dataset", "cifar10", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "data_batch_1.bin" in capsys.readouterr().err
+    assert not (tmp_path / "out" / RESULTS).exists()
+
+
+def test_help_has_examples_and_the_defaults_of_the_comparison(capsys):
+    for command in ("compare", "report"):
+        with pytest.raises(SystemExit) as stop:
+            main([command, "--help"])
+        assert stop.value.code == 0
+        said = capsys.readouterr().out
+        assert "examples:" in said
+        if command == "compare":
+            assert f"(default: {DEFAULT.train_size})" in said
+            assert "--seed " not in said

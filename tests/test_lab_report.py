@@ -1,0 +1,264 @@
+"""The report: one file with everything in it, and the numbers are those of the results."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from spectralgrad.cli import main
+from spectralgrad.lab import Config, Epoch, Failure, Result
+from spectralgrad.lab.gradients import Gradients, layer_matrices, measure
+from spectralgrad.lab.published import TABLE, published
+from spectralgrad.lab.report import report
+from spectralgrad.lab.report.axes import Axis, short
+from spectralgrad.lab.report.words import details, headline, tied
+from spectralgrad.lab.results import RESULTS, ResultsFile, summarise
+
+SECTIONS = ["results", "success", "curves", "gradients", "conditioning", "time", "failures", "made"]
+TIED = (0.01,) * 7 + (0.02, 0.03, 0.05, 0.08, 0.1, 0.2, 0.4, 0.7, 1.3)
+
+
+def epoch(number, error, method="exact", condition=200.0, step_ms=20.0):
+    return Epoch(number, 0.05, 2.0 / (number + 1), error, 1.5, error, 3.0, 700.0, step_ms, condition, 16, method)
+
+
+def done(method, seed, error, **config):
+    layer = {"layer": "batchnorm"} if method == "batchnorm" else {"method": method}
+    epochs = [epoch(0, error + 20, condition=float("nan") if method == "batchnorm" else 200.0), epoch(1, error)]
+    return Result(Config(seed=seed, epochs=2, **{"group_size": 16, **layer, **config}), "done", epochs, seconds=6.0)
+
+
+def failed(method, seed, **config):
+    why = Failure(3 + seed, 0, "the gradient is not finite", "bn1", TIED)
+    return Result(Config(method=method, seed=seed, epochs=2, **{"group_size": 16, **config}), "failed", failure=why)
+
+
+RUNS = [
+    *(failed("svd", seed) for seed in (0, 1)),
+    *(done("svd-taylor", seed, error) for seed, error in ((0, 31.5), (1, 33.25))),
+    *(done("exact", seed, error) for seed, error in ((0, 30.5), (1, 32.0))),
+    *(done("batchnorm", seed, error) for seed, error in ((0, 31.0), (1, 34.0))),
+]
+COMMAND = "spectralgrad compare --seeds 2"
+
+
+def written(folder, results=RUNS, command=COMMAND):
+    for result in results:
+        ResultsFile(folder / RESULTS).append(result)
+    machine = {"cpu": "A processor", "cores": 2, "instruction set": "AVX2", "kernel": None, "date": "2020-02-02"}
+    session = {"command": command, "running": "two at a time", "machine": machine}
+    (folder / "session.json").write_text(json.dumps(session))
+    return report(folder)
+
+
+class Page(HTMLParser):
+    """Tags, links, the rows of the table and the text of a page."""
+
+    def __init__(self, source):
+        super().__init__()
+        self.tags, self.links, self.sections, self.rows, self.said = [], [], [], [], ""
+        self._cell, self._open = None, []
+        self.feed(source)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href", "xlink:href", "data", "action")]
+        if tag not in ("meta", "link", "br", "circle", "line", "rect", "path"):
+            self._open.append(tag)
+        if tag == "section":
+            self.sections.append(found["id"])
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag):
+        if tag not in ("circle", "line", "rect", "path"):
+            assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" in self._open:
+            return
+        self.said += data
+        if "td" in self._open:
+            self.rows[-1][-1] += data
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return Page(written(tmp_path_factory.mktemp("report")).path.read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return written(tmp_path_factory.mktemp("source")).path.read_text("utf-8")
+
+
+def test_the_page_needs_nothing_but_itself(source, page):
+    assert page.links == []
+    assert not {"script", "link", "img", "iframe", "object", "embed"} & set(page.tags)
+    assert not re.search(r"https?:|url\(|@import|//[a-z]+\.", source)
+
+
+def test_every_section_is_there_and_has_pictures(page):
+    assert page.sections == SECTIONS
+    assert page.tags.count("svg") > 30
+    assert page.tags.count("h1") == 1
+
+
+def test_light_dark_and_phones_are_provided_for(source):
+    for word in ("prefers-color-scheme: dark", "max-width: 680px", 'name="viewport"', "color-scheme"):
+        assert word in source
+
+
+def test_the_numbers_are_those_of_the_results(page):
+    rows = {row[0]: row[1:] for row in page.rows if len(row) == 9 and row[0]}
+    assert set(rows) == {"svd", "svd-taylor", "exact", "batchnorm"}
+    for summary in summarise(RUNS):
+        d, success, error, least, step, condition, *_ = rows[summary.label]
+        assert success == f"{len(summary.done)}/{len(summary.results)}"
+        assert d == ("–" if summary.label == "batchnorm" else "16")
+        if not summary.errors:
+            assert (error, least) == ("–", "–")
+            continue
+        mean, sd = map(float, error.split(" ± "))
+        assert mean == pytest.approx(summary.mean, abs=0.0051)
+        assert sd == pytest.approx(summary.sd, abs=0.0051)
+        assert float(least) == min(summary.errors)
+        assert float(step) == summary.step_ms
+        assert condition == ("–" if math.isnan(summary.condition) else "200")
+
+
+def test_the_papers_numbers_stand_beside_and_impossible_ones_are_marked(tmp_path):
+    page = Page(
+        written(tmp_path, [done("svd-clip", 0, 30.0, group_size=8), failed("svd", 0, group_size=4)]).path.read_text()
+    )
+    rows = {row[0]: row for row in page.rows if len(row) == 9 and row[0]}
+    assert rows["svd-clip"][7:] == ["100 %", "4.77 ± 0.66 (4.66)*"]
+    assert rows["svd"][7:] == ["46.7 %", "4.54 ± 0.08 (4.59)*"]
+    for method, size in (("svd-clip", 8), ("svd", 4)):
+        assert published(method, size).note in page.said
+    assert published("exact", 4) is None
+    assert set(TABLE["svd-pi"]) == {4, 8, 16, 32, 64}
+
+
+def test_failures_tell_step_layer_and_spectrum(page):
+    for word in (
+        "svd, seed 0: step 3, epoch 0, layer bn1",
+        "The gradient is not finite",
+        "7 of 16 eigenvalues are tied at 0.01",
+    ):
+        assert word in re.sub(r"\s+", " ", page.said)
+
+
+def test_what_made_it_is_told(page):
+    for word in (COMMAND, "0, 1", "A processor, 2 cores", "torch", "spectralgrad", "python", "batch size", "fashion"):
+        assert word in page.said
+
+
+def test_the_headline_is_made_from_the_numbers():
+    summaries = summarise(RUNS)
+    assert headline(summaries) == "svd failed in both runs. All 6 runs of the other 3 methods came to their end."
+    assert headline(summarise(RUNS[2:])) == "All 6 runs of the 3 methods came to their end."
+    assert headline(summarise([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
+    cause, errors, time = details(summaries, None)
+    assert cause.startswith("The first failure came at step 3 in layer bn1")
+    assert "from 31.2 % (exact) to 32.5 % (batchnorm)" in errors
+    assert "up to 3.0 points" in errors
+    assert "20 ms" in time
+
+
+def test_the_sentence_on_gradients_names_nearest_farthest_and_missing():
+    found = Gradients("inv_sqrt", (), {}, {"svd": 5e-3, "exact": 1e-6, "svd-pi": 13.0}, {"svd": 3, "exact": 0}, 64)
+    (said,) = details([], found)
+    assert "exact is off by 1×10⁻⁶ of its size, that of svd-pi by 13; svd has none on 3 of 64." in said
+
+
+def test_a_name_cannot_break_the_page(tmp_path):
+    nasty = Failure(0, 0, "<script>alert(1)</script>", "<b>layer", TIED)
+    result = Result(Config(method="svd"), "failed", failure=nasty)
+    source = written(tmp_path, [result], "spectralgrad compare '<script>'").path.read_text()
+    assert "<script>" not in source
+    assert "&lt;b&gt;layer" in source
+
+
+@pytest.mark.parametrize(
+    "results",
+    [
+        [failed("svd", 0)],
+        [done("batchnorm", 0, 30.0)],
+        [done("exact", 0, 30.0, group_size=size) for size in (4, 8, 64)],
+        [Result(Config(method="svd"), "failed", failure=Failure(0, 0, "no", None, ()))],
+        [done("exact", 0, 30.0), done("exact", 0, 30.0, dataset="cifar10", network="resnet8")],
+        [done("pi", 0, 30.0, layer="denoising"), done("svd-pade", 0, 31.0, pooling="covariance")],
+    ],
+    ids=["only-failed", "nothing-spectral", "sizes", "no-spectrum", "two-settings", "other-layers"],
+)
+def test_any_results_make_a_page(results, tmp_path):
+    page = Page(written(tmp_path, results).path.read_text("utf-8"))
+    assert page.sections == SECTIONS
+    for summary in summarise(results):
+        assert summary.name in page.said
+
+
+def test_gradients_are_kept_for_when_the_checkpoints_are_gone(tmp_path):
+    written(tmp_path)
+    path = tmp_path / "gradients.json"
+    kept = Gradients.from_dict(json.loads(path.read_text()))
+    assert set(kept.at_gaps) == {"svd", "svd-taylor", "exact"}
+    assert kept.layer is None
+    layer = Gradients(
+        **{**vars(kept), "layer": dict.fromkeys(kept.at_gaps, 0.125), "missing": dict.fromkeys(kept.at_gaps, 7)}
+    )
+    path.write_text(json.dumps({**layer.to_dict(), "matrices": 64, "size": 16, "run": "exact, seed 0"}))
+    assert "0.12, none on 7 of 64" in Page(report(tmp_path).path.read_text("utf-8")).said
+
+
+def test_the_trained_layer_shows_its_ties_and_what_each_method_makes_of_them(tmp_path):
+    from spectralgrad.lab import train
+
+    config = Config(method="exact", group_size=16, train_size=64, batch_size=16, epochs=1, tensorboard=False, threads=1)
+    train(config, tmp_path)
+    matrices = layer_matrices(tmp_path, config)
+    assert matrices.shape == (4 * 4, 16, 16)  # four batches of four groups
+    found = measure("inv_sqrt", ("exact", "svd", "svd-taylor"), matrices, "exact")
+    assert tied(found.spectrum)[0] == 7
+    assert found.layer["exact"] < 1e-3 < 0.1 < found.layer["svd-taylor"]
+    assert found.missing["exact"] == found.missing["svd-taylor"] == 0
+    assert found.missing["svd"] > 0
+
+
+def test_an_unfinished_comparison_and_another_place_for_the_page(tmp_path, capsys):
+    ResultsFile(tmp_path / RESULTS).append(RUNS[2])
+    assert main(["report", str(tmp_path / RESULTS), "--out", str(tmp_path / "page.html")]) == 0
+    assert "page.html" in capsys.readouterr().out
+    assert Page((tmp_path / "page.html").read_text("utf-8")).sections == SECTIONS
+
+
+def test_without_results_or_jinja_the_error_says_what_to_do(tmp_path, capsys, monkeypatch):
+    assert main(["report", str(tmp_path)]) == 1
+    assert "`spectralgrad compare` writes them" in capsys.readouterr().err
+    assert main(["report", str(tmp_path), "--out", str(tmp_path / "no" / "page.html")]) == 1
+    assert "no folder to write" in capsys.readouterr().err
+    monkeypatch.setattr("spectralgrad.lab.report.page.find_spec", lambda _: None)
+    assert main(["report", str(tmp_path)]) == 1
+    assert "pip install 'spectralgrad[lab]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("values", [[], [5.0], [0.0], [3.1, 3.2], [1e-8, 1e3], [math.nan, 2.0]])
+@pytest.mark.parametrize("log", [False, True])
+def test_an_axis_holds_its_values_and_has_ticks_inside(values, log):
+    axis = Axis.around(values, log=log)
+    known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
+    assert axis.low < axis.high
+    assert all(axis.low <= v <= axis.high for v in known)
+    ticks = axis.ticks()
+    assert len(ticks) >= 2
+    assert all(0 <= axis.place(value) <= 1 and axis.low <= value * (1 + 1e-9) for value, _ in ticks)
+
+
+def test_numbers_are_short():
+    assert [short(x) for x in (1e-13, 0.0, 2.0, math.inf)] == ["1×10⁻¹³", "0", "2", "inf"]
