@@ -1,15 +1,14 @@
-"""``python -m benchmarks.condition_curves --data DIR``: condition numbers over training, as in ECCV 2022, Figs 2–4.
+"""``python -m benchmarks.condition_curves``: condition numbers over training, as in ECCV 2022, Figs 2–4.
 
-A small network with a whitening layer learns Fashion-MNIST (or whatever is in the IDX files) under each treatment. Two
-regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full rank; and
-``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The orthogonal
-convolution is the same in both.
+A small network with a whitening layer learns the embedded pictures (with ``--data`` all of Fashion-MNIST) under each
+treatment. Two regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full
+rank; and ``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The
+orthogonal convolution is the same in both.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import statistics
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from torch.nn.utils import parametrizations
 from spectralgrad.diagnostics import Monitor
 from spectralgrad.diagnostics.table import number, render
 from spectralgrad.files import require_folder, write_json
+from spectralgrad.lab.data import Split, load
 from spectralgrad.nn import orthogonality_loss
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
 
@@ -35,20 +35,10 @@ _COLOURS = {
 }  # fmt: skip
 
 
-def read_idx(folder: Path, name: str) -> Tensor:
-    """An IDX file of bytes, gzipped or not."""
-    for path in (folder / name, folder / f"{name}.gz"):
-        if path.is_file():
-            raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            dimensions = np.frombuffer(raw, ">i4", raw[3], 4)
-            return torch.from_numpy(np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(dimensions).copy())
-    raise FileNotFoundError(f"no {name} or {name}.gz in {folder}")
-
-
-def pictures(folder: Path, part: str) -> tuple[Tensor, Tensor]:
+def pictures(split: Split) -> tuple[Tensor, Tensor]:
     """Standardised pictures at half size (N, 1, 14, 14), and labels."""
-    raw = read_idx(folder, f"{part}-images-idx3-ubyte").unsqueeze(1).float() / 255
-    return nn.functional.avg_pool2d((raw - 0.286) / 0.353, 2), read_idx(folder, f"{part}-labels-idx1-ubyte").long()
+    assert isinstance(split.images, Tensor)
+    return nn.functional.avg_pool2d((split.images / 255 - 0.286) / 0.353, 2), split.labels
 
 
 def train(
@@ -85,7 +75,7 @@ def train(
         "condition": monitor.series()[1],
         "bare": bare,
         "rank": [sum(x - EPS > 1e-10 * r.eigenvalues[-1] for x in r.eigenvalues) for r in monitor.records],
-        "accuracy": accuracy(net, *data["t10k"]),
+        "accuracy": accuracy(net, *data["test"]),
     }
 
 
@@ -141,7 +131,7 @@ def draw(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> 
 def main() -> None:
     """Train every treatment, print the tables, write the picture and the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.condition_curves", description=__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder with MNIST's four IDX files")
+    parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)")
     parser.add_argument("--steps", type=int, default=400, help="training steps of each run (default: 400)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each treatment (default: 3)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="the picture")
@@ -149,7 +139,8 @@ def main() -> None:
     options = parser.parse_args()
     for target in (options.plot, options.json):
         require_folder(target)
-    data = {part: pictures(options.data, part) for part in ("train", "t10k")}
+    dataset = load("fashion") if options.data is None else load("fashion-mnist", options.data)
+    data = {"train": pictures(dataset.train), "test": pictures(dataset.test)}
     results: dict[str, dict[str, list[dict[str, object]]]] = {}
     for regime in REGIMES:
         runs = results[regime] = {}

@@ -7,27 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-import spectralgrad as sg
-from spectralgrad.nn import OrthogonalConv2d, SpectralModule
-
-
-class Whitening(SpectralModule):
-    """ZCA whitening by batch statistics, in float64; what decorrelated batch normalisation does in training."""
-
-    def __init__(self, eps: float = 1e-2, method: str = "exact") -> None:
-        super().__init__(method)
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Whiten (B, C, H, W)."""
-        features = x.transpose(0, 1).flatten(1)
-        centred = features - features.mean(1, keepdim=True)
-        C = sg.covariance(features.double(), eps=self.eps)
-        tell = self._watched(C) if self.training else None
-        if tell is not None and C.requires_grad:
-            C.register_hook(tell)
-        white = sg.matrix_inv_sqrt(C, method=self.method).to(x.dtype) @ centred
-        return white.reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
+from spectralgrad.nn import DecorrelatedBatchNorm2d, OrthogonalConv2d
 
 
 class Block(nn.Module):
@@ -55,7 +35,7 @@ class ResNet18(nn.Module):
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
-        self.whiten = Whitening()
+        self.whiten = DecorrelatedBatchNorm2d(64)
         widths = [64, 64, 128, 256, 512]
         stages = [
             nn.Sequential(Block(a, b, 1 if i == 0 else 2), Block(b, b, 1)) for i, (a, b) in enumerate(pairwise(widths))
@@ -70,9 +50,15 @@ class ResNet18(nn.Module):
 
 
 def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
-    """The given convolution, whitening, and two more convolutions with batch normalisation, for ten classes."""
+    """The given convolution, whitening, and two more convolutions with batch normalisation, for ten classes.
+
+    Whitening is in float64, so that an ε of 1e-6 shows, and by batch statistics always.
+    """
+    whiten = DecorrelatedBatchNorm2d(
+        channels, eps, affine=False, track_running_stats=False, compute_dtype=torch.float64
+    )
     return nn.Sequential(
-        first, Whitening(eps), nn.ReLU(),
+        first, whiten, nn.ReLU(),
         nn.Conv2d(channels, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
         nn.Conv2d(32, 64, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),

@@ -1,7 +1,7 @@
 r"""A griffe extension for the API page: the docstrings' Sphinx roles become what mkdocs reads.
 
-``:math:`x``` becomes ``\(x\)``, a ``.. math::`` block becomes ``\[ … \]``, ``:func:`name``` becomes code, and the
-star of a batch shape such as (*, d) is kept from starting an emphasis.
+``:math:`x``` becomes ``\(x\)``, a ``.. math::`` block becomes ``\[ … \]``, ``:func:`name``` becomes code, the star of a
+batch shape such as (*, d) is kept from starting an emphasis, and examples are shown as code.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import griffe
 
 _BLOCK = re.compile(r"^([ ]*)\.\. math::[ ]*(.*(?:\n(?:\1[ ]+\S.*))*)", re.MULTILINE)
 _INLINE = re.compile(r":math:`([^`]+)`")
+_EXAMPLE = re.compile(r"^([ ]*)Example:$", re.MULTILINE)  # griffe knows the plural only, and shows it as code
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr):`~?([^`]+)`")
 
 
@@ -24,7 +25,7 @@ def translate(text: str) -> str:
         formula = " ".join(textwrap.dedent(match[2]).split("\n")).strip()
         return f"{match[1]}\\[{re.sub(r' +', ' ', formula)}\\]"
 
-    text = _BLOCK.sub(block, text)
+    text = _EXAMPLE.sub(r"\1Examples:", _BLOCK.sub(block, text))
     text = _ROLE.sub(r"`\1`", _INLINE.sub(r"\\(\1\\)", text))
     return text.replace("(*", r"(\*")
 

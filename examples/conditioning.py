@@ -6,26 +6,16 @@ from torch import nn
 import spectralgrad as sg
 
 
-class Whiten(sg.nn.SpectralModule):
-    """ZCA whitening by the statistics of the batch."""
-
-    def forward(self, x):
-        """Whiten (B, C)."""
-        C = sg.covariance(x.T, eps=1e-6)
-        self._watched(C)
-        return (x - x.mean(0)) @ sg.matrix_inv_sqrt(C, method=self.method)
-
-
 def run(treatments):
     """Train on a task whose inputs are badly scaled; the condition number along the way and at the end."""
     torch.manual_seed(0)
     inputs = torch.randn(512, 16) * torch.logspace(0, -2, 16)
     labels = (inputs[:, :4].sum(1) > 0).long()
-    model = nn.Sequential(nn.Linear(16, 16), Whiten(), nn.Tanh(), nn.Linear(16, 2))
+    model = nn.Sequential(nn.Linear(16, 16), sg.nn.DecorrelatedBatchNorm1d(16, eps=1e-6), nn.Tanh(), nn.Linear(16, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    (layer,) = sg.optim.pre_spectral_layers(model, inputs).values()
+    layers = sg.optim.pre_spectral_layers(model, inputs)
     for treatment in treatments:
-        treatment(optimizer, layer.module)
+        treatment(optimizer, layers)
     with sg.diagnostics.Monitor(model, every=50) as monitor:
         for _ in range(151):
             optimizer.zero_grad()

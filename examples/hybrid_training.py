@@ -5,17 +5,11 @@ import torch
 import spectralgrad as sg
 
 
-class Whiten(sg.nn.SpectralModule):
-    """ZCA whitening by the statistics of the batch."""
-
-    def forward(self, x):  # noqa: D102
-        return (x - x.mean(0)) @ sg.matrix_inv_sqrt(sg.covariance(x.T, eps=1e-3), method=self.method)
-
-
 def start():
     """A model and what drives it."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(6, 4), Whiten(), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    whiten = sg.nn.DecorrelatedBatchNorm1d(4)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4), whiten, torch.nn.Tanh(), torch.nn.Linear(4, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 6])
     return model, optimizer, scheduler, sg.training.HybridSwitch(model, scheduler, warmup_epochs=2)

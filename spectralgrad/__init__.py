@@ -1,6 +1,6 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
-from . import diagnostics, errors, iterative, nn, optim, solvers, training
+from . import errors, iterative, solvers
 from .covariance import covariance, covariance_sqrt
 from .eigh import eigh
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
@@ -13,6 +13,7 @@ from .functions import (
     matrix_sqrt,
     spectral_projector,
 )
+from .lazy import load as __getattr__  # noqa: F401
 from .methods import (
     PI,
     SVDPI,

@@ -1,6 +1,8 @@
 """Arrows point one way: no module imports one that stands above it."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import spectralgrad
 
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
-    ["version", "errors", "files"],
+    ["version", "errors", "files", "lazy"],
     ["precision", "transforms", "native"],
     ["hermitian"],
     ["methods", "solvers"],
@@ -57,3 +59,13 @@ def test_every_public_name_has_a_docstring_with_an_example():
             is_error = isinstance(thing, type) and issubclass(thing, Exception)
             assert documented, name
             assert is_error or ">>>" in documented, name
+
+
+def test_importing_the_package_loads_the_core_only():
+    code = (
+        "import sys, spectralgrad; before = set(sys.modules); spectralgrad.nn, spectralgrad.diagnostics\n"
+        "parts = ('nn', 'optim', 'training', 'diagnostics', 'lab', 'bench')\n"
+        "print([p for p in parts if f'spectralgrad.{p}' in before], 'spectralgrad.nn' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]

@@ -150,6 +150,28 @@ def test_csv(tmp_path):
         Monitor(net, csv=tmp_path / "none" / "log.csv")
 
 
+@pytest.mark.parametrize("uses", [2, 3])
+def test_a_layer_used_several_times_in_one_pass(uses, tmp_path):
+    net = linear_net()
+    with Monitor(net, every=1, csv=tmp_path / "log.csv") as monitor:
+        for seed in range(2):
+            x, y = batch(seed)
+            sum(nn.functional.cross_entropy(net(x * (i + 1)), y) for i in range(uses)).backward()
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "log.csv").read_text("utf-8"))))
+    written = {int(row["step"]): float(row["gradient_norm"] or "nan") for row in rows}
+    assert len(rows) == len(written) == 2 * uses
+    assert written == {record.step: record.gradient_norm for record in monitor.records}
+
+
+def test_records_without_a_gradient_are_written_all_the_same(tmp_path):
+    net, path = linear_net(), tmp_path / "log.csv"
+    with Monitor(net, every=1, csv=path), torch.no_grad():
+        for _ in range(20):
+            net(batch(0)[0])
+        assert 10 < len(path.read_text("utf-8").splitlines()) <= 21
+    assert [row["step"] for row in csv.DictReader(io.StringIO(path.read_text("utf-8")))] == [str(i) for i in range(20)]
+
+
 class Writer:
     def __init__(self):
         self.scalars, self.histograms = {}, []
@@ -158,6 +180,7 @@ class Writer:
         self.scalars[tag, step] = value
 
     def add_histogram(self, tag, values, step):
+        assert bool(torch.isfinite(values).all())
         self.histograms.append((tag, len(values), step))
 
 
@@ -168,6 +191,12 @@ def test_tensorboard_by_any_writer():
     assert writer.scalars["spectral/1/condition", 0] == monitor.records[0].condition
     assert writer.scalars["spectral/1/gradient_norm", 0] == monitor.records[0].gradient_norm
     assert writer.histograms == [("spectral/1/log10_eigenvalues", 5, 0)]
+
+
+def test_eigenvalues_below_single_precision_have_a_logarithm():
+    writer = Writer()
+    watch(torch.diag(torch.tensor([1e-60, 1e-3, 1.0], dtype=torch.float64)), tensorboard=writer)
+    assert writer.histograms == [("spectral/layer/log10_eigenvalues", 3, 0)]
 
 
 def test_tensorboard_itself(tmp_path):

@@ -132,6 +132,12 @@ def test_pooling():
         sg.nn.CovariancePooling(4, reduce_to=0)
     with pytest.raises(sg.ShapeError, match="expected power to be a number or 'log', got 'exp'"):
         sg.nn.CovariancePooling(4, power="exp")
+    with pytest.raises(sg.ShapeError, match="expected a finite power, got nan"):
+        sg.nn.CovariancePooling(4, power=NAN)
+    with pytest.raises(sg.ShapeError, match="CovariancePooling: expected eps ≥ 0, got -1"):
+        sg.nn.CovariancePooling(4, eps=-1)
+    with pytest.raises(sg.ShapeError, match="WhiteningColoring2d: expected eps ≥ 0, got -1"):
+        sg.nn.WhiteningColoring2d(eps=-1)
     with pytest.raises(sg.MethodError, match="expected output 'triangle' or 'full', got 'lower'"):
         sg.nn.CovariancePooling(4, output="lower")
     with pytest.raises(sg.MethodError, match="does not serve log"):

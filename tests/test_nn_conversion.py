@@ -78,6 +78,31 @@ class TestConversion:
         assert new.bias.requires_grad
         assert new.weight.dtype == dtype
 
+    def test_an_optimiser_made_before_goes_on_training_the_layer(self):
+        net = small_net()
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+        before = net[1].weight.clone()
+        convert_decorrelated_batchnorm(net)
+        net(X).square().sum().backward()
+        optimiser.step()
+        assert not torch.equal(net[1].weight, before)
+
+    def test_another_type_has_parameters_of_its_own(self):
+        old = nn.BatchNorm2d(4)
+        new = convert_decorrelated_batchnorm(old, dtype=torch.float64)
+        assert new.weight.dtype == torch.float64
+        assert old.weight.dtype == torch.float32
+
+    def test_a_layer_with_a_forward_pass_of_its_own_is_refused(self):
+        class Activated(nn.BatchNorm2d):
+            def forward(self, x):
+                return torch.relu(super().forward(x))
+
+        net = nn.Sequential(Activated(4), nn.BatchNorm2d(4))
+        with pytest.raises(sg.ShapeError, match="Activated at '0' has a forward pass of its own"):
+            convert_decorrelated_batchnorm(net)
+        assert type(convert_decorrelated_batchnorm(net, "1")[0]) is Activated
+
     def test_device(self):
         net = convert_decorrelated_batchnorm(nn.Sequential(nn.BatchNorm2d(4, device="meta")))
         assert all(tensor.is_meta for tensor in net.state_dict().values())
@@ -170,6 +195,14 @@ class TestFusing:
         assert not any(isinstance(m, sg.nn.SpectralModule) for m in net.modules())
         assert_close(net(X), expected)
 
+    @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
+    def test_results_that_are_no_floats(self, watched):
+        net = Labelling().double()
+        net(X)
+        expected = net.eval()(X)
+        assert_close(fuse_whitening(net, X if watched else None)(X), expected)
+        assert isinstance(net.norm, nn.Identity)
+
     def test_single_precision_to_rounding(self):
         net = evaluated(nn.Conv2d(3, 64, 3), sg.nn.DecorrelatedBatchNorm2d(64)).float()
         x = torch.randn(4, 3, 8, 8)
@@ -226,6 +259,53 @@ class Halved(nn.Module):
         return self.norm(self.conv(x) / 2)
 
 
+class Named(nn.Module):
+    """The norm is called by keyword."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        return self.norm(X=self.conv(x))
+
+
+class Labelling(Named):
+    """Not all results are floats."""
+
+    def forward(self, x):
+        y = self.norm(self.conv(x))
+        return {"features": y, "labels": y.argmax(1), "positive": y > 0}
+
+
+class Autoencoder(nn.Module):
+    """The weight of the convolution is used a second time."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        return nn.functional.conv_transpose2d(self.norm(self.conv(x)), self.conv.weight)
+
+
+class Shifted(nn.Module):
+    """The statistics of the norm are used outside of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+
+    def forward(self, x):
+        return self.norm(self.conv(x)) + self.norm.running_mean.view(-1, 1, 1)
+
+
+def hooked():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4))
+    net[0].register_forward_hook(lambda layer, inputs, output: output.abs())
+    return net
+
+
 def tied():
     net = nn.Sequential(nn.Conv2d(3, 3, 1), sg.nn.DecorrelatedBatchNorm2d(3), nn.Conv2d(3, 3, 1))
     net[2].weight = net[0].weight
@@ -238,6 +318,9 @@ class TestRefusals:
         [
             (TwoUsers(), "'conv' is used elsewhere too", "gives another result on the example"),
             (Twice(), "called 2 times", "called 2 times"),
+            (Autoencoder(), "'conv.weight' is used elsewhere", "gives another result on the example"),
+            (hooked(), "has forward hooks", "straight|has forward hooks"),
+            (Named(), "called by keyword", "called by keyword"),
             (Halved(), "no layer but call_function", "does not come straight out of a layer"),
             (tied(), "shared: 0.weight, 2.weight", "shared: 0.weight, 2.weight"),
             (
@@ -274,6 +357,24 @@ class TestRefusals:
             with pytest.raises(sg.ShapeError, match=message):
                 fuse_whitening(net, example)
             assert_close(net(x), expected, rtol=0, atol=0)
+
+    def test_a_net_that_fails_when_folded_is_left_as_it_was(self):
+        net = Shifted().double()
+        net(X)
+        expected = net.eval()(X)
+        with pytest.raises(sg.ShapeError, match=r"'norm.running_mean' is used elsewhere"):
+            fuse_whitening(net)
+        with pytest.raises(AttributeError, match="running_mean"):
+            fuse_whitening(net, X)
+        assert_close(net(X), expected, rtol=0, atol=0)
+
+    def test_another_result_is_noticed_in_half_types_too(self):
+        net = TwoUsers().bfloat16()
+        nn.init.constant_(net.norm.weight, 3)
+        x = X.bfloat16()
+        net(x)
+        with pytest.raises(sg.ShapeError, match="gives another result on the example"):
+            fuse_whitening(net.eval(), x)
 
     def test_training_is_refused(self):
         net = nn.Sequential(nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4))

@@ -186,6 +186,17 @@ def test_a_huge_mean_costs_no_accuracy():
     assert (fresh.running_cov[0] - C).abs().max() < 64 * unit(torch.float32)
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=str)
+def test_the_mean_of_many_values_is_exact_to_rounding(layout):
+    torch.manual_seed(0)
+    X = (torch.randn(64, 8, 32, 32) + 100).contiguous(memory_format=layout)
+    layer = sg.nn.DecorrelatedBatchNorm2d(8, momentum=1.0, affine=False)
+    Y = layer(X)
+    mean = X.double().mean((0, 2, 3))
+    assert ((layer.running_mean - mean).abs() <= 2 * unit(torch.float32) * mean).all()
+    assert Y.mean((0, 2, 3), dtype=torch.float64).abs().max() < 4 * unit(torch.float32) * 100
+
+
 @pytest.mark.parametrize("scale", [1e-15, 1e-9, 1e9, 1e15])
 def test_scale_does_not_matter(scale):
     """With ε = 0 the output is the same and the gradient scales as 1/c, though M^(-3/2) leaves float32."""
@@ -322,6 +333,12 @@ class TestColoring:
         full = functional.wct(content, style)
         assert_close(functional.wct(content, style, strength=0.0), content)
         assert_close(functional.wct(content, style, strength=0.25), 0.25 * full + 0.75 * content)
+
+    def test_a_tensor_of_strengths_leaves_the_type_alone(self):
+        content, style = torch.randn(2, 2, 4, 6, 6).bfloat16()
+        strength = torch.tensor([0.0, 1.0]).view(2, 1, 1, 1)
+        Y = functional.wct(content, style, strength=strength)
+        assert_close(Y, torch.stack([content[0], functional.wct(content, style)[1]]))
 
     def test_given_matrices_are_applied_to_white_features(self):
         content = torch.randn(2, 4, 6, 6, dtype=torch.float64)

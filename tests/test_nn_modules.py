@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.nn.functional import tiles
 
 from .layers import LAYERS, RUNNING, conv1, layer_and_input
 
@@ -133,6 +135,44 @@ def test_evaluation_is_a_fixed_affine_map(name):
     zero = layer(torch.zeros_like(X))
     assert_close(layer(2 * X) - zero, 2 * (layer(X) - zero))
     assert all(torch.equal(value, state[key]) for key, value in layer.state_dict().items())
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_buffers_are_the_same_in_training_and_evaluation(name):
+    """Averages of a net go through the buffers of both in step, the average evaluated and the net in training."""
+    layer, X = layer_and_input(name)
+    net = nn.Sequential(layer, nn.BatchNorm1d(8) if X.dim() < 4 else nn.Identity()).double()
+    average = AveragedModel(net, use_buffers=True, avg_fn=lambda average, new, count: (average + new) / 2)
+    for scale in (1, 3):
+        net(scale * X)
+        average.update_parameters(net)
+        average.eval()
+    assert [name for name, _ in net.named_buffers()] == [name for name, _ in average.module.named_buffers()]
+    fresh = copy.deepcopy(average.module).train().eval()
+    assert_close(average(X), fresh(X), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("grad", [True, False])
+def test_the_layout_of_the_input_is_kept(training, grad):
+    layer, X = layer_and_input("DecorrelatedBatchNorm2d")
+    layer.train(training)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        with torch.set_grad_enabled(grad):
+            assert layer(X.contiguous(memory_format=layout)).is_contiguous(memory_format=layout)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_evaluation_without_gradients_goes_in_pieces(mode, monkeypatch):
+    """A view of a parameter requires a gradient even where none is recorded; that must not cost the faster way."""
+    layer, X = trained("DecorrelatedBatchNorm2d")
+    expected = layer.eval()(X)
+    calls = []
+    affine = tiles.affine
+    monkeypatch.setattr(tiles, "affine", lambda *args: calls.append(args) or affine(*args))
+    with mode():
+        assert_close(layer(X), expected.detach())
+    assert len(calls) == 1
 
 
 def test_without_running_statistics_evaluation_uses_the_batch():

@@ -98,6 +98,20 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
     assert_close(torch.from_numpy(result), expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("name", RUNNING)
+def test_evaluated_layers_are_traced(name, frozen, mode):
+    """As torch.jit.trace and torch.onnx.export(dynamo=False) do it."""
+    layer, X = layer_and_input(name)
+    layer(X)
+    layer.eval().requires_grad_(not frozen)
+    with mode(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(layer, X)
+        assert_close(traced(2 * X[:3]), layer(2 * X[:3]))
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_torch_func_agrees_with_itself(name):
     options = {"track_running_stats": False} if name in RUNNING else {}
@@ -114,6 +128,16 @@ def test_torch_func_agrees_with_itself(name):
     assert_close(torch.autograd.grad(layer(x).square().sum(), x)[0], expected[0])
     small = X[:4] if X.dim() > 2 else X[:12]
     assert_close(jacfwd(loss)(small), jacrev(loss)(small))
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_a_layer_used_twice_has_the_same_gradient_when_it_is_differentiated_again(name):
+    layer, X = layer_and_input(name, track_running_stats=False)
+    X = X.requires_grad_()
+    loss = layer(torch.tanh(layer(X))).pow(3).sum()
+    inputs = [X, *layer.parameters()]
+    expected = torch.autograd.grad(loss, inputs, retain_graph=True)
+    assert_close(torch.autograd.grad(loss, inputs, create_graph=True), expected)
 
 
 def test_an_ensemble_of_evaluated_layers():

@@ -88,3 +88,21 @@ def test_half_and_complex_gradients(method):
     H = Q.mH @ Z
     assert float((H - H.mH).abs().max()) < 1e-13
     assert float(torch.linalg.eigvalsh(H).min()) > 0
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(64, 27), (9, 6), (6, 9)], ids=str)
+def test_the_rounding_of_a_half_type_is_no_direction(method, dtype, shape):
+    G = (gaussian(shape[0], 2) @ gaussian(2, shape[1], seed=1)).to(dtype)  # rank 2, but for the rounding
+    s = torch.linalg.svdvals(nearest_orthogonal(G, method=method).double())
+    assert float((s[:2] - 1).abs().max()) < 8 * torch.finfo(dtype).eps
+    assert float(s[2:].max()) < 8 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("method", ["gram", "svd", "polynomial"])
+def test_singular_values_beyond_the_largest_number_do_no_harm(method, dtype):
+    M = gaussian(16, 16).to(dtype)
+    huge = M * (torch.finfo(dtype).max / 8 / M.abs().max())
+    assert_close(nearest_orthogonal(huge, method=method), nearest_orthogonal(M, method=method), rtol=1e-3, atol=1e-3)

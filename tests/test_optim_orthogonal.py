@@ -140,6 +140,19 @@ def test_max_norm_caps_the_angle_and_keeps_the_gradient():
     assert gradcheck(apply, weight, fast_mode=True)
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-6, 1e-4])
+def test_a_small_filter_still_learns(size):
+    torch.manual_seed(0)
+    conv = OrthogonalConv2d(3, 3, bias=False, tolerance=1e-1, dtype=torch.float64)
+    with torch.no_grad():
+        conv.weight.mul_(size)
+    x, wanted = gaussian(2, 3, 5, 5), gaussian(2, 3, 5, 5, seed=1)
+    (found,) = torch.autograd.grad((conv(x) * wanted).sum(), conv.weight)
+    conv.tolerance = 1e-14
+    (true,) = torch.autograd.grad((conv(x) * wanted).sum(), conv.weight)
+    assert float((found - true).norm()) < 1e-3 * float(true.norm())
+
+
 def test_gradcheck_in_input_weight_and_bias():
     torch.manual_seed(0)
     conv = OrthogonalConv2d(2, 3, tolerance=1e-12, max_norm=10.0, padding_mode="circular", dtype=torch.float64)
@@ -202,3 +215,11 @@ def test_bad_input_says_what_is_wanted():
         orthogonality_loss(torch.eye(2), side="columns")
     with pytest.raises(sg.ShapeError, match=r"\(\*, m, n\)"):
         orthogonality_loss(torch.ones(3))
+
+
+def test_a_weight_that_is_not_finite_is_named():
+    conv = sg.nn.OrthogonalConv2d(2, 2)
+    with torch.no_grad():
+        conv.weight[0, 0, 0, 0] = torch.nan
+    with pytest.raises(sg.NonFiniteError, match="OrthogonalConv2d: weight"):
+        conv(torch.zeros(1, 2, 4, 4))

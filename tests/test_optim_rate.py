@@ -62,3 +62,14 @@ def test_the_rate_is_inverse_to_the_gradient(scale, kind):
     W, G = gaussian(4, 5).float(), gaussian(4, 5, seed=1).float()
     plain, scaled = (float(optimal_rate(W, g, objective=kind)) for g in (G, G * scale))
     assert scaled * scale == pytest.approx(plain, rel=1e-5)
+
+
+def test_exact_rate_is_the_limit_where_every_step_is_worse_than_none():
+    """W is orthogonal; a step along −G leaves it, and comes to a local minimum farther on that is no better."""
+    W = torch.diag(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    G = torch.diag(torch.tensor([2.0, 1.7], dtype=torch.float64))  # at η = 1 it is diag(−1, −0.7)
+    rates = torch.linspace(1e-3, 2, 2000, dtype=torch.float64)
+    f = torch.stack([torch.linalg.matrix_norm((W - r * G) @ (W - r * G).T - torch.eye(2)) for r in rates])
+    assert ((f[1:-1] < f[:-2]) & (f[1:-1] < f[2:])).any()  # there is such a local minimum
+    assert (f > 0).all()
+    assert optimal_rate(W, G, objective="exact", limit=2.0) == 2.0

@@ -128,5 +128,7 @@ def test_the_found_layers_go_straight_into_a_treatment():
     net = conv_net()
     found = pre_spectral_layers(net, torch.randn(2, 2, 8, 8))
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    nog = sg.optim.NearestOrthogonalGradient(optimizer, [layer.module for layer in found.values()])
-    assert [t.parameter is net[0].weight for t in nog.targets] == [True]
+    for chosen in (found, found.values(), found["1"], [layer.module for layer in found.values()]):
+        nog = sg.optim.NearestOrthogonalGradient(optimizer, chosen)
+        assert [t.parameter is net[0].weight for t in nog.targets] == [True]
+        nog.remove()

@@ -136,6 +136,20 @@ def test_schedulers_inside_schedulers():
         switch.step()
 
 
+def test_chained_schedulers_that_decay_together_are_put_off_together():
+    net, o = linear_net(), optimiser()
+    chain = ChainedScheduler([MultiStepLR(o, [2, 4]), MultiStepLR(o, [3, 4], gamma=0.5)])
+    switch = HybridSwitch(net, chain, warmup_epochs=2, postpone=True)
+    assert (switch.switch_epoch, switch.decay_epoch) == (4, 6)
+    rates = []
+    for _ in range(8):
+        rates.append(round(o.param_groups[0]["lr"], 9))
+        o.step()
+        chain.step()
+        switch.step()
+    assert rates == [0.1, 0.1, 0.01, 0.005, 0.005, 0.005, 0.00025, 0.00025]
+
+
 def test_layers_that_cannot_be_switched_are_named():
     net = nn.Sequential(Whitening(), Projecting())
     with pytest.warns(UserWarning, match=r"leaves 1 layers.*'1': method 'newton-schulz' does not serve eigh"):

@@ -67,6 +67,29 @@ def test_the_callback_follows_the_protocol_and_resumes(tmp_path, postpone):
         assert torch.equal(x, y)
 
 
+def test_a_scheduler_stepped_after_every_batch_counts_batches(tmp_path):
+    module = Module()
+
+    def configure():
+        (optimizer,), (scheduler,) = Module.configure_optimizers(module)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+
+    module.configure_optimizers = configure
+    fit(module, 4, tmp_path, [ours.HybridSwitchCallback(warmup_epochs=1)])
+    names = ["newton-schulz"] * 3 + ["svd-pade"] * 5  # two batches an epoch, the last decay after four
+    rates = [0.1] * 2 + [0.01] * 2 + [0.001] * 4
+    assert [name for _, name, _ in module.seen] == names
+    assert [lr for *_, lr in module.seen] == pytest.approx(rates)
+
+
+def test_the_epochs_of_the_trainer_count_when_the_decay_is_given(tmp_path):
+    module = Module()
+    fit(module, 4, tmp_path, [ours.HybridSwitchCallback(decay_epoch=3, warmup_epochs=1)])
+    assert [(epoch, name) for epoch, name, _ in module.seen[::2]] == [
+        (0, "newton-schulz"), (1, "newton-schulz"), (2, "svd-pade"), (3, "svd-pade"),
+    ]  # fmt: skip
+
+
 def test_treatments_work_with_the_closures_that_lightning_passes(tmp_path):
     module = Module(nog=True)
     before = module.net[0].weight.detach().clone()

@@ -20,6 +20,7 @@ from .smoothness import effective_smoothness
 from .table import number, render
 
 _SHOWN = ("condition", "rank", "gap", "ties", "cut", "gradient_norm", "fallbacks")
+_WAITING = 8  # records of one layer that wait for a gradient before the oldest is written without
 
 
 class Monitor:
@@ -86,7 +87,8 @@ class Monitor:
         self._sinks = _sinks(csv, tensorboard)
         self._lock, self._paused = threading.RLock(), False
         self._passes = dict.fromkeys(layers, start)
-        self._open: dict[str, Record] = {}
+        self._open: dict[str, list[Record]] = {name: [] for name in layers}
+        self._heard: set[str] = set()  # layers whose gradients have come since their newest record
         self._solved = dict.fromkeys(layers, solvers.report())
         self._handles: list[RemovableHandle] = [
             layer.register_spectral_hook(self._hook(name)) for name, layer in layers.items()
@@ -104,8 +106,8 @@ class Monitor:
             handle.remove()
         with self._lock:
             self._handles = []
-            for name in tuple(self._open):
-                self._finish(name)
+            for name in self._open:
+                self._finish(name, 0)
             self._sinks = []
 
     remove = close
@@ -172,16 +174,17 @@ class Monitor:
             if self._paused or torch._C._functorch.peek_interpreter_stack() is not None:
                 return None
             if torch._C._current_graph_task_id() != -1:
-                return self._open.get(name)
+                return next(reversed(self._open[name]), None)
             step = self._passes[name]
             self._passes[name] += 1
             if step % self.every:
                 return None
-            self._finish(name)
+            self._finish(name, 0 if name in self._heard else _WAITING - 1)
+            self._heard.discard(name)
             count = matrices.shape[:-2].numel()
             record = Record(step, name, layer.method.name, count, matrices.shape[-1])
             self._count_rescues(record)
-            self._open[name] = record
+            self._open[name].append(record)
             self.records.append(record)
         look(record, matrices, layer.method, self.sample)
         return record
@@ -198,14 +201,19 @@ class Monitor:
             size /= self._scaler.get_scale()
         with self._lock:
             record.gradient_norm = size
-            if self._open.get(name) is record:
-                self._finish(name)
+            self._heard.add(name)
+            if any(waiting is record for waiting in self._open[name]):
+                self._open[name] = [waiting for waiting in self._open[name] if waiting is not record]
+                self._write(record)
 
-    def _finish(self, name: str) -> None:
-        record = self._open.pop(name, None)
-        if record is not None:
-            for sink in self._sinks:
-                sink.write(record)
+    def _finish(self, name: str, left: int) -> None:
+        """Write the oldest open records of a layer until so many are left: a layer may be used often in one pass."""
+        while len(self._open[name]) > left:
+            self._write(self._open[name].pop(0))
+
+    def _write(self, record: Record) -> None:
+        for sink in self._sinks:
+            sink.write(record)
 
 
 def _sinks(csv: str | Path | None, tensorboard: Any) -> list[Sink]:

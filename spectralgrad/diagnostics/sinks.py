@@ -59,7 +59,8 @@ class TensorBoard:
                 self._writer.add_scalar(f"{prefix}/{name}", values[name], record.step)
         positive = [x for x in record.eigenvalues if x > 0]
         if positive and hasattr(self._writer, "add_histogram"):
-            self._writer.add_histogram(f"{prefix}/log10_eigenvalues", torch.tensor(positive).log10(), record.step)
+            logarithms = torch.tensor(positive, dtype=torch.float64).log10()
+            self._writer.add_histogram(f"{prefix}/log10_eigenvalues", logarithms, record.step)
 
 
 def leading_process() -> bool:

@@ -15,6 +15,7 @@ from .checks import kinds, parsed
 from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
 from .data import DATASETS
 from .interrupts import Stopped
+from .memory import keep_memory
 from .networks import NETWORKS, NetworkError
 from .parallel import WorkerLostError
 from .presets import PRESETS, preset
@@ -155,6 +156,7 @@ def run(options: argparse.Namespace) -> int:
         out = options.out or Path("runs") / _name(config, options.preset)
         if leads:
             print(f"{_said(config)}; in {out}", flush=True)
+        keep_memory()
         with _short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:

@@ -18,6 +18,7 @@ import torch
 from ..errors import SpectralError
 from .config import Config
 from .interrupts import Stopped
+from .memory import keep_memory
 from .records import Result
 from .training import train
 
@@ -44,6 +45,7 @@ class Job:
 
 def carry_out(job: Job) -> Result:
     """Train, or go on from the checkpoint in the job's folder."""
+    keep_memory()
     return train(job.config, job.folder, resume=True)
 
 

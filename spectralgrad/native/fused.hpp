@@ -224,6 +224,7 @@ template <class T> struct WholeFunction {
     return low > negative * top;
   }
   void read(const T* from, V* to) {
+    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding
     for (int i = 0; i < n; i++) {
       to[i * ld + ld - 1] = V{};
       memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
@@ -240,6 +241,7 @@ template <class T> struct WholeFunction {
   }
   void put(V* from, T* to) {
     mirror<T>(from, ld, n);
+    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }
     for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
   }
 

@@ -55,6 +55,8 @@ class WhiteningColoring2d(SpectralModule):
         super().__init__(method)
         if groups < 1:
             raise ShapeError(f"{self._where}: expected groups ≥ 1, got {groups}")
+        if not eps >= 0:
+            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {eps!r}")
         self.groups, self.strength, self.eps, self.per_sample = groups, strength, eps, per_sample
 
     def forward(

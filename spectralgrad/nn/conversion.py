@@ -19,8 +19,9 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
     r"""Replace batch normalisation layers by :class:`DecorrelatedBatchNorm2d` and its kin, in place.
 
     Weight, bias, running mean, momentum, number of batches, device, type, training mode and whether parameters are
-    frozen are kept. The running variances become the diagonal of the running covariance. With ``eps`` as it was, the
-    evaluated net is the same function until it trains again.
+    frozen are kept. Weight and bias stay the same parameters, so an optimiser goes on training them. The running
+    variances become the diagonal of the running covariance. With ``eps`` as it was, the evaluated net is the same
+    function until it trains again.
 
     Args:
         net: the network; its BatchNorm1d/2d/3d and SyncBatchNorm layers are considered. The latter become
@@ -33,7 +34,8 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
         the net, or the new layer if ``net`` is itself a batch normalisation layer.
 
     Raises:
-        ShapeError: nothing to replace, a name that is not that of a batch normalisation layer, groups that do not fit.
+        ShapeError: nothing to replace, a name that is not that of a batch normalisation layer, a layer with a forward
+            pass of its own, groups that do not fit.
 
     Example:
         >>> from torch import nn
@@ -99,7 +101,7 @@ def _converted(name: str, old: _BatchNorm, options: dict[str, Any]) -> _Decorrel
 
 
 def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
-    kinds = {
+    kinds: dict[type[_BatchNorm], type[_DecorrelatedBatchNorm]] = {
         nn.BatchNorm1d: DecorrelatedBatchNorm1d,
         nn.BatchNorm2d: DecorrelatedBatchNorm2d,
         nn.BatchNorm3d: DecorrelatedBatchNorm3d,
@@ -107,6 +109,11 @@ def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
     }
     for kind, new in kinds.items():
         if isinstance(old, kind):
+            if type(old).forward is not kind.forward:
+                raise ShapeError(
+                    f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} has a forward pass of its own, "
+                    "which would be lost; choose the layers to replace with which="
+                )
             return new
     raise ShapeError(
         f"convert_decorrelated_batchnorm: expected BatchNorm1d, 2d or 3d at {name!r}, got {type(old).__name__}"
@@ -117,7 +124,11 @@ def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
 def _copy(old: _BatchNorm, new: _DecorrelatedBatchNorm) -> None:
     for name in ("weight", "bias"):
         source, target = getattr(old, name), getattr(new, name)
-        if source is not None and target is not None:
+        if source is None or target is None:
+            continue
+        if isinstance(source, nn.Parameter) and (source.dtype, source.device) == (target.dtype, target.device):
+            setattr(new, name, source)  # the parameter itself, which an optimiser may know
+        else:
             target.copy_(source).requires_grad_(source.requires_grad)
     if old.running_mean is None or old.running_var is None or new.running_mean is None:
         return

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..errors import ShapeError, check_matrix
+from ..errors import NonFiniteError, ShapeError, check_matrix
 from ..precision import full_precision, widen
 
 _FARTHEST = 4.0  # a series at a larger norm loses more than two digits to cancellation; it is applied in parts
@@ -149,6 +149,8 @@ class OrthogonalConv2d(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 4 or x.shape[1] != self.in_channels:
             raise ShapeError(f"OrthogonalConv2d: expected input (B, {self.in_channels}, H, W), got {tuple(x.shape)}")
+        if not torch.compiler.is_compiling() and not bool(torch.isfinite(self.weight).all()):
+            raise NonFiniteError([()], (), "OrthogonalConv2d: weight")
         with full_precision(x):
             L = skew(widen(self.weight))
             size = norm_bound(L)
@@ -198,13 +200,16 @@ def norm_bound(L: Tensor) -> Tensor:
 
 
 def series(norm: float, tolerance: float) -> tuple[int, int]:
-    """Parts n and terms k each, so that the product of n series at norm/n is orthogonal to the tolerance."""
+    """Parts n and terms k each, so that the product of n series at norm/n is orthogonal to the tolerance.
+
+    At least one term: without it a small filter would get no gradient and could never grow.
+    """
     parts = max(1, math.ceil(norm / _FARTHEST))
     wanted, remainder, terms = math.log1p(tolerance) / parts, norm / parts, 0  # (1 + δ)ⁿ − 1 ≤ tolerance
     while 2 * remainder + remainder**2 > wanted:
         terms += 1
         remainder *= norm / parts / (terms + 1)
-    return parts, terms
+    return parts, max(terms, 1)
 
 
 def _check(

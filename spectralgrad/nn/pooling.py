@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal
 
 import torch
@@ -73,6 +74,8 @@ class CovariancePooling(SpectralModule):
     ) -> None:
         if isinstance(power, str) and power != "log":
             raise ShapeError(f"{type(self).__name__}: expected power to be a number or 'log', got {power!r}")
+        if power != "log" and not math.isfinite(power):
+            raise ShapeError(f"{type(self).__name__}: expected a finite power, got {power!r}")
         self.operation = operation_of(power)
         super().__init__(method)
         check_choice(output, ("triangle", "full"), "output", self._where)
@@ -80,6 +83,8 @@ class CovariancePooling(SpectralModule):
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
         self.normalize, self.output, self.side = normalize, output, side
+        if not eps >= 0:
+            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {eps!r}")
         for name, count in (("in_channels", in_channels), ("reduce_to", reduce_to)):
             if count is not None and count < 1:
                 raise ShapeError(f"{self._where}: expected {name} ≥ 1, got {count}")

@@ -1,7 +1,7 @@
 r"""What whitening and denoising share: running statistics, and :math:`y=\gamma\circ W(C)(x-\mu)+\beta`.
 
 In training μ and C are the batch's. In evaluation they are the running ones; W is then computed once, when the layer
-is put into evaluation or loads a state, and kept in a buffer that is not saved.
+is put into evaluation or loads a state, and kept. It is no buffer: those are the same in training and evaluation.
 """
 
 from __future__ import annotations
@@ -101,8 +101,7 @@ class RunningNorm(SpectralModule):
             self.register_buffer(name, matrix)
         counter = torch.tensor(0, dtype=torch.long, device=factory["device"]) if track else None
         self.register_buffer("num_batches_tracked", counter)
-        self.register_buffer("_kept_for", None, persistent=False)
-        self.register_buffer("_kept", None, persistent=False)
+        self._kept = self._kept_for = None
 
     def reset_running_stats(self) -> None:
         """Mean zero, covariance (or whitening matrix) the identity, no batch seen."""
@@ -174,9 +173,11 @@ class RunningNorm(SpectralModule):
         return self._kept if self._kept is not None and self._is_fresh() else self._from_running()
 
     def _is_fresh(self) -> bool:
-        if self.eps != self._kept_eps or not (torch.compiler.is_compiling() or plain()):
+        assert self._kept_for is not None
+        assert self.running_cov is not None
+        if self.eps != self._kept_eps or self._kept_for.device != self.running_cov.device:
             return False
-        return torch.compiler.is_compiling() or torch.equal(self._kept_for, self.running_cov)  # type: ignore[arg-type]
+        return torch.compiler.is_compiling() or (plain() and torch.equal(self._kept_for, self.running_cov))
 
     def _from_running(self) -> Tensor:
         assert self.running_cov is not None
@@ -187,7 +188,7 @@ class RunningNorm(SpectralModule):
 
     def _settings_changed(self) -> None:
         """Compute W for evaluation anew. What cannot be computed is reported when it is used."""
-        if "_kept" not in self._buffers:
+        if "_kept" not in self.__dict__:
             return
         self._kept = self._kept_for = None
         self._kept_eps = self.eps

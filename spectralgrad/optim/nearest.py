@@ -38,7 +38,8 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
             cost digits; ``"svd"``; or ``"polynomial"``, matrix products only: 7 + 4 odd polynomials of degree five.
             The last is approximate: singular values above 1/1000 of the Frobenius norm come out within 1e-3 of 1,
             smaller ones between 0 and 1, and ``rtol`` is not used.
-        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})`.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})` with the ε of the precision
+            computed in, and for the half types at least their own ε: what rounding to them puts in is no direction.
 
     Returns:
         (*, m, n) in the type of G.
@@ -61,7 +62,8 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
         return torch.zeros_like(G)
     with torch.no_grad(), full_precision(G):
         A = widen(G.detach())
-        tolerance = rank_tolerance(max(A.shape[-2:]), A.dtype) if rtol is None else rtol
+        A = _within_range(A)
+        tolerance = _tolerance(A, G.dtype) if rtol is None else rtol
         if A.shape[-2] < A.shape[-1]:
             return _METHODS[method](A.mH.contiguous(), tolerance).mH.to(G.dtype)
         return _METHODS[method](A, tolerance).to(G.dtype)
@@ -79,7 +81,8 @@ class NearestOrthogonalGradient(Treatment):
 
     Args:
         optimizer: any torch optimiser but LBFGS.
-        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, or several of these.
+        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, several of these, or
+            what :func:`pre_spectral_layers` found.
         method: as in :func:`nearest_orthogonal`.
         keep_norm: scale the result to the Frobenius norm of the gradient.
         rtol: as in :func:`nearest_orthogonal`.
@@ -140,6 +143,16 @@ class NearestOrthogonalGradient(Treatment):
         elif grad_scale is not None:
             R = R * grad_scale.to(R)
         G.copy_(R.reshape(G.shape))
+
+
+def _within_range(A: Tensor) -> Tensor:
+    """``A`` divided by a power of two if its entries are so large that its singular values might overflow."""
+    _, exponent = torch.frexp(A.abs().amax((-2, -1), keepdim=True))
+    return A * torch.exp2(-exponent.clamp_min(0).to(A.real.dtype))
+
+
+def _tolerance(A: Tensor, stored: torch.dtype) -> float:
+    return max(rank_tolerance(max(A.shape[-2:]), A.dtype), torch.finfo(stored).eps)
 
 
 def _svd(A: Tensor, tolerance: float) -> Tensor:

@@ -39,7 +39,8 @@ class OptimalLearningRate(Treatment):
 
     Args:
         optimizer: any torch optimiser but LBFGS.
-        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, or several of these.
+        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, several of these, or
+            what :func:`pre_spectral_layers` found.
         objective: ``"paper"``, Eq. 20, or ``"exact"``, the true minimiser of Eq. 18; see :func:`optimal_rate`.
         direction: ``"gradient"`` takes G to be the gradient, as the paper does, whatever the optimiser makes of it;
             ``"update"`` takes G to be what the step really subtracts, over the rate, with momentum, weight decay and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,10 @@ from torch.optim import Optimizer
 
 from ..errors import ShapeError, SpectralError
 from ..nn.orthogonal import OrthogonalConv2d
+from .tracing import PreSpectral
 
-Chosen = Tensor | nn.Module | Iterable[Tensor | nn.Module]
+One = Tensor | nn.Module | PreSpectral
+Chosen = One | Iterable[One] | Mapping[str, PreSpectral]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +28,7 @@ class Target:
 
 def targets(parameters: Chosen, optimizer: Optimizer, operation: str) -> list[Target]:
     """The parameters meant, each once; every one has to be a matrix or a filter that the optimiser steps."""
-    chosen = [parameters] if isinstance(parameters, Tensor | nn.Module) else list(parameters)
+    chosen = _listed(parameters)
     if not chosen:
         raise SpectralError(f"{operation}: expected at least one parameter or layer, got none")
     found: dict[int, Target] = {}
@@ -40,7 +42,15 @@ def targets(parameters: Chosen, optimizer: Optimizer, operation: str) -> list[Ta
     return list(found.values())
 
 
-def _target(item: Tensor | nn.Module, operation: str) -> Target:
+def _listed(parameters: Chosen) -> list[One]:
+    if isinstance(parameters, Tensor | nn.Module | PreSpectral):
+        return [parameters]
+    return list(parameters.values() if isinstance(parameters, Mapping) else parameters)
+
+
+def _target(item: One, operation: str) -> Target:
+    if isinstance(item, PreSpectral):
+        item = item.module
     if isinstance(item, Tensor):
         return Target(item)
     if isinstance(item, nn.Module):

@@ -39,7 +39,7 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
         G: its gradient, of the same shape.
         objective: ``"paper"`` or ``"exact"``.
         limit: the group's learning rate. The result is then what is used: Eq. 20 if it lies between 0 and the limit
-            and the limit otherwise (``"paper"``), the minimiser on (0, limit] if there is one and the limit
+            and the limit otherwise (``"paper"``), the minimiser on (0, limit] if it beats no step and the limit
             otherwise (``"exact"``).
 
     Returns:
@@ -85,7 +85,10 @@ def _exact(W: Tensor, G: Tensor, limit: float | None) -> Tensor:
     if limit is not None:
         inside = stationary[(stationary > 0) & (stationary < limit * size)]
         stationary = np.append(inside, limit * size)
-    return W.real.new_tensor(_best(quartic, stationary) / size)
+    best = _best(quartic, stationary)
+    if limit is not None and np.polyval(quartic, best) >= quartic[-1]:  # no step is better than the ones taken
+        best = limit * size
+    return W.real.new_tensor(best / size)
 
 
 def _best(quartic: np.ndarray, rates: np.ndarray) -> float:

@@ -21,8 +21,9 @@ class HybridSwitch:
     D − w, ``method`` in the warm-up from D − w to D − 1, still at the old rate, and ``method`` from D on, at the
     decayed one.
 
-    Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone, so a run that is
-    resumed at any epoch goes on as if it had not stopped. Nothing of the optimiser is touched.
+    Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone. To resume at any
+    epoch load the switch's state, beside those of model, optimiser and scheduler, in any order; without it the layers
+    start with ``first``. Nothing of the optimiser is touched.
 
     Args:
         model: every :class:`SpectralModule` in it is switched; those whose operation one of the two methods does not
@@ -105,10 +106,13 @@ class HybridSwitch:
 
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch: that of the scheduler, the one given, or, without either, the next."""
-        if epoch is None:
-            epoch = self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
-        self.epoch = epoch
+        self.epoch = self.due_epoch if epoch is None else epoch
         self._set()
+
+    @property
+    def due_epoch(self) -> int:
+        """The epoch that :meth:`step` goes to: that of the scheduler, or the next."""
+        return self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
 
     def state_dict(self) -> dict[str, Any]:
         """Epochs as plain numbers; the methods are said anew when the switch is built."""
@@ -140,7 +144,7 @@ class HybridSwitch:
 
     def _move_decay(self, epoch: int) -> None:
         if self._decay is not None and epoch != self._decay.epoch:
-            self._decay = move(self._decay, epoch - self._decay.offset)
+            self._decay = move(self._decay, epoch)
         self.decay_epoch = epoch
 
 

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from ..errors import SpectralError
 from ..methods import Method
 from .hybrid import HybridSwitch
 
-try:
-    from lightning.pytorch import Callback
-except ImportError:
-    try:
-        from pytorch_lightning import Callback
-    except ImportError:
-        Callback = None
 
+def _callback() -> Any:
+    """Lightning's base class, under either of its names."""
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        try:
+            return import_module(name).Callback
+        except ImportError:
+            continue
+    return None
+
+
+Callback = _callback()
 _Base: Any = object if Callback is None else Callback
 
 
 class HybridSwitchCallback(_Base):
     """Drive a :class:`HybridSwitch` from a Lightning trainer.
 
-    The scheduler of the module is used if it has milestones and ``decay_epoch`` is not given. Layers are set at the
-    start of every training epoch; the state goes into Lightning's checkpoints.
+    The first scheduler of the module is used, unless ``decay_epoch`` is given. Its own steps count, so if Lightning
+    steps it after every batch (``"interval": "step"``), ``warmup_epochs`` are batches too. The state goes into
+    Lightning's checkpoints.
 
     Args:
         method: as in :class:`HybridSwitch`, like the following.
@@ -81,8 +87,18 @@ class HybridSwitchCallback(_Base):
             self.switch.load_state_dict(restored)
 
     def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        """Set the layers for the epoch."""
+        self._follow(trainer.current_epoch)
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
+        """Set the layers again: a scheduler may be stepped within an epoch."""
+        self._follow(trainer.current_epoch)
+
+    def _follow(self, epoch: int) -> None:
         if self.switch is not None:
-            self.switch.step(trainer.current_epoch)
+            due = epoch if self.options["decay_epoch"] is not None else self.switch.due_epoch
+            if due != self.switch.epoch:
+                self.switch.step(due)
 
     def state_dict(self) -> dict[str, Any]:
         return {} if self.switch is None else self.switch.state_dict()

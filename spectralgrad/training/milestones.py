@@ -10,8 +10,8 @@ from torch.optim.lr_scheduler import ChainedScheduler, LRScheduler, MultiStepLR,
 from ..errors import SpectralError
 
 
-class LastDecay(NamedTuple):
-    """The scheduler that decays last, at which of its own epochs, and how many epochs came before its first."""
+class Decay(NamedTuple):
+    """A scheduler's last decay: at which of its own epochs, and how many epochs came before its first."""
 
     scheduler: MultiStepLR
     milestone: int
@@ -20,6 +20,13 @@ class LastDecay(NamedTuple):
     @property
     def epoch(self) -> int:
         return self.milestone + self.offset
+
+
+class LastDecay(NamedTuple):
+    """The epoch at which the rate falls for the last time, and the decays of that epoch: chained ones may share it."""
+
+    epoch: int
+    decays: tuple[Decay, ...]
 
 
 def last_decay(scheduler: LRScheduler) -> LastDecay:
@@ -36,7 +43,8 @@ def last_decay(scheduler: LRScheduler) -> LastDecay:
             f"HybridSwitch: no milestones in {type(scheduler).__name__}; expected a MultiStepLR, alone or inside "
             "SequentialLR or ChainedScheduler. For another scheduler pass decay_epoch, the epoch of its last decay"
         )
-    return max(found, key=lambda decay: decay.epoch)
+    last = max(decay.epoch for decay in found)
+    return LastDecay(last, tuple(decay for decay in found if decay.epoch == last))
 
 
 def epoch_of(scheduler: Any) -> int:
@@ -46,19 +54,22 @@ def epoch_of(scheduler: Any) -> int:
     return int(scheduler.last_epoch)
 
 
-def move(decay: LastDecay, milestone: int) -> LastDecay:
-    """Have the last decay happen at another of its scheduler's epochs."""
-    milestones: Counter[int] = Counter(dict(decay.scheduler.milestones))
-    times = milestones.pop(decay.milestone)
-    milestones[milestone] += times
-    decay.scheduler.milestones = milestones
-    return decay._replace(milestone=milestone)
+def move(last: LastDecay, epoch: int) -> LastDecay:
+    """Have the last decay happen at another epoch."""
+    moved = []
+    for decay in last.decays:
+        milestones: Counter[int] = Counter(dict(decay.scheduler.milestones))
+        times = milestones.pop(decay.milestone)
+        milestones[epoch - decay.offset] += times
+        decay.scheduler.milestones = milestones
+        moved.append(decay._replace(milestone=epoch - decay.offset))
+    return LastDecay(epoch, tuple(moved))
 
 
-def _decays(scheduler: Any, offset: int) -> list[LastDecay]:
+def _decays(scheduler: Any, offset: int) -> list[Decay]:
     if isinstance(scheduler, MultiStepLR):
         milestones = [m for m in scheduler.milestones if m > 0]
-        return [LastDecay(scheduler, max(milestones), offset)] if milestones else []
+        return [Decay(scheduler, max(milestones), offset)] if milestones else []
     if isinstance(scheduler, SequentialLR):
         return _decays(scheduler._schedulers[-1], offset + scheduler._milestones[-1])
     if isinstance(scheduler, ChainedScheduler):

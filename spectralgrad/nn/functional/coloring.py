@@ -160,7 +160,7 @@ def wct(
     colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
     if isinstance(strength, float | int) and strength == 1:
         return colored
-    return strength * colored + (1 - strength) * content
+    return (strength * colored + (1 - strength) * content).to(content.dtype)
 
 
 def _style(

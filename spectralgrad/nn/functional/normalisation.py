@@ -105,11 +105,13 @@ def apply_matrix(
     groups, d = matrix.shape[:2]
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
-    if transforms.idle(X) and not matrix.requires_grad and not shift.requires_grad:
+    learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
+    if transforms.idle(X) and not learning and not torch._C._is_tracing():
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
-        return (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+    return out if torch.compiler.is_compiling() or not plain() else tiles.dense(out, like=X)
 
 
 def plain() -> bool:
@@ -216,8 +218,12 @@ def _small_gradients(
 
 
 def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
-    """The gradients as functions that autograd can differentiate again."""
-    inputs = ctx.saved_tensors[:3]
+    """The gradients as functions that autograd can differentiate again.
+
+    They are taken in views of the inputs: a layer used twice has its weight upstream of its input as well, and that way
+    belongs to the graph outside.
+    """
+    inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[:3]]
     wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
     matrix_of, *options = ctx.options
     out = _composed(inputs[0], matrix_of, *inputs[1:], *options)[0]

@@ -15,6 +15,7 @@ from torch import Tensor
 from ...precision import full_precision
 
 _PIECE = 2**19  # elements; 2 MB in float32
+_MANY = 16  # positions a sample
 
 
 def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
@@ -41,8 +42,13 @@ def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
 
 
 def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
-    """The sum over samples and positions (G, d)."""
-    return X.sum([0, *range(2, X.dim())], dtype=dtype).view(groups, -1)
+    """The sum over samples and positions (G, d).
+
+    Over the samples it goes in float64, which costs nothing after the positions and makes a mean exact to rounding.
+    """
+    if X.shape[2:].numel() < _MANY or X.device.type == "mps":  # which has no float64
+        return X.sum([0, *range(2, X.dim())], dtype=dtype).view(groups, -1)
+    return X.sum([*range(2, X.dim())], dtype=dtype).sum(0, dtype=torch.float64).to(dtype).view(groups, -1)
 
 
 def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
