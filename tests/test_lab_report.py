@@ -174,7 +174,13 @@ def test_the_headline_is_made_from_the_numbers():
 def test_the_sentence_on_gradients_names_nearest_farthest_and_missing():
     found = Gradients("inv_sqrt", (), {}, {"svd": 5e-3, "exact": 1e-6, "svd-pi": 13.0}, {"svd": 3, "exact": 0}, 64)
     (said,) = details([], found)
-    assert "exact is off by 1×10⁻⁶ of its size, that of svd-pi by 13; svd has none on 3 of 64." in said
+    assert "exact is off by 1×10⁻⁶ of its size, that of svd-pi by 13 times its size; svd has none on 3 of 64." in said
+
+
+def test_methods_stand_in_the_order_of_a_comparison_whichever_ended_first(tmp_path):
+    page = Page(written(tmp_path, RUNS[::-1]).path.read_text("utf-8"))
+    rows = [row[0] for row in page.rows if len(row) == 9 and row[0]]
+    assert rows == ["svd", "svd-taylor", "exact", "batchnorm"]
 
 
 def test_a_name_cannot_break_the_page(tmp_path):

