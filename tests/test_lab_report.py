@@ -164,6 +164,10 @@ def test_the_headline_is_made_from_the_numbers():
     assert headline(summaries) == "svd failed in both runs. All 6 runs of the other 3 methods came to their end."
     assert headline(summarise(RUNS[2:])) == "All 6 runs of the 3 methods came to their end."
     assert headline(summarise([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
+    sizes = [failed("svd", 0), done("svd", 0, 30.0, group_size=8), done("exact", 0, 30.0)]
+    assert headline(summarise(sizes)) == (
+        "svd d=16 failed in its only run. All 2 runs of the other 2 settings came to their end."
+    )
     cause, errors, time = details(summaries, None)
     assert cause.startswith("The first failure came at step 3 in layer bn1")
     assert "from 31.2 % (exact) to 32.5 % (batchnorm)" in errors

@@ -34,7 +34,8 @@ def headline(summaries: Sequence[Summary]) -> str:
     sentences = [f"{_listed(said)}."] if said else []
     if sound:
         runs = sum(len(s.done) for s in sound)
-        who = sound[0].name if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
+        kind = "settings" if any(s.sized or s.extra for s in sound) else "methods"
+        who = sound[0].name if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} {kind}"
         which = "The only run" if runs == 1 else f"All {runs} runs"
         sentences.append(f"{which} of {who} came to {'its' if runs == 1 else 'their'} end.")
     return " ".join(sentences) or "No run has ended yet."
