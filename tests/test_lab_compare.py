@@ -24,11 +24,11 @@ from spectralgrad.lab.table import shown, text
 from .lab import QUICK, ROOT, numbers
 
 TINY = Config(train_size=64, batch_size=16, epochs=1, lr=0.05, monitor_every=2, tensorboard=False, threads=1)
-FLAGS = ["--train-size", "64", "--batch-size", "16", "--epochs", "1", "--jobs", "1"]
+FLAGS = ["--train-size", "64", "--batch-size", "16", "--epochs", "1", "--jobs", "1", "--group-sizes", "32"]
 
 
 def runs(**kwargs):
-    return grid(TINY, **{"methods": ("svd", "exact"), "group_sizes": (16,), "seeds": (0,), **kwargs})
+    return grid(TINY, **{"methods": ("svd", "exact"), "group_sizes": (32,), "seeds": (0,), **kwargs})
 
 
 def epoch(test_error, number=0, step_ms=20.0, condition=100.0):
@@ -165,8 +165,8 @@ def test_plain_svd_fails_for_want_of_rank_and_is_a_result(tmp_path):
     assert svd.failure.layer == "bn1"
     assert "gradient" in svd.failure.reason
     below = [value for value in svd.failure.spectrum if value < 0.01 * (1 + 1e-4)]
-    assert len(svd.failure.spectrum) == 16
-    assert len(below) >= 16 - 9  # a 3 × 3 convolution of one channel has rank 9
+    assert len(svd.failure.spectrum) == 32
+    assert len(below) >= 32 - 9  # a 3 × 3 convolution of one channel has rank 9
 
 
 def test_finished_runs_are_not_run_again(tmp_path):

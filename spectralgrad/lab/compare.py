@@ -118,7 +118,7 @@ def compare(
     Example:
         >>> import tempfile
         >>> small = Config(train_size=64, batch_size=16, epochs=1, tensorboard=False)
-        >>> runs = grid(small, methods=("svd", "exact"), group_sizes=(16,), seeds=(0,))
+        >>> runs = grid(small, methods=("svd", "exact"), group_sizes=(32,), seeds=(0,))
         >>> [result.status for result in compare(runs, tempfile.mkdtemp())]
         ['failed', 'done']
     """
