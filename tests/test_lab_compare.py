@@ -227,6 +227,35 @@ def test_a_comparison_killed_with_its_processes_goes_on(tmp_path):
     assert len((tmp_path / "out" / RESULTS).read_text().splitlines()) == 4
 
 
+def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path):
+    """Also those that wait: a worker that has stopped one run does not begin the next."""
+    command = [sys.executable, "-m", "spectralgrad", "compare", *FLAGS, "--epochs", "5000", "--methods", "svd,exact"]
+    command += ["--seeds", "4", "--jobs", "2", "--out", str(tmp_path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        process.stdout.readline()
+        assert "svd" in process.stdout.readline()
+        assert wait_until(lambda: list(tmp_path.glob("runs/exact*/checkpoint.json")))
+        workers = children(process.pid)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130
+    assert said.strip() == "stopped; the same command goes on where it was."
+    assert wait_until(lambda: not any(map(alive, workers)))
+    assert [r.config.method for r in ResultsFile(tmp_path / RESULTS).read()] != []
+
+
+def test_an_error_in_one_run_does_not_wait_for_the_end_of_the_others(tmp_path):
+    long = Job("long", TINY.replaced(epochs=5000), tmp_path / "long")
+    odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "odd")
+    began = time.monotonic()
+    with pytest.raises(JobError, match="odd: expected a group_size"):
+        list(Processes(2).run([long, odd, long]))
+    assert time.monotonic() - began < 60
+
+
 def children(pid):
     path = Path(f"/proc/{pid}/task/{pid}/children")
     return [int(word) for word in path.read_text().split()] if path.exists() else []

@@ -10,6 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +24,8 @@ from .records import Result
 from .training import train
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+_stop = threading.Event()  # in a process of a pool: no more runs
 
 
 class JobError(SpectralError, RuntimeError):
@@ -51,9 +54,14 @@ def carry_out(job: Job) -> Result:
 
 def _apart(job: Job) -> Result:
     """The same in another process, from where an error has to travel as plain text."""
+    if _stop.is_set():  # the pool hands out jobs before a process is free
+        raise JobError(f"{job.name}: not begun")
     try:
         return carry_out(job)
-    except (SpectralError, OSError, ValueError, RuntimeError, ImportError, Stopped) as problem:
+    except Stopped as stopped:
+        _stop.set()
+        raise JobError(f"{job.name}: {stopped}") from None
+    except (SpectralError, OSError, ValueError, RuntimeError, ImportError) as problem:
         raise JobError(f"{job.name}: {problem}") from None
 
 
@@ -107,9 +115,9 @@ class Processes:
         """
         if not jobs:
             return
-        pool = ProcessPoolExecutor(
-            min(self.count, len(jobs)), mp_context=get_context("spawn"), initializer=_begin, initargs=(self.threads,)
-        )
+        context, count = get_context("spawn"), min(self.count, len(jobs))
+        heard, said = context.Pipe(duplex=False)  # closed, it says stop; an Event would wait for a killed process
+        pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=(self.threads, heard))
         try:
             futures = {pool.submit(_apart, job): job for job in jobs}
             for future in as_completed(futures):
@@ -120,13 +128,17 @@ class Processes:
                 "same command goes on with the others"
             ) from None
         finally:
+            said.close()
             pool.shutdown(cancel_futures=True)
+            heard.close()
 
 
-def _begin(threads: int) -> None:
-    """In a new process, before its first run. Between runs Ctrl-C is its parent's affair, with which it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _begin(threads: int, heard: Connection) -> None:
+    """In a new process, before its first run. Between runs signals are its parent's affair, with which it ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_follow, daemon=True).start()
+    threading.Thread(target=_obey, args=(heard,), daemon=True).start()
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     torch.set_num_threads(threads)
 
@@ -137,6 +149,13 @@ def _follow() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def _obey(heard: Connection) -> None:
+    """When the others are to end, a run in progress keeps its checkpoint and ends too, and none is begun."""
+    heard.poll(None)
+    _stop.set()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def cores() -> int:
