@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,24 @@ def _parser() -> argparse.ArgumentParser:
     info = commands.add_parser("info", help="versions, threads, instruction set, solver in use, methods")
     info.set_defaults(run=_info)
 
+    _add_conformance(commands)
+    _add_inspect(commands)
+    add_bench(commands)
+    commands.add_parser(
+        "train", help="train a network as the papers did, or as you like", fill=_lab("command", "add_train_arguments")
+    )
+    commands.add_parser(
+        "compare",
+        help="train by every method: who survives, and at what cost",
+        fill=_lab("compare_command", "add_compare_arguments"),
+    )
+    commands.add_parser(
+        "report", help="make the page of a comparison again", fill=_lab("compare_command", "add_report_arguments")
+    )
+    return parser
+
+
+def _add_conformance(commands: Any) -> None:
     conformance = commands.add_parser(
         "conformance",
         help="gradient errors of every method against a 50-digit reference",
@@ -70,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     conformance.set_defaults(run=_conformance)
 
+
+def _add_inspect(commands: Any) -> None:
     inspect = commands.add_parser(
         "inspect",
         help="gaps, ties, conditioning and gradient trust of matrices in a .npy file",
@@ -80,12 +101,6 @@ def _parser() -> argparse.ArgumentParser:
         "--method", default="svd-pade", help="the method whose bias and bound to show (default: svd-pade)"
     )
     inspect.set_defaults(run=_inspect)
-
-    add_bench(commands)
-    commands.add_parser("train", help="train a network as the papers did, or as you like", fill=_fill_train)
-    commands.add_parser("compare", help="train by every method: who survives, and at what cost", fill=_fill_compare)
-    commands.add_parser("report", help="make the page of a comparison again", fill=_fill_report)
-    return parser
 
 
 class _Parser(argparse.ArgumentParser):
@@ -104,22 +119,9 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def _fill_train(parser: argparse.ArgumentParser) -> None:
-    from .lab.command import add_train_arguments
-
-    add_train_arguments(parser)
-
-
-def _fill_compare(parser: argparse.ArgumentParser) -> None:
-    from .lab.compare_command import add_compare_arguments
-
-    add_compare_arguments(parser)
-
-
-def _fill_report(parser: argparse.ArgumentParser) -> None:
-    from .lab.compare_command import add_report_arguments
-
-    add_report_arguments(parser)
+def _lab(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
+    """What fills the parser of a command of the lab, which is not imported before that."""
+    return lambda parser: getattr(import_module(f".lab.{module}", __package__), function)(parser)
 
 
 def _info(_: argparse.Namespace) -> None:

@@ -44,7 +44,7 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
     """
     check_matrix(X, "covariance")
     with full_precision(X):
-        scaled = _scaled_features(X, center, correction)
+        scaled = scaled_features(X, center, correction)
         return _shifted(scaled @ scaled.mH, eps)
 
 
@@ -96,7 +96,7 @@ def covariance_sqrt(
     with full_precision(X):
         if eps == 0 and transforms.reverse_only():
             return gram.root(X, center, _count(X, correction), rtol).to(X.dtype)
-        return _from_positions(_scaled_features(X, center, correction), center, eps, rtol).to(X.dtype)
+        return _from_positions(scaled_features(X, center, correction), center, eps, rtol).to(X.dtype)
 
 
 def _from_positions(X: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
@@ -114,7 +114,7 @@ def _from_positions(X: Tensor, center: bool, eps: float, rtol: float | None) -> 
     return _shifted(X @ matrix_function(X.mH @ X, g, dg) @ X.mH, root)
 
 
-def _scaled_features(X: Tensor, center: bool, correction: int) -> Tensor:
+def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     """Centred features divided by √(N − c), in working precision."""
     count = _count(X, correction)
     X = widen(X)

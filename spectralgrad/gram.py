@@ -40,7 +40,12 @@ def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
 def products(X: Tensor, centred: bool) -> Tensor:
     """XᴴX, with the null vector of centred features lifted off zero."""
     A = X.mH @ X
-    if not centred or not A.numel():
+    return lifted(A) if centred else A
+
+
+def lifted(A: Tensor) -> Tensor:
+    """The products of centred features with their null vector lifted to the mean eigenvalue."""
+    if not A.numel():
         return A
     mean = A.detach().diagonal(dim1=-2, dim2=-1).real.mean(-1) / A.shape[-1]
     return A + mean[..., None, None]

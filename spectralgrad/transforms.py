@@ -68,18 +68,19 @@ def plain(*tensors: Tensor) -> bool:
     return all(type(x) is Tensor and not torch._C._functorch.is_legacy_batchedtensor(x) for x in tensors)
 
 
+def transformed() -> bool:
+    """Whether a transform of torch.func or forward mode is looking on."""
+    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+
+
 def reverse_only() -> bool:
     """Whether only reverse mode can be asked for: no compiler, no transform of torch.func, no forward mode."""
-    if torch.compiler.is_compiling() or forward_ad._current_level >= 0:
-        return False
-    return torch._C._functorch.peek_interpreter_stack() is None
+    return not torch.compiler.is_compiling() and not transformed()
 
 
 def idle(x: Tensor) -> bool:
     """Whether nobody can ask for a derivative in ``x``, so that no autograd function need stand around a result."""
-    if (x.requires_grad and torch.is_grad_enabled()) or torch.compiler.is_compiling():
-        return False
-    return torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0
+    return not (x.requires_grad and torch.is_grad_enabled()) and reverse_only()
 
 
 def tracked(x: Tensor) -> bool:

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import FUNCTIONS, gradient, symmetric_noise
+from .helpers import FUNCTIONS, gradient, symmetric_noise, unit
 
 DOUBLE = torch.float64
 SPREAD = [0.4, 0.9, 1.7, 2.5]
@@ -215,3 +215,19 @@ def test_second_derivatives_of_large_matrices_come_in_slabs(monkeypatch):
     whole = hvp()
     monkeypatch.setattr(frechet, "_CHUNK", 12 * 12 * 5)
     assert_close(hvp(), whole, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "root",
+    [sg.covariance_sqrt, lambda X: sg.nn.functional.covariance_pooling(X, output="full")],
+    ids=["covariance_sqrt", "pooling"],
+)
+def test_the_null_vector_of_centred_features_costs_no_digits(root):
+    """Its computed eigenvalue is noise that may pass the rank tolerance; its inverse root would magnify rounding.
+
+    The features are well conditioned, so the roots of all matrices come out to N roundings.
+    """
+    X = torch.randn(96, 256, 49, generator=torch.Generator().manual_seed(0))
+    exact = root(X.double())
+    worst = max(relative_error(a.double(), b) for a, b in zip(root(X), exact, strict=True))
+    assert worst < 49 * unit(torch.float32)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from .. import transforms
 from ..errors import ShapeError, SpectralError
 from ..methods import Method
 from ..precision import working_dtype
 from .distributed import Reduce, reducer
 from .functional.matrices import check_choice, positive_part
-from .functional.normalisation import Normalised, apply_matrix, normalise, plain
+from .functional.normalisation import Normalised, apply_matrix, normalise
 from .spectral import GradientWatcher, SpectralModule
 
 if TYPE_CHECKING:
@@ -177,7 +178,9 @@ class RunningNorm(SpectralModule):
         assert self.running_cov is not None
         if self.eps != self._kept_eps or self._kept_for.device != self.running_cov.device:
             return False
-        return torch.compiler.is_compiling() or (plain() and torch.equal(self._kept_for, self.running_cov))
+        return torch.compiler.is_compiling() or (
+            not transforms.transformed() and torch.equal(self._kept_for, self.running_cov)
+        )
 
     def _from_running(self) -> Tensor:
         assert self.running_cov is not None
@@ -192,7 +195,7 @@ class RunningNorm(SpectralModule):
             return
         self._kept = self._kept_for = None
         self._kept_eps = self.eps
-        if self.training or self.running_cov is None or self.running_cov.is_meta or not plain():
+        if self.training or self.running_cov is None or self.running_cov.is_meta or transforms.transformed():
             return
         with contextlib.suppress(SpectralError), torch.inference_mode(False), torch.no_grad():
             self._kept = self._from_running()

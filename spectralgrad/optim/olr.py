@@ -21,6 +21,18 @@ _ONE_ONLY = (
     "held fixed; ECCV 2022 finds that η* attenuates and reports a worse error than for OLR alone (Table 3: 19.77 % "
     "with NOG, 20.61 % with OW, against 19.50 %; 19.05 % with both). {advice}"
 )
+_ADVICE = {  # (the gradient is orthogonal, the weight is)
+    (True, False): {
+        "have": "the gradient is",
+        "lack": "the weight is",
+        "advice": "Add an orthogonal weight (and pass the layer, not its weight, so that this can be seen).",
+    },
+    (False, True): {
+        "have": "the weight is",
+        "lack": "the gradient is",
+        "advice": "Add NearestOrthogonalGradient.",
+    },
+}
 
 _GONE = {"lr": 0.0}  # the group of a parameter that the optimiser no longer has
 
@@ -129,17 +141,6 @@ class OptimalLearningRate(Treatment):
         treated = {id(target.parameter) for other in others for target in other.targets}
         orthogonal = {id(target.parameter) for t in (self, *others) for target in t.targets if target.orthogonal}
         kinds = {(id(t.parameter) in treated, id(t.parameter) in orthogonal) for t in self.targets}
-        if (True, False) in kinds:
-            advice = "Add an orthogonal weight (and pass the layer, not its weight, so that this can be seen)."
-            warnings.warn(
-                _ONE_ONLY.format(have="the gradient is", lack="the weight is", advice=advice),
-                ConditioningWarning,
-                stacklevel=2,
-            )
-        if (False, True) in kinds:
-            advice = "Add NearestOrthogonalGradient."
-            warnings.warn(
-                _ONE_ONLY.format(have="the weight is", lack="the gradient is", advice=advice),
-                ConditioningWarning,
-                stacklevel=2,
-            )
+        for kind, words in _ADVICE.items():
+            if kind in kinds:
+                warnings.warn(_ONE_ONLY.format(**words), ConditioningWarning, stacklevel=2)

@@ -3,7 +3,7 @@
 Checks, driver and ladder sit inside one opaque operator with a shape rule and a vmap rule, so eager mode,
 ``torch.compile(fullgraph=True)`` and ``torch.func.vmap`` all run the same code. The operators have no
 derivative of their own: the autograd functions of this package stand around them. A plain call in eager mode
-goes to the code behind the operator, which costs a tenth of the way through torch's dispatcher.
+goes to the code behind the operator, past torch's dispatcher.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from .ladder import SVD
 from .report import counts
 
 _STEEPEST = 1e-4  # float64 has 2e-16: squaring a ratio of 1e-4 costs half of it and leaves float32 untouched
-_FLAT = 0.1  # above this ratio a product in single precision costs the factor less than its own rounding
+_FLAT = 0.1  # above this ratio a product in single precision costs at most ten roundings, less than an SVD does
 _BLOCK = 64  # columns of the Gram matrix formed at a time
 
 

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from ... import transforms
 from ...precision import full_precision, working_dtype
@@ -75,7 +74,7 @@ def normalise(
         True
     """
     dtype = dtype or working_dtype(X.dtype)
-    if torch.compiler.is_compiling() or not plain():
+    if not transforms.reverse_only():
         return Normalised(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
     return Normalised(*_Normalise.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
@@ -111,12 +110,7 @@ def apply_matrix(
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
         out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
-    return out if torch.compiler.is_compiling() or not plain() else tiles.dense(out, like=X)
-
-
-def plain() -> bool:
-    """Whether neither torch.func nor forward mode is looking on."""
-    return torch._C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0
+    return tiles.dense(out, like=X) if transforms.reverse_only() else out
 
 
 def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:

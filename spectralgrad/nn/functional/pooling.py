@@ -16,10 +16,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ... import gram
+from ...covariance import scaled_features
 from ...errors import ShapeError
 from ...functions import matrix_function, matrix_log, matrix_power
 from ...methods import Exact, Method, resolve
-from ...precision import full_precision, rank_tolerance, widen
+from ...precision import full_precision, rank_tolerance
 from .matrices import check_choice, check_finite, shifted
 
 Side = Literal["auto", "channels", "positions"]
@@ -81,7 +83,7 @@ def covariance_pooling(
     if X.dim() < 3 or not X.is_floating_point():
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     with full_precision(X):
-        S = _pooled(_features(X, center, where), power, eps, side, rule, shown, where)
+        S = _pooled(_features(X, center, where), power, center, eps, side, rule, shown, where)
         if normalize:
             S = S / _norm(S)
         return (S if output == "full" else upper_triangle(S)).to(X.dtype)
@@ -101,17 +103,15 @@ def upper_triangle(S: Tensor) -> Tensor:
 
 def _features(X: Tensor, center: bool, where: str) -> Tensor:
     """(N, C, n), centred and divided by √n."""
-    X = widen(X).flatten(2)
-    if X.shape[-1] == 0:
+    if X.flatten(2).shape[-1] == 0:
         raise ShapeError(f"{where}: expected at least one position, got none")
-    if center:
-        X = X - X.mean(-1, keepdim=True)
-    return X / X.shape[-1] ** 0.5
+    return scaled_features(X.flatten(2), center)
 
 
 def _pooled(
     X: Tensor,
     power: float | str,
+    center: bool,
     eps: float,
     side: Side,
     rule: Method,
@@ -126,15 +126,15 @@ def _pooled(
         M = shown(shifted(X @ X.mT, eps))
         check_finite(M, where)
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
-    gram = shown(X.mT @ X)
-    check_finite(gram, where)
-    return X @ _inner(gram, power) @ X.mT
+    products = shown(X.mT @ X)
+    check_finite(products, where)
+    return X @ _inner(gram.lifted(products) if center else products, power) @ X.mT
 
 
-def _inner(gram: Tensor, power: float | str) -> Tensor:
+def _inner(products: Tensor, power: float | str) -> Tensor:
     """(XᵀX)^(p−1), or ℓ(XᵀX), on the range."""
     if power != "log":
-        return matrix_power(gram, float(power) - 1)
+        return matrix_power(products, float(power) - 1)
 
     def ratio(w: Tensor) -> Tensor:
         return w.log() / w
@@ -142,7 +142,7 @@ def _inner(gram: Tensor, power: float | str) -> Tensor:
     def slope(w: Tensor) -> Tensor:
         return (1 - w.log()) / w.square()
 
-    return matrix_function(gram, ratio, slope, rtol=rank_tolerance(gram.shape[-1], gram.dtype))
+    return matrix_function(products, ratio, slope, rtol=rank_tolerance(products.shape[-1], products.dtype))
 
 
 def _norm(S: Tensor) -> Tensor:
