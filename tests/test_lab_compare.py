@@ -73,7 +73,7 @@ def test_batch_normalisation_is_run_once_a_seed_whatever_the_group_sizes():
 def test_a_method_that_does_not_exist_or_serve_is_refused_before_any_run():
     with pytest.raises(ConfigError, match="unknown method 'svd-tailor'"):
         grid(TINY, methods=("svd-tailor",))
-    with pytest.raises(ConfigError, match="makes its own layers"):
+    with pytest.raises(ConfigError, match="to have a parameter `method`"):
         grid(QUICK)
 
 
@@ -357,7 +357,7 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
         (["--seeds", "x,y"], "number of seeds"),
         (["--jobs", "0"], "whole number from 1"),
         (["--dataset", "mnist"], "expected one of"),
-        (["--network", "tests.lab:tiny"], "makes its own layers"),
+        (["--network", "tests.lab:tiny"], "to have a parameter `method`"),
         (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
         (["--lr", "-1"], "≥ 0"),
     ],
@@ -385,3 +385,23 @@ def test_help_has_examples_and_the_defaults_of_the_comparison(capsys):
         if command == "compare":
             assert f"(default: {DEFAULT.train_size})" in said
             assert "--seed " not in said
+
+
+def test_a_network_of_ones_own_that_takes_the_method_is_compared(tmp_path, monkeypatch):
+    (tmp_path / "compared_nets.py").write_text(
+        "from torch import nn\nfrom spectralgrad.nn import DecorrelatedBatchNorm2d\n"
+        "def net(classes, method):\n    return nn.Sequential(nn.Conv2d(1, 64, 3), "
+        "DecorrelatedBatchNorm2d(64, method=method), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(256, classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    base = TINY.replaced(network="compared_nets:net", eps=None)
+    results = compare(grid(base, methods=("svd", "exact"), group_sizes=(None,), seeds=(0,)), tmp_path / "out")
+    assert [result.status for result in results] == ["failed", "done"]
+    with pytest.raises(ConfigError, match="a parameter `layer` for batchnorm"):
+        grid(base, methods=("exact", "batchnorm"))
+
+
+def test_parameters_of_a_method_make_another_method(tmp_path):
+    results = [ended(20.0, method="svd-taylor"), ended(21.0, method="svd-taylor:degree=19")]
+    assert [summary.label for summary in summarise(results)] == ["svd-taylor", "svd-taylor:degree=19"]
+    assert ":" not in job(results[1].config, tmp_path).name

@@ -14,8 +14,15 @@ import spectralgrad
 from spectralgrad.errors import SpectralError
 from spectralgrad.lab.data import Batches, load
 from spectralgrad.lab.networks import NETWORKS, NetworkError, build, pre_spectral
+from spectralgrad.lab.networks.own import asks_for
 from spectralgrad.lab.networks.registry import _MAKERS
-from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d
+from spectralgrad.nn import (
+    CovariancePooling,
+    DecorrelatedBatchNorm2d,
+    OrthogonalConv2d,
+    PCADenoising2d,
+    SpectralModule,
+)
 from spectralgrad.optim import pre_spectral_layers
 
 LARGE = ("alexnet", "resnet18", "resnet50", "resnet101")
@@ -32,6 +39,8 @@ class Settings:
     eps: float | None = None
     statistics: str = "covariance"
     whitening: str = "zca"
+    scale_init: str = "ones"
+    spectral_precision: str = "float32"
     keep: float | int = 0.99
     pooling: str = "average"
     reduce_to: int | None = 256
@@ -259,6 +268,34 @@ def test_a_network_of_ones_own(tmp_path, monkeypatch):
             made(network=name)
     with pytest.raises(NetworkError, match="Sequential is no network of spectralgrad"):
         pre_spectral(net)
+
+
+def test_a_network_of_ones_own_gets_the_settings_it_asks_for(tmp_path, monkeypatch):
+    (tmp_path / "asking_nets.py").write_text(
+        "from torch import nn\nfrom spectralgrad.nn import DecorrelatedBatchNorm2d\n"
+        "def net(classes, channels, image_size, *, method, group_size=1, **rest):\n    assert not rest\n"
+        "    layer = DecorrelatedBatchNorm2d(channels, method=method, groups=channels // group_size)\n"
+        "    return nn.Sequential(layer, nn.Flatten(), nn.Linear(channels * image_size**2, classes))\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    net = made(5, network="asking_nets:net", method="svd-taylor:degree=5", group_size=3)
+    assert net(torch.randn(4, 3, 32, 32)).shape == (4, 5)
+    assert (str(net[0].method), net[0].groups) == ("svd-taylor:degree=5", 1)
+    assert asks_for("asking_nets:net", "method")
+    assert not asks_for("asking_nets:net", "rest")
+
+
+@pytest.mark.parametrize("pooling", ["average", "covariance"])
+def test_spectral_layers_work_in_the_precision_they_are_told(pooling):
+    net = made(layer="whitening", pooling=pooling, spectral_precision="float64", scale_init="uniform")
+    layers = [module for module in net.modules() if isinstance(module, SpectralModule)]
+    assert len(layers) == (2 if pooling == "covariance" else 1)
+    assert all(layer.compute_dtype == torch.float64 for layer in layers)
+    assert 0 < net.bn1.weight.min() < net.bn1.weight.max() < 1
+    seen = []
+    layers[-1].register_spectral_hook(lambda _, matrices: seen.append(matrices.dtype))
+    out = net(torch.randn(2, 3, 32, 32))
+    assert (out.dtype, seen) == (torch.float32, [torch.float64])
 
 
 def test_what_a_network_of_ones_own_misses_is_not_hidden(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import signal
 import warnings
 
@@ -18,7 +19,7 @@ from spectralgrad.lab.command import _short_warnings
 from spectralgrad.lab.data import load as load_data
 from spectralgrad.lab.failures import Watch
 from spectralgrad.lab.interrupts import Stopped
-from spectralgrad.lab.loop import Stepper, batches
+from spectralgrad.lab.loop import Stepper, _scored, batches
 from spectralgrad.lab.parallel import Group
 from spectralgrad.lab.parts import build, classifier
 from spectralgrad.lab.progress import Bar, Lines, Silent, Step
@@ -221,3 +222,24 @@ def test_warnings_are_one_line_on_the_command_line():
         said = warnings.formatwarning(UserWarning("mind this"), UserWarning, "some/file.py", 3)
     assert said == "UserWarning: mind this\n"
     assert warnings.formatwarning is before
+
+
+def test_the_top_five_are_told_from_a_hundred_classes_on():
+    scores = torch.zeros(4, 100)
+    scores[:, :6] = torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
+    assert _scored(scores, torch.tensor([0, 4, 5, 99]))[1:] == [3.0, 2.0, 4.0]
+    assert math.isnan(_scored(scores[:, :99], torch.tensor([0, 4, 5, 98]))[2])
+    told = io.StringIO()
+    Lines(told).epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, test_top5=12.5))
+    assert "top-5 12.50 %" in told.getvalue()
+
+
+def test_statistics_are_renewed_before_the_test_and_kept(tmp_path):
+    """With none renewed, the running statistics are those of the last steps."""
+    states = {}
+    for count in (0, 2):
+        train(SMALL.replaced(renew_batches=count), tmp_path / str(count))
+        states[count] = load(tmp_path / str(count))["model"]
+    assert int(states[0]["bn1.num_batches_tracked"]) == 2
+    assert torch.equal(states[0]["conv1.weight"], states[2]["conv1.weight"])
+    assert not torch.equal(states[0]["bn1.running_cov"], states[2]["bn1.running_cov"])

@@ -43,7 +43,7 @@ class Inspection:
         rows = [self._row(*line) for line in self._lines()]
         count = self.condition.numel()
         what = f"{count} {'matrix' if count == 1 else 'matrices'} {self.size}×{self.size}"
-        title = f"{what}, {str(self.dtype).removeprefix('torch.')}, method {self.method.name}"
+        title = f"{what}, {str(self.dtype).removeprefix('torch.')}, method {self.method}"
         return f"{title}\n{render(['', 'median', 'worst', 'at'], rows)}\n{self.verdict()}"
 
     def _lines(self) -> list[tuple[str, Tensor, bool]]:

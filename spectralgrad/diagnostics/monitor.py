@@ -182,7 +182,7 @@ class Monitor:
             self._finish(name, 0 if name in self._heard else _WAITING - 1)
             self._heard.discard(name)
             count = matrices.shape[:-2].numel()
-            record = Record(step, name, layer.method.name, count, matrices.shape[-1])
+            record = Record(step, name, str(layer.method), count, matrices.shape[-1])
             self._count_rescues(record)
             self._open[name].append(record)
             self.records.append(record)

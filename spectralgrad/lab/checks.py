@@ -73,8 +73,8 @@ def parsed(field: dataclasses.Field[Any], text: str) -> Any:
         >>> from spectralgrad.lab.config import FIELDS
         >>> parsed(FIELDS["milestones"], "30,45"), parsed(FIELDS["keep"], "16"), parsed(FIELDS["keep"], "0.9")
         ((30, 45), 16, 0.9)
-        >>> parsed(FIELDS["group_size"], "none") is None
-        True
+        >>> parsed(FIELDS["group_size"], "none") is None, parsed(FIELDS["milestones"], "none")
+        (True, ())
     """
     if text.lower() == "none" and "None" in str(field.type):
         return None
@@ -83,7 +83,8 @@ def parsed(field: dataclasses.Field[Any], text: str) -> Any:
 
 def _read(text: str, wanted: list[str]) -> Any:
     if wanted == ["tuple"]:
-        return tuple(_number(part, (int,)) for part in text.split(",") if part.strip())
+        parts = [] if text.lower() == "none" else text.split(",")
+        return tuple(_number(part, (int,)) for part in parts if part.strip())
     if wanted == ["str"]:
         return text
     return _number(text, tuple({"int": int, "float": float}[kind] for kind in wanted))

@@ -10,6 +10,7 @@ from pathlib import Path
 from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
 from .networks import NETWORKS
+from .networks.own import asks_for
 from .previous import FREE
 from .records import Result
 from .results import RESULTS, ResultsFile, key, label
@@ -52,17 +53,17 @@ def grid(
         a configuration a run.
 
     Raises:
-        ConfigError: a method does not serve the layer, or the network is your own, which has its method already.
+        ConfigError: a method does not serve the layer, or the network is your own and takes no ``method``.
 
     Example:
         >>> runs = grid(methods=("svd", "batchnorm"), group_sizes=(8, 16), seeds=(0,))
         >>> [(run.method, run.group_size) if run.spectral else "batchnorm" for run in runs]
         [('svd', 8), ('svd', 16), 'batchnorm']
     """
-    if ":" in base.network:
+    if ":" in base.network and not asks_for(base.network, "method"):
         raise ConfigError(
-            f"network: a comparison sets the method of the spectral layer, but {base.network} makes its own layers; "
-            f"expected one of {', '.join(NETWORKS)}"
+            f"network: a comparison sets the method of the spectral layer; expected {base.network} to have a parameter "
+            f"`method`, or one of {', '.join(NETWORKS)}"
         )
     runs = [_config(base, method, size, seed) for seed in seeds for method in methods for size in group_sizes]
     return list({key(run): run for run in runs}.values())
@@ -70,6 +71,11 @@ def grid(
 
 def _config(base: Config, method: str, group_size: int | None, seed: int) -> Config:
     if method == BATCHNORM:
+        if ":" in base.network and not asks_for(base.network, "layer"):
+            raise ConfigError(
+                f"methods: expected {base.network} to have a parameter `layer` for batchnorm; or leave it out: "
+                f"--methods {','.join(name for name in METHODS if name != BATCHNORM)}"
+            )
         plain = {"pooling": "average", "weights": "plain", "nog": False, "olr": False, "hybrid": None}
         return base.replaced(layer="batchnorm", method="exact", group_size=None, seed=seed, **plain)
     return base.replaced(method=method, group_size=group_size, seed=seed)
@@ -85,7 +91,7 @@ def job(config: Config, folder: Path) -> Job:
     fixed = {name: value for name, value in config.to_dict().items() if name not in FREE}
     mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
     size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
-    name = "-".join([label(config).replace(" → ", "-to-"), *size, f"seed{config.seed}", mark])
+    name = "-".join([label(config).replace(" → ", "-to-").replace(":", "-"), *size, f"seed{config.seed}", mark])
     return Job(name, config, folder / "runs" / name)
 
 

@@ -68,6 +68,8 @@ class Config:
     eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: the layer's own)", least=0)
     statistics: str = _field("covariance", NETWORK, "what whitening averages for evaluation", "covariance", "whitening")
     whitening: str = _field("zca", NETWORK, "the kind of whitening", "zca", "pca", "cholesky")
+    scale_init: str = _field("ones", NETWORK, "γ of the spectral layer at the beginning", "ones", "uniform")
+    spectral_precision: str = _field("float32", NETWORK, "in which the spectral layers work", "float32", "float64")
     keep: int | float = _field(
         0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
     )
@@ -100,6 +102,10 @@ class Config:
     monitor_every: int = _field(
         50, RUNNING, "steps between looks at condition numbers, once an epoch at least; 0: none", least=0
     )
+    renew_batches: int = _field(
+        20, RUNNING, "before a test, average running statistics anew over so many training batches; 0: leave them",
+        least=0,
+    )  # fmt: skip
     checkpoint_minutes: float = _field(10.0, RUNNING, "save at least so often; the end of an epoch always is", least=0)
     patience: int = _field(3, RUNNING, "epochs at the loss of guessing before a run counts as failed; 0: any", least=0)
     tensorboard: bool = _field(True, RUNNING, "write TensorBoard events, if it is installed")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from statistics import median
 from time import perf_counter
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ..training import renew_statistics
 from .config import Config
 from .data import Batches, Dataset
 from .data.augmentation import resolve
@@ -20,6 +21,7 @@ from .failures import NUMERICAL, DivergedError, Watch, finite
 from .parallel import Group
 from .parts import Parts
 
+_MANY_CLASSES = 100  # from here on top-5 errors are told
 _SMALLEST_BATCH = 1 / 8  # of the others; a smaller last one is left out, since its statistics would be poor
 
 
@@ -181,32 +183,69 @@ class Stepper:
         self.parts.optimizer.step()
 
     @torch.no_grad()
-    def evaluate(self, test: Batches, interrupted: Callable[[], None]) -> tuple[float, float]:
-        """Mean loss and error in per cent over the test pictures.
+    def evaluate(
+        self,
+        test: Batches,
+        renewing: Iterable[tuple[Tensor, Tensor]],
+        interrupted: Callable[[], None] = lambda: None,
+    ) -> Scores:
+        """Mean loss and errors over the test pictures.
 
         Args:
             test: the pictures.
+            renewing: training batches over which running statistics are averaged first, if the run has that.
             interrupted: called before every batch; may raise.
 
         Raises:
             DivergedError: a layer cannot be evaluated.
         """
-        self.parts.net.eval()
-        sums, trouble = [0.0, 0.0, 0.0], None
+        sums, trouble = [0.0] * 4, None
         try:
+            self._renew(renewing, interrupted)
+            self.parts.net.eval()
             for images, labels in test.epoch(0):
                 interrupted()
                 scores = self.forward(self.parts.net, images.to(self.group.device)).cpu()
-                sums[0] += float(functional.cross_entropy(scores, labels, reduction="sum"))
-                sums[1] += float((scores.argmax(1) != labels).sum())
-                sums[2] += len(labels)
+                sums = [a + b for a, b in zip(sums, _scored(scores, labels), strict=True)]
         except NUMERICAL as problem:
             trouble = self.watch.of_error(problem)
             trouble.reason = f"in evaluation: {trouble.reason}"
-        failed, loss, wrong, count = self.group.total([float(trouble is not None), *sums])
+        failed, loss, wrong, missed, count = self.group.total([float(trouble is not None), *sums])
         if failed:
             raise trouble or DivergedError("")
-        return loss / count, 100 * wrong / count
+        top5 = None if math.isnan(missed) else 100 * missed / count
+        return Scores(loss / count, 100 * wrong / count, top5)
+
+    def _renew(self, batches: Iterable[tuple[Tensor, Tensor]], interrupted: Callable[[], None]) -> None:
+        def forward(images: Tensor) -> None:
+            interrupted()
+            self.forward(self.parts.net, images.to(self.group.device))
+
+        if self.config.renew_batches:
+            renew_statistics(self.parts.net, batches, forward)
+
+
+class Scores(NamedTuple):
+    """Of a test: mean loss, errors in per cent; ``top5`` is None below 100 classes.
+
+    Example:
+        >>> Scores(0.5, 20.0, None).error
+        20.0
+    """
+
+    loss: float
+    error: float
+    top5: float | None
+
+
+def _scored(scores: Tensor, labels: Tensor) -> list[float]:
+    """Summed loss, how many are wrong, and not among the best five, and how many there are."""
+    loss = float(functional.cross_entropy(scores, labels, reduction="sum"))
+    wrong = float((scores.argmax(1) != labels).sum())
+    missed = math.nan
+    if scores.shape[1] >= _MANY_CLASSES:
+        missed = float((scores.topk(5).indices != labels[:, None]).all(1).sum())
+    return [loss, wrong, missed, float(len(labels))]
 
 
 class Stopwatch:

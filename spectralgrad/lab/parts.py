@@ -50,7 +50,7 @@ class Parts:
     @property
     def method(self) -> str:
         """The method of the first spectral layer; empty without one."""
-        return next((layer.method.name for layer in self.spectral.values()), "")
+        return next((str(layer.method) for layer in self.spectral.values()), "")
 
     def advance(self) -> None:
         """An epoch has ended."""

@@ -23,6 +23,8 @@ _CIFAR = Config(
     weight_decay=5e-4,
     milestones=(100, 200, 300),
     gamma=0.1,
+    scale_init="uniform",  # as in the released code
+    renew_batches=0,
     workers=2,
 )
 
@@ -41,6 +43,8 @@ _ALEXNET = Config(
     milestones=(10, 20),
     gamma=0.1,
     warmup_epochs=1,
+    spectral_precision="float64",
+    renew_batches=0,
     workers=2,
 )
 
@@ -85,7 +89,9 @@ PRESETS: dict[str, Config] = {
     "eccv-resnet18": _RESNET50.replaced(network="resnet18", lr=0.1, method="svd-pade"),
     "small": _SMALL,
     "small-pca": _SMALL.replaced(layer="denoising", method="svd-pade"),
-    "small-cifar10": _CIFAR.replaced(network="resnet8", width=16, epochs=10, milestones=(6, 9), train_size=10_000),
+    "small-cifar10": _CIFAR.replaced(
+        network="resnet8", width=16, epochs=10, milestones=(6, 9), train_size=10_000, scale_init="ones"
+    ),
 }
 
 

@@ -120,7 +120,7 @@ def line(epoch: Epoch) -> str:
     """An epoch in one line."""
     return (
         f"epoch {epoch.epoch:3d}  lr {epoch.lr:<7.4g}  loss {epoch.train_loss:.4f}  error {epoch.train_error:.2f} %  "
-        f"test {epoch.test_loss:.4f}  {epoch.test_error:.2f} %  {epoch.images_per_second:.0f} images/s"
+        f"test {epoch.test_loss:.4f}  {epoch.test_error:.2f} %{_top5(epoch)}  {epoch.images_per_second:.0f} images/s"
         f"{_condition(epoch.condition)}{f'  {epoch.method}' if epoch.method else ''}"
     )
 
@@ -141,6 +141,10 @@ def for_terminal(stream: TextIO | None = None) -> Progress:
     except ImportError:
         return Lines(wanted)
     return Bar(Console(file=wanted))
+
+
+def _top5(epoch: Epoch) -> str:
+    return "" if epoch.test_top5 is None else f"  top-5 {epoch.test_top5:.2f} %"
 
 
 def _condition(value: float) -> str:

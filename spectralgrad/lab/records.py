@@ -36,6 +36,7 @@ class Epoch:
             none.
         rank: least numerical rank met.
         method: in use by the spectral layers.
+        test_top5: share of test pictures whose class is not among the five best; None below 100 classes.
 
     Example:
         >>> Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0).test_error
@@ -54,6 +55,7 @@ class Epoch:
     condition: float = NAN
     rank: int = 0
     method: str = ""
+    test_top5: float | None = None
 
 
 @dataclass(frozen=True)
@@ -172,8 +174,8 @@ class Result:
 
 
 def _epoch(values: dict[str, Any]) -> Epoch:
-    whole = ("epoch", "rank", "method")
-    known: dict[str, Any] = {name: v if name in whole else unpacked(v) for name, v in values.items()}
+    as_they_are = ("epoch", "rank", "method", "test_top5")
+    known: dict[str, Any] = {name: v if name in as_they_are else unpacked(v) for name, v in values.items()}
     return Epoch(**known)
 
 

@@ -96,7 +96,7 @@ def label(config: Config) -> str:
         >>> label(Config(method="newton-schulz", hybrid="svd-pade", milestones=(3,)))
         'newton-schulz → svd-pade'
     """
-    if not config.spectral:
+    if config.layer == "batchnorm" and config.pooling == "average":
         return "batchnorm"
     return f"{config.method} → {config.hybrid}" if config.hybrid else config.method
 

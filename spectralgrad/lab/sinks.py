@@ -14,7 +14,10 @@ from ..files import write_json
 from .records import Epoch, Result
 
 CONFIG, LOG, RESULT = "config.toml", "log.csv", "result.json"
-_CURVES = ("lr", "train_loss", "train_error", "test_loss", "test_error", "images_per_second", "step_ms", "condition")
+_CURVES = (
+    "lr", "train_loss", "train_error", "test_loss", "test_error", "test_top5", "images_per_second", "step_ms",
+    "condition",
+)  # fmt: skip
 
 
 class Files:
@@ -45,7 +48,7 @@ class Files:
         if self.writer is not None and step is not None:
             values = dataclasses.asdict(self._result.epochs[-1])
             for name in _CURVES:
-                if math.isfinite(values[name]):
+                if values[name] is not None and math.isfinite(values[name]):
                     self.writer.add_scalar(name, values[name], step)
             self.writer.flush()
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
+from collections.abc import Iterator
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ..diagnostics import Monitor
 from . import checkpoints, randomness
@@ -143,14 +146,15 @@ class _Run:
 
     def _end_epoch(self) -> None:
         clock, tally = Stopwatch(), self.tally
-        test_loss, test_error = self.stepper.evaluate(self.test, self._interrupted)
+        test = self.stepper.evaluate(self.test, self._renewing(), self._interrupted)
         epoch = Epoch(
             epoch=tally.epoch,
             lr=float(self.parts.optimizer.param_groups[0]["lr"]),
             train_loss=tally.mean_loss,
             train_error=tally.error,
-            test_loss=test_loss,
-            test_error=test_error,
+            test_loss=test.loss,
+            test_error=test.error,
+            test_top5=test.top5,
             seconds=tally.seconds + clock.lap(),
             images_per_second=tally.rate,
             step_ms=tally.step_ms,
@@ -167,6 +171,10 @@ class _Run:
         if self.patience.lost(self.result.epochs, self.tally.step):
             layer = next(iter(self.parts.spectral), None)
             raise DivergedError(self.patience.reason, layer, self.watch.spectrum(layer))
+
+    def _renewing(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The batches over which running statistics are averaged before the test."""
+        return islice(self.train.epoch(self.tally.epoch), self.config.renew_batches)
 
     def _monitor(self) -> Monitor | None:
         if not (self.group.leads and self.config.monitor_every and self.parts.spectral):
@@ -221,7 +229,7 @@ class _Run:
             randomness.restore({name: values[self.group.rank] for name, values in state["random"].items()})
 
     def _interrupted(self) -> None:
-        """A test leaves no trace, so it can be left; with several processes it is finished first."""
+        """A test can be left: the next one renews the statistics again. With several processes it is finished first."""
         if self.stop.wanted and self.group.world == 1:
             self._save()
             self._raise_stopped()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import Field, dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,16 @@ class Method:
     summary: ClassVar[str]
     reference: ClassVar[str]
     operations: ClassVar[frozenset[str]]
+
+    def __str__(self) -> str:
+        """The name, and after colons what is not the default: ``svd-taylor:degree=19``."""
+        values = [(field, getattr(self, field.name)) for field in parameters(type(self)).values()]
+        return ":".join([self.name, *(f"{field.name}={value}" for field, value in values if value != field.default)])
+
+
+def parameters(kind: type[Method]) -> dict[str, Field[Any]]:
+    """The fields of a method by name, without hooks."""
+    return {field.name: field for field in fields(kind) if field.compare}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from .base import Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
+from .spelling import parse
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls
@@ -46,11 +47,21 @@ def methods(operation: str | None = None) -> MethodList:
 
 
 def resolve(method: str | Method, operation: str) -> Method:
-    """The method object for a name (with the paper's defaults) or an object, checked against the operation."""
+    """The method object for a name or an object, checked against the operation.
+
+    A name stands for the paper's parameters; others follow it: ``"svd-taylor:degree=19"``.
+
+    Raises:
+        MethodError: there is no such method, or it does not serve the operation.
+
+    Example:
+        >>> resolve("svd-taylor:degree=19", "eigh")
+        Taylor(degree=19, faithful=False)
+        >>> str(resolve("svd-clip", "eigh"))
+        'svd-clip'
+    """
     if isinstance(method, str):
-        if method not in METHODS:
-            raise MethodError(f"unknown method {method!r}; the methods are: {', '.join(METHODS)}")
-        method = METHODS[method]()
+        method = METHODS[method]() if method in METHODS else parse(method, METHODS)
     if not isinstance(method, Method):
         raise MethodError(f"method: expected a name or a Method object, got {type(method).__name__}")
     if operation not in method.operations:

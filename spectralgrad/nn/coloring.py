@@ -81,4 +81,4 @@ class WhiteningColoring2d(SpectralModule):
 
     def extra_repr(self) -> str:
         """The settings."""
-        return f"groups={self.groups}, strength={self.strength}, eps={self.eps}, method={self.method.name!r}"
+        return f"groups={self.groups}, strength={self.strength}, eps={self.eps}, method={str(self.method)!r}"

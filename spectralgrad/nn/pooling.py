@@ -36,6 +36,8 @@ class CovariancePooling(SpectralModule):
         output: ``"triangle"`` on and above the diagonal, or the ``"full"`` matrix.
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
         method: how the gradient is formed.
+        compute_dtype: the type to compute in, by default that of the input, float32 for half types. The ICCV paper's
+            code has float64.
         device: of the convolution.
         dtype: of the convolution.
 
@@ -69,6 +71,7 @@ class CovariancePooling(SpectralModule):
         output: Literal["triangle", "full"] = "triangle",
         side: Side = "auto",
         method: str | Method = "exact",
+        compute_dtype: torch.dtype | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -82,7 +85,8 @@ class CovariancePooling(SpectralModule):
         check_choice(side, ("auto", "channels", "positions"), "side", self._where)
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
-        self.normalize, self.output, self.side = normalize, output, side
+        self.normalize, self.output, self.side, self.compute_dtype = normalize, output, side, compute_dtype
+        self._check_compute_dtype()
         if not eps >= 0:
             raise ShapeError(f"{self._where}: expected eps ≥ 0, got {eps!r}")
         for name, count in (("in_channels", in_channels), ("reduce_to", reduce_to)):
@@ -105,8 +109,8 @@ class CovariancePooling(SpectralModule):
         if self.reduction is not None:
             X = self.reduction(X)
         told: list[GradientWatcher | None] = []
-        return covariance_pooling(
-            X,
+        pooled = covariance_pooling(
+            X.to(self.compute_dtype or X.dtype),
             power=self.power,
             center=self.center,
             eps=self.eps,
@@ -117,10 +121,11 @@ class CovariancePooling(SpectralModule):
             shown=lambda M: self._shown(M, told),
             where=self._where,
         )
+        return pooled.to(X.dtype)
 
     def extra_repr(self) -> str:
         """The settings that shape the output."""
         return (
             f"{self.in_channels}, {self.reduce_to}, power={self.power}, output={self.output!r}, "
-            f"method={self.method.name!r}"
+            f"method={str(self.method)!r}"
         )

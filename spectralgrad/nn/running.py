@@ -66,7 +66,7 @@ class RunningNorm(SpectralModule):
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.groups, self.statistics, self.init = groups, statistics, init
-        self.compute_dtype, self.sync, self.process_group = compute_dtype, sync, process_group
+        self.sync, self.process_group, self.compute_dtype = sync, process_group, compute_dtype
         self._check_settings()
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         for name, wanted in (("weight", affine), ("bias", affine and bias)):
@@ -88,9 +88,7 @@ class RunningNorm(SpectralModule):
             raise ShapeError(f"{self._where}: expected eps ≥ 0, got {self.eps!r}")
         check_choice(self.statistics, ("covariance", "whitening"), "statistics", self._where)
         check_choice(self.init, ("ones", "uniform"), "init", self._where)
-        kind = self.compute_dtype
-        if kind is not None and kind not in (torch.float32, torch.float64):
-            raise ShapeError(f"{self._where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
+        self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
         d = self.num_features // self.groups
@@ -220,7 +218,7 @@ class RunningNorm(SpectralModule):
         """The settings, those of torch's BatchNorm first."""
         words = ("eps", "momentum", "affine", "track_running_stats")
         common = ", ".join(f"{word}={getattr(self, word)}" for word in words)
-        return f"{self.num_features}, {common}, method={self.method.name!r}"
+        return f"{self.num_features}, {common}, method={str(self.method)!r}"
 
     def _check_input(self, X: Tensor, alone: bool) -> None:
         if X.dim() not in self._dims:

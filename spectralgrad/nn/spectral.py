@@ -6,9 +6,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..errors import ShapeError
 from ..methods import Method, resolve
 
 GradientWatcher = Callable[[Tensor], None]
@@ -34,6 +36,7 @@ class SpectralModule(nn.Module):
     """
 
     operation: str = "inv_sqrt"
+    compute_dtype: torch.dtype | None = None
 
     def __init__(self, method: str | Method = "exact") -> None:
         super().__init__()
@@ -62,6 +65,11 @@ class SpectralModule(nn.Module):
         """The layer as errors name it."""
         kind = type(self).__name__
         return f"{kind} '{self.name}'" if self.name else kind
+
+    def _check_compute_dtype(self) -> None:
+        kind = self.compute_dtype
+        if kind not in (None, torch.float32, torch.float64):
+            raise ShapeError(f"{self._where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
 
     def _shown(self, matrices: Tensor, told: list[GradientWatcher | None]) -> Tensor:
         """The matrices, shown to the hooks if this is a training step and ``told`` is still empty.

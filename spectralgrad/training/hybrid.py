@@ -132,7 +132,7 @@ class HybridSwitch:
         self._set()
 
     def __repr__(self) -> str:
-        name = self.layers[next(iter(self.layers))].method.name
+        name = str(self.layers[next(iter(self.layers))].method)
         return (
             f"HybridSwitch(epoch {self.epoch}, {len(self.layers)} layers by {name}; "
             f"switch at {self.switch_epoch}, last decay at {self.decay_epoch})"

@@ -7,6 +7,10 @@ from typing import Protocol
 LAYERS = ("batchnorm", "whitening", "denoising")
 POOLINGS = ("average", "covariance")
 WEIGHTS = ("plain", "sn", "ol", "ow")
+SETTINGS = (
+    "width", "layer", "group_size", "method", "eps", "statistics", "whitening", "scale_init", "spectral_precision",
+    "keep", "pooling", "reduce_to", "weights",
+)  # fmt: skip
 
 
 class NetworkConfig(Protocol):
@@ -21,6 +25,8 @@ class NetworkConfig(Protocol):
         eps: of the spectral layers; None for their default (whitening 1e-2, denoising 1e-5, pooling 0).
         statistics: ``"covariance"`` or ``"whitening"``, what whitening averages.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
+        scale_init: of γ of the spectral layer, ``"ones"`` or ``"uniform"``.
+        spectral_precision: in which the spectral layers work, ``"float32"`` or ``"float64"``.
         keep: eigenvectors, or share of variance, that denoising keeps.
         pooling: before the classifier: ``"average"`` or ``"covariance"``.
         reduce_to: channels that covariance pooling reduces more of to; None for no reduction.
@@ -44,6 +50,10 @@ class NetworkConfig(Protocol):
     def statistics(self) -> str: ...
     @property
     def whitening(self) -> str: ...
+    @property
+    def scale_init(self) -> str: ...
+    @property
+    def spectral_precision(self) -> str: ...
     @property
     def keep(self) -> int | float: ...
     @property

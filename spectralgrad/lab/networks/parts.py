@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, cast
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
@@ -54,7 +55,7 @@ def normalisation(config: NetworkConfig, channels: int) -> nn.Module:
         raise NetworkError(
             f"expected a group_size that divides the {channels} channels of the first convolution, got {size}"
         )
-    settings: dict[str, Any] = {"groups": channels // size, **_spectral(config)}
+    settings: dict[str, Any] = {"groups": channels // size, "init": config.scale_init, **_spectral(config)}
     if config.layer == "denoising":
         return PCADenoising2d(channels, keep=config.keep, **settings)
     statistics = cast(Literal["covariance", "whitening"], config.statistics)
@@ -63,8 +64,9 @@ def normalisation(config: NetworkConfig, channels: int) -> nn.Module:
 
 
 def _spectral(config: NetworkConfig) -> dict[str, Any]:
-    """Method and ε, where given."""
-    return {name: value for name in ("method", "eps") if (value := getattr(config, name)) is not None}
+    """Method and ε, where given, and the type to work in."""
+    given = {name: value for name in ("method", "eps") if (value := getattr(config, name)) is not None}
+    return given | {"compute_dtype": torch.float64 if config.spectral_precision == "float64" else None}
 
 
 def reduces(config: NetworkConfig, channels: int) -> bool:

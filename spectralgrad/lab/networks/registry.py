@@ -89,8 +89,8 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
     Example:
         >>> from types import SimpleNamespace
         >>> config = SimpleNamespace(network="small", width=8, layer="whitening", group_size=16, method="svd-taylor",
-        ...     eps=None, statistics="covariance", whitening="zca", keep=0.99, pooling="average", reduce_to=256,
-        ...     weights="plain")
+        ...     eps=None, statistics="covariance", whitening="zca", scale_init="ones", spectral_precision="float32",
+        ...     keep=0.99, pooling="average", reduce_to=256, weights="plain")
         >>> net = build(config, channels=1, image_size=28, classes=10)
         >>> net(torch.randn(4, 1, 28, 28)).shape
         torch.Size([4, 10])
@@ -102,7 +102,7 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
     check_choice(config.weights, WEIGHTS, "weights")
     name = config.network
     if ":" in name:
-        net = own_network(name, classes)
+        net = own_network(name, classes, channels, image_size, config)
     elif name in _MAKERS:
         net = _MAKERS[name](config, channels, image_size, classes)
     else:

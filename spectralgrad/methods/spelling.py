@@ -1,0 +1,52 @@
+"""Methods in one word: ``svd-taylor``, or ``svd-taylor:degree=19`` where a parameter is not the default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..errors import MethodError
+from .base import Method, parameters
+
+_WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+_READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda word: {"true": True, "false": False}[word.lower()],
+}
+
+
+def parse(text: str, known: dict[str, type[Method]]) -> Method:
+    """The method that a word means: a name, and after colons the parameters that are not the paper's.
+
+    Args:
+        text: such as ``"svd-clip:threshold=10:relative=true"``.
+        known: the methods by name.
+
+    Raises:
+        MethodError: no such method or parameter, or a value that does not suit it.
+    """
+    name, *settings = text.split(":")
+    if name not in known:
+        raise MethodError(f"unknown method {name!r}; the methods are: {', '.join(known)}")
+    fields = parameters(known[name])
+    values: dict[str, Any] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if key not in fields or not equals:
+            wanted = ", ".join(f"{field.name}={field.default}" for field in fields.values()) or "no parameters"
+            raise MethodError(f"method {text!r}: expected {name}, then :PARAMETER=VALUE; it has {wanted}")
+        values[key] = _value(value, str(fields[key].type), f"method {text!r}: expected {key} to be")
+    return known[name](**values)
+
+
+def _value(text: str, kind: str, expected: str) -> Any:
+    kinds = [word.strip() for word in kind.split("|")]
+    if kind.startswith("Literal"):
+        return text  # the method knows its words
+    if "None" in kinds and text.lower() == "none":
+        return None
+    try:
+        return _READERS[kinds[0]](text)
+    except (ValueError, KeyError):
+        raise MethodError(f"{expected} {_WORDS.get(kinds[0], kinds[0])}, got {text!r}") from None
