@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import statistics
 from html.parser import HTMLParser
 
 import pytest
@@ -10,9 +11,11 @@ import pytest
 from spectralgrad.cli import main
 from spectralgrad.lab import Config, Epoch, Failure, Result
 from spectralgrad.lab.gradients import Gradients, layer_matrices, measure
+from spectralgrad.lab.pairs import against
 from spectralgrad.lab.published import TABLE, published
 from spectralgrad.lab.report import report
 from spectralgrad.lab.report.axes import Axis, short
+from spectralgrad.lab.report.page import contents
 from spectralgrad.lab.report.words import details, headline, tied
 from spectralgrad.lab.results import RESULTS, ResultsFile, summarise
 
@@ -104,7 +107,7 @@ def test_the_page_needs_nothing_but_itself(source, page):
 
 
 def test_every_section_is_there_and_has_pictures(page):
-    assert page.sections == SECTIONS
+    assert page.sections == [SECTIONS[0], "pairs", *SECTIONS[1:]]
     assert page.tags.count("svg") > 30
     assert page.tags.count("h1") == 1
 
@@ -166,7 +169,7 @@ def test_the_headline_is_made_from_the_numbers():
     assert headline(summarise([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
     sizes = [failed("svd", 0), done("svd", 0, 30.0, group_size=8), done("exact", 0, 30.0)]
     assert headline(summarise(sizes)) == (
-        "svd d=16 failed in its only run. All 2 runs of the other 2 settings came to their end."
+        "svd failed in 1 of 2 runs, at d = 16. The only run of exact came to its end."
     )
     cause, errors, time = details(summaries, None)
     assert cause.startswith("The first failure came at step 3 in layer bn1")
@@ -272,3 +275,30 @@ def test_an_axis_holds_its_values_and_has_ticks_inside(values, log):
 
 def test_numbers_are_short():
     assert [short(x) for x in (1e-13, 0.0, 2.0, math.inf)] == ["1×10⁻¹³", "0", "2", "inf"]
+
+
+def test_methods_are_paired_with_exact_by_seed_and_group_size(tmp_path):
+    sizes = (4, 8)
+    runs = [done("exact", seed, 20.0 + seed + d, group_size=d) for seed in (0, 1) for d in sizes]
+    runs += [done("svd-clip", seed, 21.0 + seed + d + 0.5 * seed, group_size=d) for seed in (0, 1) for d in sizes]
+    runs += [done("svd", 0, 24.25, group_size=4), failed("svd", 0, group_size=8), failed("svd", 1, group_size=4)]
+    runs += [done("batchnorm", seed, 30.0) for seed in (0, 1)]
+    found = {pairs.label: pairs for pairs in against(runs)}
+    assert found["exact"].differences == (0.0,) * 4
+    assert found["svd-clip"].differences == (1.0, 1.0, 1.5, 1.5)
+    assert found["svd-clip"].standard_error == pytest.approx(statistics.stdev([1.0, 1.0, 1.5, 1.5]) / 2)
+    assert (found["svd"].differences, found["svd"].done, found["svd"].runs) == ((0.25,), 1, 3)
+    assert found["batchnorm"].differences == (4.0, 3.0)  # beside 26 and 27, the means over d
+    assert against(runs[4:]) == []
+    page = Page(written(tmp_path, runs).path.read_text("utf-8"))
+    assert ["svd-clip", "4/4", "4", "+1.25 ± 0.14"] in page.rows
+    assert ["svd", "1/3", "1", "+0.25"] in page.rows
+    assert ["svd", "1/246.7 %", "0/10 %"] in page.rows  # here, and beneath it the paper's
+    assert "svd failed in 2 of 3 runs." in page.said
+
+
+def test_parameters_of_a_method_are_measured_too(tmp_path):
+    runs = [done("svd-taylor", 0, 20.0), done("svd-taylor:degree=100", 0, 20.0)]
+    measured = contents(runs, tmp_path)["gradients"]
+    assert list(measured.at_gaps) == ["svd-taylor", "svd-taylor:degree=100"]
+    assert measured.at_gaps["svd-taylor:degree=100"][0] < measured.at_gaps["svd-taylor"][0]

@@ -128,7 +128,7 @@ def test_pooling():
         sg.nn.CovariancePooling(4)(torch.randn(2, 4))
     with pytest.raises(sg.ShapeError, match="expected at least one position"):
         functional.covariance_pooling(torch.randn(2, 4, 0))
-    with pytest.raises(sg.ShapeError, match="expected compute_dtype torch.float32 or torch.float64"):
+    with pytest.raises(sg.ShapeError, match=r"expected compute_dtype torch\.float32 or torch\.float64"):
         sg.nn.CovariancePooling(4, compute_dtype=torch.float16)
     with pytest.raises(sg.ShapeError, match="expected reduce_to ≥ 1, got 0"):
         sg.nn.CovariancePooling(4, reduce_to=0)

@@ -130,8 +130,13 @@ class Summary:
     @property
     def name(self) -> str:
         """Method, group size and what else is needed to tell it from the others."""
-        size = f"d={self.group_size}" if self.sized and self.group_size is not None else ""
+        size = f"d={self.group_size or 'all'}" if self.sized and self.label != "batchnorm" else ""
         return " ".join(word for word in (self.label, size, self.extra) if word)
+
+    @property
+    def method(self) -> str:
+        """The name without the group size."""
+        return f"{self.label} {self.extra}".strip()
 
     @property
     def done(self) -> tuple[Result, ...]:

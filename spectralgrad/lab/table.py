@@ -27,10 +27,9 @@ def cells(summary: Summary) -> tuple[str, ...]:
         >>> cells(summarise([Result(Config(group_size=16), "failed")])[0])
         ('exact', '16', '0/1', '–', '–', '–', '–')
     """
-    name = f"{summary.label} {summary.extra}".strip()
     size = "all" if summary.group_size is None else str(summary.group_size)
     return (
-        name,
+        summary.method,
         "–" if summary.label == "batchnorm" else size,
         f"{len(summary.done)}/{len(summary.results)}",
         error(summary),

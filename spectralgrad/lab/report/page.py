@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +17,7 @@ from ...methods import methods as serve
 from .. import gradients as measuring
 from ..compare import METHODS, job
 from ..gradients import Gradients
+from ..pairs import BASELINE, against
 from ..published import TABLE4, published
 from ..records import Result
 from ..results import RESULTS, ResultsFile, Summary, common, label, summarise
@@ -78,6 +80,9 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "headline": words.headline(summaries),
         "details": words.details(summaries, gradients),
         "rows": [_row(summary) for summary in summaries],
+        "pairs": _pairs(results),
+        "baseline": BASELINE,
+        "grid": _grid(summaries),
         "paper": TABLE4,
         "notes": _notes(summaries),
         "settings": common(results),
@@ -124,6 +129,47 @@ def _row(summary: Summary) -> dict[str, Any]:
     }
 
 
+def _pairs(results: list[Result]) -> list[dict[str, Any]]:
+    """The methods against the baseline, if there is anything to be averaged over."""
+    found = [pairs for pairs in against(results) if pairs.label != BASELINE]
+    if all(len(pairs.differences) < 2 for pairs in found):
+        return []
+    return [
+        {
+            "method": pairs.label,
+            "success": f"{pairs.done}/{pairs.runs}",
+            "failed": pairs.done < pairs.runs,
+            "pairs": len(pairs.differences),
+            "difference": words.difference(pairs),
+        }
+        for pairs in found
+    ]
+
+
+def _grid(summaries: list[Summary]) -> dict[str, Any] | None:
+    """Success rates, a row a method and a column a group size as in the paper's table; None with one group size."""
+    spectral = [s for s in summaries if s.label != "batchnorm"]
+    sizes = list(dict.fromkeys(s.group_size for s in sorted(spectral, key=lambda s: s.group_size or math.inf)))
+    if len(sizes) < 2:
+        return None
+    rows: dict[str, dict[int | None, Summary]] = {}
+    for s in spectral:
+        rows.setdefault(s.method, {})[s.group_size] = s
+    return {
+        "sizes": [size or "all" for size in sizes],
+        "rows": [{"method": m, "cells": [_survived(found.get(size)) for size in sizes]} for m, found in rows.items()],
+    }
+
+
+def _survived(summary: Summary | None) -> dict[str, Any]:
+    paper = summary and published(summary.label, summary.group_size)
+    return {
+        "text": f"{len(summary.done)}/{len(summary.results)}" if summary else "–",
+        "failed": bool(summary and summary.failed),
+        "paper": f"{paper.success:g} %" if paper else "",
+    }
+
+
 def _notes(summaries: list[Summary]) -> list[str]:
     found = [(s.name, published(s.label, s.group_size)) for s in summaries]
     return [f"{name}: {paper.note}" for name, paper in found if paper and paper.note]
@@ -163,7 +209,7 @@ def _gradients(results: list[Result], folder: Path) -> Gradients | None:
         return None
     function = measuring.function_of(spectral[0].config)
     serving = serve(function)
-    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method in serving))
+    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method.partition(":")[0] in serving))
     if not methods:
         return None
     path = folder / GRADIENTS

@@ -92,13 +92,17 @@ def spectrum(values: Sequence[float], said: str) -> Chart:
 
 
 def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, log: bool = False) -> list[Panel]:
-    """A value over the epochs, a panel a method, a line a run; empty if no run has it."""
-    lines = {s.name: [_line(r, of) for r in s.results if r.epochs] for s in results}
+    """A value over the epochs, a panel a method, a line a run of whatever group size; empty if no run has it."""
+    lines: dict[str, list[list[tuple[float, float]]]] = {}
+    failed: dict[str, list[Result]] = {}
+    for s in results:
+        lines.setdefault(s.method, []).extend(_line(r, of) for r in s.results if r.epochs)
+        failed.setdefault(s.method, []).extend(s.failed)
     values = [up for found in lines.values() for line in found for _, up in line]
     if not any(map(math.isfinite, values)):
         return []
     last = max(across for found in lines.values() for line in found for across, _ in line)
-    notes = {s.name: _failed(s) for s in results if s.failed}
+    notes = {name: _failed(runs) for name, runs in failed.items() if runs}
     kept = {name: found for name, found in lines.items() if any(map(_known, found)) or name in notes}
     return panels(kept, Axis(1, max(last, 2)), Axis.around(values, log=log), said, _epochs(int(max(last, 2))), notes)
 
@@ -127,8 +131,8 @@ def _missing(gradients: Gradients, name: str) -> str:
     return f", none on {lost} of {gradients.matrices}" if lost else ""
 
 
-def _failed(summary: Summary) -> str:
-    steps = [result.failure.step for result in summary.failed if result.failure]
+def _failed(runs: Sequence[Result]) -> str:
+    steps = [result.failure.step for result in runs if result.failure]
     places = list(dict.fromkeys(map(str, sorted(steps))))
     return f"failed at step {', '.join(places[:4])}{', …' if len(places) > 4 else ''}"
 

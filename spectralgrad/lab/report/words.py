@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..gradients import Gradients
+from ..pairs import Pairs
 from ..records import Result
 from ..results import Summary
 from .axes import short
@@ -27,18 +28,31 @@ def headline(summaries: Sequence[Summary]) -> str:
         >>> runs = [Result(Config(method="svd"), "failed"), Result(Config(method="exact"), "done")]
         >>> headline(summarise(runs))
         'svd failed in its only run. The only run of exact came to its end.'
+        >>> runs = [Result(Config(method="svd", group_size=4), "done"), Result(Config(method="svd"), "failed")]
+        >>> headline(summarise(runs))
+        'svd failed in 1 of 2 runs, at d = all.'
     """
-    broken = [s for s in summaries if s.failed]
-    sound = [s for s in summaries if s.done and not s.failed]
-    said = [f"{s.name} failed in {_of(len(s.failed), len(s.results))}" for s in broken]
+    methods: dict[str, list[Summary]] = {}
+    for s in summaries:
+        methods.setdefault(s.method, []).append(s)
+    broken = {name: found for name, found in methods.items() if any(s.failed for s in found)}
+    sound = {name: found for name, found in methods.items() if name not in broken and any(s.done for s in found)}
+    said = [f"{name} failed in {_failures(found)}" for name, found in broken.items()]
     sentences = [f"{_listed(said)}."] if said else []
     if sound:
-        runs = sum(len(s.done) for s in sound)
-        kind = "settings" if any(s.sized or s.extra for s in sound) else "methods"
-        who = sound[0].name if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} {kind}"
+        runs = sum(len(s.done) for found in sound.values() for s in found)
+        who = next(iter(sound)) if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
         which = "The only run" if runs == 1 else f"All {runs} runs"
         sentences.append(f"{which} of {who} came to {'its' if runs == 1 else 'their'} end.")
     return " ".join(sentences) or "No run has ended yet."
+
+
+def _failures(found: Sequence[Summary]) -> str:
+    """How many runs of a method, and at which group sizes if there are several."""
+    count = _of(sum(len(s.failed) for s in found), sum(len(s.results) for s in found))
+    if len(found) < 2 or all(s.failed for s in found):
+        return count
+    return f"{count}, at d = {_listed([str(s.group_size or 'all') for s in found if s.failed])}"
 
 
 def details(summaries: Sequence[Summary], gradients: Gradients | None) -> list[str]:
@@ -97,6 +111,19 @@ def _gradients(gradients: Gradients | None) -> str:
 
 def _share(error: float) -> str:
     return f"{short(error)} times its size" if error >= 1 else f"{short(error)} of its size"
+
+
+def difference(pairs: Pairs) -> str:
+    """Mean ± standard error with their signs.
+
+    Example:
+        >>> difference(Pairs("svd-clip", (0.5, 1.5), 2, 2)), difference(Pairs("svd", (), 0, 2))
+        ('+1.00 ± 0.50', '–')
+    """
+    if not pairs.differences:
+        return "–"
+    spread = "" if math.isnan(pairs.standard_error) else f" ± {pairs.standard_error:.2f}"
+    return f"{pairs.mean:+.2f}{spread}".replace("-", "−")
 
 
 def remarks(gradients: Gradients | None) -> list[str]:
