@@ -25,7 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     ``train`` has two more: 3 for a run that failed, 130 for one that was stopped.
     """
-    options = _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return options.run(options) or 0
@@ -109,7 +111,8 @@ class _Parser(argparse.ArgumentParser):
     def __init__(
         self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **{**kwargs, "allow_abbrev": False})
+        self.set_defaults(parser=self)  # for errors, which then show the usage of the command
         self._fill = fill
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:

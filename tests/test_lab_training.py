@@ -15,7 +15,7 @@ import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.lab import Config, Epoch, Result, randomness, train
 from spectralgrad.lab.checkpoints import CheckpointError, load
-from spectralgrad.lab.command import _short_warnings
+from spectralgrad.lab.command import short_warnings
 from spectralgrad.lab.data import load as load_data
 from spectralgrad.lab.failures import Watch
 from spectralgrad.lab.interrupts import Stopped
@@ -218,7 +218,7 @@ def test_without_a_terminal_there_is_a_line_an_epoch():
 
 def test_warnings_are_one_line_on_the_command_line():
     before = warnings.formatwarning
-    with _short_warnings():
+    with short_warnings():
         said = warnings.formatwarning(UserWarning("mind this"), UserWarning, "some/file.py", 3)
     assert said == "UserWarning: mind this\n"
     assert warnings.formatwarning is before

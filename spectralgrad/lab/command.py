@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,18 @@ from .data import DATASETS
 from .interrupts import Stopped
 from .memory import keep_memory
 from .networks import NETWORKS, NetworkError
+from .networks.config import SETTINGS
+from .networks.own import asks_for
 from .parallel import WorkerLostError
 from .presets import PRESETS, preset
 from .previous import RunExistsError
 from .progress import for_terminal
-from .records import Result
+from .records import Result, count
 from .sinks import CONFIG
 from .training import train
 
 FAILED = 3
+EIGENVECTORS = "svd-pade"  # the method of layers that need eigenvectors, which the default does not have
 _TITLES = {
     DATA: "pictures",
     NETWORK: "network",
@@ -59,7 +62,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: one in runs/)")
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
     add_fields(parser)
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
 
 
 def add_fields(
@@ -119,8 +122,16 @@ def _epilog() -> str:
 
 
 def _said(config: Config) -> str:
-    what = config.layer if config.layer != "batchnorm" else f"{config.pooling} pooling"
-    return f"{config.network} on {config.dataset}, {what} by {config.method}, {config.epochs} epochs"
+    return f"{config.network} on {config.dataset}, {_layers(config)}, {count(config.epochs, 'epoch')}"
+
+
+def _layers(config: Config) -> str:
+    """The spectral layers in words."""
+    if ":" in config.network:
+        return f"by {config.method}" if asks_for(config.network, "method") else "with its own layers"
+    layers = [config.layer] if config.layer != "batchnorm" else []
+    layers += ["covariance pooling"] if config.pooling == "covariance" else []
+    return f"{' and '.join(layers)} by {config.method}" if layers else "batch normalisation"
 
 
 def chosen(options: argparse.Namespace) -> Config:
@@ -137,27 +148,48 @@ def chosen(options: argparse.Namespace) -> Config:
         file = options.out / CONFIG
     if file is not None:
         config = Config.from_toml(file, config)
-    config = config.replaced(**{name: value for name, value in vars(options).items() if name in _flags(options)})
-    if config.dataset not in DATASETS:
-        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    given = {name: value for name, value in vars(options).items() if name in FIELDS}
+    if given.get("layer") == "denoising" and config.method == Config().method:
+        given = {"method": EIGENVECTORS, **given}
+    config = config.replaced(**given)
+    check_sense(config, given)
     return config
 
 
-def _flags(options: argparse.Namespace) -> set[str]:
-    """The fields given as flags; ``--config`` is not one."""
-    return set(vars(options)) & set(FIELDS)
+def check_sense(config: Config, given: Mapping[str, Any]) -> None:
+    """Refuse what a configuration can be but nobody can mean, and warn of what few do.
+
+    Args:
+        config: of a run.
+        given: the fields that were given as flags.
+
+    Raises:
+        ConfigError: a name or a flag has no meaning.
+    """
+    if config.dataset not in DATASETS:
+        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    if ":" in config.network:
+        idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise ConfigError(f"{flags}: {config.network} has no parameter of that name, so it would not be used")
+    late = [milestone for milestone in config.milestones if milestone >= config.epochs]
+    if late:
+        said = ", ".join(map(str, late))
+        warnings.warn(f"milestones: {said} will not be reached in {count(config.epochs, 'epoch')}", stacklevel=2)
 
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit status."""
     leads = os.environ.get("RANK", "0") == "0"
     try:
-        config = chosen(options)
+        with short_warnings():
+            config = chosen(options)
         out = options.out or Path("runs") / _name(config, options.preset)
         if leads:
             print(f"{_said(config)}; in {out}", flush=True)
         keep_memory()
-        with _short_warnings():
+        with short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:
         options.parser.error(str(problem))
@@ -180,7 +212,7 @@ def _told(result: Result, out: Path) -> int:
         print(f"failed at {result.failure}\nkept in {out}")
     else:
         print(
-            f"done: error {result.final_error:.2f} % after {len(result.epochs)} epochs, "
+            f"done: error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}, "
             f"best {result.best_error:.2f} %, {result.seconds:.0f} s; kept in {out}"
         )
     return _status(result)
@@ -202,7 +234,7 @@ def _name(config: Config, preset_name: str | None) -> str:
 
 
 @contextmanager
-def _short_warnings() -> Iterator[None]:
+def short_warnings() -> Iterator[None]:
     """A warning is one line without the place in the code."""
     before = warnings.formatwarning
     warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"

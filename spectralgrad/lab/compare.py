@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
 from .networks import NETWORKS
 from .networks.own import asks_for
-from .previous import FREE
 from .records import Result
 from .results import RESULTS, ResultsFile, key, label
 
@@ -70,6 +68,8 @@ def grid(
 
 
 def _config(base: Config, method: str, group_size: int | None, seed: int) -> Config:
+    if method != BATCHNORM and not base.spectral:
+        raise ConfigError(f"methods: {method} needs a spectral layer; expected --layer whitening or denoising")
     if method == BATCHNORM:
         if ":" in base.network and not asks_for(base.network, "layer"):
             raise ConfigError(
@@ -88,8 +88,8 @@ def job(config: Config, folder: Path) -> Job:
         >>> job(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
         'svd-pi-d16-seed1'
     """
-    fixed = {name: value for name, value in config.to_dict().items() if name not in FREE}
-    mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
+    fixed = key(config.replaced(epochs=DEFAULT.epochs))  # a run that is made longer stays where it is
+    mark = hashlib.sha256(fixed.encode()).hexdigest()[:8]
     size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
     name = "-".join([label(config).replace(" → ", "-to-").replace(":", "-"), *size, f"seed{config.seed}", mark])
     return Job(name, config, folder / "runs" / name)

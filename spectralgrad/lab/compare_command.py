@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 import time
@@ -12,15 +13,17 @@ from typing import Any
 
 from ..bench.report import machine
 from ..files import require_folder, write_json
-from .command import add_fields
-from .compare import DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job
+from ..methods import methods
+from .command import EIGENVECTORS, add_fields, check_sense, short_warnings
+from .compare import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job
 from .config import FIELDS, Config, ConfigError
-from .data import DATASETS, load
+from .data import load_for
 from .jobs import Engine, Here, Processes, Submitit, cores
 from .loop import batches
 from .networks import NetworkError, build
 from .parallel import Group
 from .presets import preset
+from .records import count
 from .report import SESSION, report
 from .results import RESULTS, ResultsFile, key
 from .table import shown, text
@@ -56,9 +59,15 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--methods", type=_names, default=METHODS, metavar="NAME,…", help=f"default: {','.join(METHODS)}")
+    add("--methods", type=_names, metavar="NAME,…", help=f"default: {','.join(METHODS)}")
     add("--group-sizes", type=_sizes, default=GROUP_SIZES, metavar="N,…", help="default: 16; `all` for all channels")
-    add("--seeds", type=_seeds, default=SEEDS, metavar="N", help="so many seeds from 0 on, or a list such as 3,4 (2)")
+    add(
+        "--seeds",
+        type=_seeds,
+        default=SEEDS,
+        metavar="N",
+        help="so many seeds from 0 on, or a list: 3,4 or 3, for one (2)",
+    )
     add(
         "--jobs", type=_count, metavar="N", help="runs at a time on this machine (default: one a core on a CPU, else 1)"
     )
@@ -72,7 +81,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     add("--preset", metavar="NAME", help="start from this protocol of `spectralgrad train`")
     add("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
     add_fields(parser, DEFAULT, _OWN)
-    parser.set_defaults(run=_compare, parser=parser)
+    parser.set_defaults(run=_compare)
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +96,9 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 def _compare(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     try:
-        configs = grid(_base(options), options.methods, options.group_sizes, options.seeds)
+        with short_warnings():
+            base = _base(options)
+        configs = grid(base, _methods(options, base), options.group_sizes, options.seeds)
         engine = _engine(options, len(configs))
         _check(configs)
     except (ConfigError, NetworkError) as problem:
@@ -100,11 +111,11 @@ def _compare(options: argparse.Namespace) -> int:
     _remember(out, engine, options.arguments)
     try:
         with shown(configs, known, left) as told:
-            results = compare(configs, out, engine=engine, told=told)
+            compare(configs, out, engine=engine, told=told)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where it was.", file=sys.stderr)
         return 130
-    print(f"\n{text(results)}\n")
+    print(f"\n{text(ResultsFile(out / RESULTS).read())}\n")
     page = report(out)
     print(f"{page.headline}\n\n{time.perf_counter() - began:.0f} s; the page: {page.path}")
     return 0
@@ -119,20 +130,31 @@ def _report(options: argparse.Namespace) -> int:
 
 def _base(options: argparse.Namespace) -> Config:
     """What all runs have in common: preset or default, then file, then flags."""
+    given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _OWN}
     config = preset(options.preset) if options.preset else DEFAULT
+    if given.get("dataset", config.dataset) != DEFAULT.dataset and not options.preset:
+        config = config.replaced(train_size=None)  # the default takes a part of the embedded pictures
     if options.config is not None:
         config = Config.from_toml(options.config, config)
-    given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _OWN}
+    if given.get("layer") == "denoising":
+        given = {"method": EIGENVECTORS, **given}
     config = config.replaced(**given)
-    if config.dataset not in DATASETS:
-        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    check_sense(config, {name: value for name, value in given.items() if name not in _OWN})
     return config
+
+
+def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
+    """Those asked for, by default those that serve the layer."""
+    if options.methods is not None:
+        return tuple(options.methods)
+    serving = [set(methods(operation)) for operation in base.operations]
+    return tuple(name for name in METHODS if name == BATCHNORM or all(name in found for found in serving))
 
 
 def _check(configs: Sequence[Config]) -> None:
     """Missing pictures, and groups that do not fit the network, are told before the first run."""
     base = configs[0]
-    data = load(base.dataset, None if base.data is None else Path(base.data), train_size=base.train_size)
+    data = load_for(base)
     shape = batches(base, data, Group())[0].shape
     for config in {config.group_size: config for config in configs}.values():
         build(config, shape[0], shape[1], len(data.classes))
@@ -157,8 +179,15 @@ def _known(configs: Sequence[Config], out: Path) -> list[Any]:
 def _plan(configs: Sequence[Config], left: int, engine: Engine, out: Path) -> str:
     base = configs[0]
     kept = f", {len(configs) - left} of them kept from before" if left < len(configs) else ""
-    what = f"{len(configs)} runs of {base.network} on {base.dataset}, {base.epochs} epochs"
+    what = (
+        f"{count(len(configs), 'run')} of {base.network} on {base.dataset}, {count(base.epochs, 'epoch')}{_rates(base)}"
+    )
     return f"{what}{kept}; {_said(engine)}; in {out}"
+
+
+def _rates(config: Config) -> str:
+    drops = ",".join(map(str, config.milestones))
+    return f", rate {config.lr:g}" + (f" × {config.gamma:g} at {drops}" if drops else "")
 
 
 def _said(engine: Engine) -> str:
@@ -169,8 +198,17 @@ def _said(engine: Engine) -> str:
 
 def _remember(out: Path, engine: Engine, arguments: Sequence[str]) -> None:
     """What made the results: the command and the machine."""
-    command = shlex.join(["spectralgrad", *arguments])
-    write_json(out / SESSION, {"command": command, "running": _said(engine), "machine": machine()})
+    commands = [*_commands(out / SESSION), shlex.join(["spectralgrad", *arguments])]
+    session = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "machine": machine()}
+    write_json(out / SESSION, session)
+
+
+def _commands(path: Path) -> list[str]:
+    """Those that made the results already there."""
+    try:
+        return list(json.loads(path.read_text("utf-8"))["commands"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -53,6 +53,7 @@ class Config:
     dataset: str = _field("fashion", DATA, "name of the pictures; `fashion` comes with the package")
     data: str | None = _field(None, DATA, "folder that holds them")
     train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
+    test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
     augmentation: str | None = _field(
         None, DATA, "how training pictures are varied (default: the dataset's way)",
         "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
@@ -143,6 +144,11 @@ class Config:
             raise ConfigError("hybrid: expected milestones; the switch comes before the last of them")
         if self.hybrid == self.method:
             raise ConfigError(f"hybrid: expected another method than the first stage's, got {self.method!r} for both")
+        if self.milestones[-1] - self.warmup_epochs >= self.epochs:
+            raise ConfigError(
+                f"hybrid: the switch comes {self.warmup_epochs} epochs before the last milestone, "
+                f"{self.milestones[-1]}, and never in {self.epochs} epochs"
+            )
         if self.warmup_epochs > self.milestones[-1]:
             raise ConfigError(
                 f"warmup_epochs: {self.warmup_epochs} do not fit before the last milestone, {self.milestones[-1]}"

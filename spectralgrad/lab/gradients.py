@@ -20,7 +20,7 @@ from ..nn.spectral import SpectralModule
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
 from .checkpoints import CheckpointError, load_weights
 from .config import Config
-from .data import load
+from .data import load_for
 from .loop import batches
 from .parallel import Group
 from .parts import build
@@ -131,7 +131,7 @@ def layer_matrices(folder: Path, config: Config) -> Tensor | None:
         weights = load_weights(folder)
     except (CheckpointError, OSError):
         return None
-    data = load(config.dataset, None if config.data is None else Path(config.data), train_size=config.train_size)
+    data = load_for(config)
     train, _ = batches(config, data, Group())
     net = build(config, train.shape, len(data.classes), Group()).net.train()
     try:

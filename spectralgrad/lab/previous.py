@@ -50,11 +50,18 @@ def previous(config: Config, folder: Path | None, resume: bool) -> Previous:
     known = Result.from_dict(state["result"]) if result is None and state is not None else result
     assert known is not None
     if not resume:
-        raise RunExistsError(
-            f"{folder} holds a run already ({known.status}, {len(known.epochs)} of {known.config.epochs} epochs); "
-            "pass --resume to go on with it, or another --out"
+        state_of = f"{known.status}, {len(known.epochs)} of {known.config.epochs} epochs"
+        differ = _differences(known.config, config)
+        advice = f"another one ({differ}): pass another --out" if differ else "pass --resume to go on, or another --out"
+        raise RunExistsError(f"{folder} holds a run already ({state_of}); {advice}")
+    differ = _differences(known.config, config)
+    if differ:
+        raise ConfigError(f"{folder} holds another run: {differ}. Pass another --out, or leave these out")
+    if len(known.epochs) > config.epochs:
+        raise ConfigError(
+            f"{folder} holds a longer run, of {len(known.epochs)} epochs; expected at least as many, or another --out, "
+            f"got {config.epochs}"
         )
-    _check_same(known.config, config, folder)
     if known.status == "failed" or (known.status == "done" and len(known.epochs) >= config.epochs):
         return Previous(result=known)
     return Previous(state=state)
@@ -75,8 +82,8 @@ def read_result(folder: Path) -> Result | None:
         raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem!r}") from None
 
 
-def _check_same(old: Config, new: Config, folder: Path) -> None:
-    differ = [n for n in FIELDS if n not in FREE and getattr(old, n) != getattr(new, n)]
-    if differ:
-        said = "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)
-        raise ConfigError(f"{folder} holds another run: {said}. Pass another --out, or leave these out")
+def _differences(old: Config, new: Config) -> str:
+    """In words; empty if the new run is the old one."""
+    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.dataset == "folder")]
+    differ = [n for n in fixed if getattr(old, n) != getattr(new, n)]
+    return "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)

@@ -92,7 +92,7 @@ class Bar(Silent):
         self._bar.start()
 
     def step(self, step: Step) -> None:
-        name = f"epoch {step.epoch + 1}/{self._epochs}"
+        name = f"epoch {step.epoch} of 0–{self._epochs - 1}"
         if self._task is None:
             self._task = self._bar.add_task(name, total=step.batches, said="")
         said = f"loss {step.loss:.3f}  error {step.error:.1f} %  {step.images_per_second:.0f} images/s"

@@ -179,6 +179,16 @@ def _epoch(values: dict[str, Any]) -> Epoch:
     return Epoch(**known)
 
 
+def count(number: int, thing: str) -> str:
+    """So many of a thing.
+
+    Example:
+        >>> count(1, "run"), count(3, "run")
+        ('1 run', '3 runs')
+    """
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def packed(value: Any) -> Any:
     """A value as strict JSON has it: NaN is None, infinities are words, tuples are lists.
 

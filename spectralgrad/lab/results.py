@@ -17,8 +17,9 @@ from .previous import FREE
 from .records import Result
 
 RESULTS = "results.jsonl"
-FREE_FIELDS = FREE - {"epochs"}  # what no number depends on
+FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
 GRID = ("method", "layer", "group_size", "seed")
+_SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # a comparison's batch normalisation has none of these
 
 
 class ResultsFile:
@@ -68,7 +69,7 @@ class ResultsFile:
                 continue
             try:
                 result = Result.from_json(line)
-            except (ValueError, KeyError, TypeError) as problem:
+            except (ValueError, KeyError, TypeError, AttributeError) as problem:
                 said = str(problem).splitlines()[0]
                 warnings.warn(f"{self.path.name}, line {number} is damaged and left out: {said}", stacklevel=2)
                 continue
@@ -84,6 +85,8 @@ def key(config: Config) -> str:
         (True, False)
     """
     values = {name: value for name, value in config.to_dict().items() if name not in FREE_FIELDS}
+    if config.dataset == "folder":  # other datasets are the same wherever they are
+        values["data"] = config.data
     return json.dumps(values, sort_keys=True)
 
 
@@ -163,8 +166,8 @@ class Summary:
 
     @property
     def sd(self) -> float:
-        """Sample standard deviation; NaN below two runs."""
-        return stdev(self.errors) if len(self.errors) > 1 else math.nan
+        """Sample standard deviation; NaN below two runs, or if an error is not finite."""
+        return stdev(self.errors) if len(self.errors) > 1 and math.isfinite(sum(self.errors)) else math.nan
 
     @property
     def least(self) -> float:
@@ -188,7 +191,8 @@ def summarise(results: Sequence[Result]) -> list[Summary]:
     for result in results:
         config = result.config
         size = config.group_size if config.layer != "batchnorm" else None
-        extra = ", ".join(f"{name}={getattr(config, name)}" for name in varied)
+        own = [name for name in varied if name not in _SPECTRAL or label(config) != "batchnorm"]
+        extra = ", ".join(f"{name}={getattr(config, name)}" for name in own)
         groups.setdefault((label(config), size, extra), []).append(result)
     sized = len({size for name, size, _ in groups if name != "batchnorm"}) > 1
     return [Summary(*names, tuple(found), sized) for names, found in groups.items()]
@@ -203,8 +207,10 @@ def common(results: Sequence[Result]) -> dict[str, Any]:
 
 def _varied(configs: list[Config]) -> list[str]:
     """Fields that differ though no comparison by itself makes them: two comparisons are in one file."""
-    told = {*GRID, *FREE_FIELDS, "hybrid", "pooling", "nog", "olr", "weights"}  # batch normalisation has none of these
-    return [name for name in FIELDS if name not in told and len({getattr(c, name) for c in configs}) > 1]
+    told = {"method", "group_size", "seed", "hybrid", *FREE_FIELDS}
+    spectral = [config for config in configs if label(config) != "batchnorm"]
+    counted = {name: spectral if name in _SPECTRAL else configs for name in FIELDS if name not in told}
+    return [name for name, found in counted.items() if len({getattr(c, name) for c in found}) > 1]
 
 
 def _median(values: Iterable[float]) -> float:

@@ -14,7 +14,7 @@ from .checkpoints import CheckpointError
 from .config import Config
 from .jobs import Job
 from .previous import read_result
-from .records import Result
+from .records import Result, count
 from .results import Summary, key, summarise
 
 HEADER = ("method", "d", "success", "error %", "least", "ms/step", "κ")
@@ -72,7 +72,7 @@ def line(result: Result) -> str:
     name = dataclasses.replace(summarise([result])[0], sized=True).name + f" seed {result.config.seed}"
     if result.failure is not None:
         return f"{name}: failed at {result.failure}"
-    return f"{name}: {result.status}, error {result.final_error:.2f} % after {len(result.epochs)} epochs"
+    return f"{name}: {result.status}, error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}"
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..diagnostics import Monitor
 from . import checkpoints, randomness
 from .config import Config
-from .data import load
+from .data import load_for
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
 from .loop import Stepper, Stopwatch, Tally, batches
@@ -95,7 +95,7 @@ class _Run:
     ) -> None:
         self.config, self.group, self.stop, self.progress = config, group, stop, progress
         self.folder = folder
-        data = load(config.dataset, None if config.data is None else Path(config.data), train_size=config.train_size)
+        data = load_for(config)
         self.train, self.test = batches(config, data, group)
         randomness.seed(config.seed)
         self.parts = build(config, self.train.shape, len(data.classes), group)

@@ -5,7 +5,7 @@ from .batches import Batches
 from .dataset import Dataset, Split
 from .errors import DataError
 from .pictures import ImageFiles
-from .registry import DATASETS, Source, load
+from .registry import DATASETS, Source, load, load_for
 
 __all__ = [
     "AUGMENTATIONS",
@@ -18,4 +18,5 @@ __all__ = [
     "Source",
     "Split",
     "load",
+    "load_for",
 ]

@@ -82,7 +82,7 @@ def read_cifar(layout: Layout, folder: Path) -> Dataset:
     """The dataset from the folder of its files, or from the folder that this one was unpacked in.
 
     Raises:
-        DataError: a file is missing, has another size, or a label that does not exist.
+        DataError: a file is missing, has another size, a label that does not exist, or classes of unequal size.
     """
     folder = found(folder, (layout.folder,), (*layout.train, layout.test), _advice(layout, folder))
     train, test = [folder / name for name in layout.train], [folder / layout.test]
@@ -90,6 +90,8 @@ def read_cifar(layout: Layout, folder: Path) -> Dataset:
         _check_sizes(paths, count // len(paths), layout)
     names = _names(folder, layout)
     splits = _split(train, layout.records, layout), _split(test, layout.test_records, layout)
+    for split, paths in zip(splits, (train, test), strict=True):
+        _check_balance(split, paths, layout)
     return Dataset(layout.name, *splits, names, MEAN, STD, "crop-flip")
 
 
@@ -109,6 +111,18 @@ def _split(paths: list[Path], count: int, layout: Layout) -> Split:
         labels.append(checked_labels(records[:, layout.label_bytes - 1], layout.classes, path, layout.source))
         images[number * each : (number + 1) * each] = records[:, layout.label_bytes :]
     return Split(torch.from_numpy(images).view(count, 3, 32, 32), torch.cat(labels))
+
+
+def _check_balance(split: Split, paths: list[Path], layout: Layout) -> None:
+    """All classes are of one size in both datasets; in a damaged file, or one file twice, they are not."""
+    each = len(split) // layout.classes
+    counts = split.labels.bincount(minlength=layout.classes)
+    wrong = (counts != each).nonzero()[:, 0].tolist()
+    if wrong:
+        files = ", ".join(path.name for path in paths[1:])
+        said = f"expected {each} pictures a class, got {int(counts[wrong[0]])} of class {wrong[0]}"
+        problem = f"{said}: damaged, or not what its name says{f'; or {files} is' if files else ''}"
+        raise DataError(problem, path=paths[0], source=layout.source)
 
 
 def _names(folder: Path, layout: Layout) -> tuple[str, ...]:

@@ -39,7 +39,7 @@ class Split:
     def first(self, size: int) -> Split:
         """The first ``size`` pictures when classes take turns: as balanced as the data allow, and always the same."""
         if not 1 <= size <= len(self):
-            raise DataError(f"expected a train_size from 1 to {len(self)}, got {size}")
+            raise DataError(f"expected a train_size or test_size from 1 to {len(self)}, got {size}")
         chosen = balanced(self.labels, size)
         return Split(self.images[chosen], self.labels[chosen])
 
@@ -89,6 +89,8 @@ class Dataset:
         """The side of the pictures that a network sees with the dataset's own augmentation."""
         return self.train.size(self.augmentation)
 
-    def smaller(self, train_size: int | None) -> Dataset:
-        """The dataset with a balanced part of its training pictures."""
-        return self if train_size is None else replace(self, train=self.train.first(train_size))
+    def smaller(self, train_size: int | None, test_size: int | None = None) -> Dataset:
+        """The dataset with a balanced part of its pictures; None for all."""
+        train = self.train if train_size is None else self.train.first(train_size)
+        test = self.test if test_size is None else self.test.first(test_size)
+        return replace(self, train=train, test=test)

@@ -40,5 +40,5 @@ def found(folder: Path, places: tuple[str, ...], marks: tuple[str, ...], source:
     for place in (folder, *(folder / name for name in places)):
         if any((place / mark).exists() for mark in marks):
             return place
-    looked = ", ".join(f"{name}/" for name in places)
-    raise DataError(f"holds no {' or '.join(marks)}, nor does {looked} in it", path=folder, source=source)
+    looked = f", nor does {', '.join(f'{name}/' for name in places)} in it" if places else ""
+    raise DataError(f"holds no {' or '.join(marks)}{looked}", path=folder, source=source)

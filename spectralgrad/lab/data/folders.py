@@ -60,7 +60,7 @@ def picture_names(folder: Path, source: str) -> list[str]:
     """The pictures in a folder, sorted."""
     if not folder.is_dir():
         raise DataError("no such folder", path=folder, source=source)
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(ENDINGS))
+    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(ENDINGS) and not name.startswith("."))
     if not names:
         raise DataError(f"holds no picture ({', '.join(ENDINGS)})", path=folder, source=source)
     return names

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from .birds import SOURCE as BIRDS
 from .birds import read_birds
@@ -92,13 +93,40 @@ DATASETS: dict[str, Source] = {
 }
 
 
-def load(name: str, folder: Path | str | None = None, *, train_size: int | None = None) -> Dataset:
+class Wanted(Protocol):
+    """Says which pictures a run wants."""
+
+    @property
+    def dataset(self) -> str: ...
+    @property
+    def data(self) -> str | None: ...
+    @property
+    def train_size(self) -> int | None: ...
+    @property
+    def test_size(self) -> int | None: ...
+
+
+def load_for(config: Wanted) -> Dataset:
+    """The pictures of a run; see :func:`load`.
+
+    Example:
+        >>> from spectralgrad.lab.config import Config
+        >>> len(load_for(Config(train_size=50)).train)
+        50
+    """
+    return load(config.dataset, config.data, train_size=config.train_size, test_size=config.test_size)
+
+
+def load(
+    name: str, folder: Path | str | None = None, *, train_size: int | None = None, test_size: int | None = None
+) -> Dataset:
     """A dataset by its name.
 
     Args:
         name: one of ``DATASETS``.
         folder: where its files are; ``"fashion"`` needs none.
         train_size: take so many training pictures only, the first ones when classes take turns.
+        test_size: the same for test pictures.
 
     Raises:
         DataError: the name is unknown, or files are missing or damaged; the message says which and where to get them.
@@ -115,4 +143,6 @@ def load(name: str, folder: Path | str | None = None, *, train_size: int | None 
     source = DATASETS[name]
     if source.folder and folder is None:
         raise DataError(f"{name}: expected the folder of its files (--data DIR), got none", source=source.advice)
-    return source.read(Path(folder or "").expanduser()).smaller(train_size)
+    if folder is not None and not source.folder:
+        raise DataError(f"{name} is in the package: expected no folder, got {folder}; say --dataset NAME too")
+    return source.read(Path(folder or "").expanduser()).smaller(train_size, test_size)

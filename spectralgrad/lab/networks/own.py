@@ -34,6 +34,8 @@ def own_network(name: str, classes: int, channels: int, image_size: int, config:
     make = _callable(name)
     offered = {"channels": channels, "image_size": image_size, **{s: getattr(config, s) for s in SETTINGS}}
     wanted = {word: value for word, value in offered.items() if word in _parameters(make)}
+    if "classes" not in _parameters(make):
+        raise NetworkError(f"network {name!r}: expected a callable with a parameter `classes`")
     net = make(classes=classes, **wanted)
     if not isinstance(net, nn.Module):
         raise NetworkError(f"network {name!r}: expected it to return a torch.nn.Module, got {type(net).__name__}")
@@ -51,11 +53,13 @@ def asks_for(name: str, setting: str) -> bool:
 
 
 def _parameters(make: Callable[..., Any]) -> set[str]:
+    """The names of its parameters; ``classes`` is among them if it takes any."""
     try:
         found = inspect.signature(make).parameters.values()
     except (TypeError, ValueError):  # a callable without a signature
-        return set()
-    return {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        return {"classes"}
+    names = {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    return names | ({"classes"} if any(p.kind is p.VAR_KEYWORD for p in found) else set())
 
 
 def _callable(name: str) -> Callable[..., Any]:
