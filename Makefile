@@ -2,10 +2,11 @@
 PYTHON ?= python3
 TORCH  := 2.13.0
 BIN    := .venv/bin
+PIP    := --quiet --disable-pip-version-check
 
 .PHONY: demo test bench docs lint clean
 
-demo: .venv/ready
+demo: .venv/lab
 	$(BIN)/spectralgrad compare
 
 test: .venv/ready lint
@@ -20,14 +21,21 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks
 
 docs: .venv/ready
-	$(BIN)/pip install --quiet -e '.[docs]' 'torch==$(TORCH)'
+	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 
-# torch is pinned and installed first, so that nothing pulls a larger build of it.
-.venv/ready: pyproject.toml Makefile
+# torch is pinned and installed first, so that nothing pulls a larger build of it. `make demo` needs the lab alone.
+.venv/lab: pyproject.toml Makefile
+	@echo 'Installing torch $(TORCH) into .venv: a minute or two.'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check 'torch==$(TORCH)' numpy
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]' 'torch==$(TORCH)'
+	$(BIN)/pip install $(PIP) 'torch==$(TORCH)' numpy
+	@echo 'Installing spectralgrad, which compiles its kernel: a minute.'
+	$(BIN)/pip install $(PIP) -e '.[lab]' 'torch==$(TORCH)'
+	touch $@
+
+.venv/ready: .venv/lab
+	@echo 'Installing what the tests need.'
+	$(BIN)/pip install $(PIP) -e '.[dev]' 'torch==$(TORCH)'
 	touch $@
 
 clean:

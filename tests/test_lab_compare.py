@@ -1,5 +1,6 @@
 """A comparison: its grid, its results file, the engines, what survives a kill, and the command."""
 
+import contextlib
 import json
 import math
 import os
@@ -405,3 +406,57 @@ def test_parameters_of_a_method_make_another_method(tmp_path):
     results = [ended(20.0, method="svd-taylor"), ended(21.0, method="svd-taylor:degree=19")]
     assert [summary.label for summary in summarise(results)] == ["svd-taylor", "svd-taylor:degree=19"]
     assert ":" not in job(results[1].config, tmp_path).name
+
+
+def test_treatments_are_told_apart():
+    results = [ended(20.0), ended(21.0, nog=True), ended(22.0, layer="denoising", method="svd-pade"),
+               ended(23.0, layer="batchnorm")]  # fmt: skip
+    found = [(summary.label, summary.extra) for summary in summarise(results)]
+    assert found == [
+        ("exact", "layer=whitening, nog=False"),
+        ("exact", "layer=whitening, nog=True"),
+        ("svd-pade", "layer=denoising, nog=False"),
+        ("batchnorm", ""),
+    ]
+    plain = [ended(20.0), ended(23.0, layer="batchnorm", nog=False)]
+    assert [summary.extra for summary in summarise(plain)] == ["", ""]
+
+
+def test_other_pictures_and_another_stopping_rule_make_another_run():
+    folder = Config(dataset="folder", data="a")
+    assert key(folder) != key(folder.replaced(data="b"))
+    assert key(Config(dataset="cifar10", data="a")) == key(Config(dataset="cifar10", data="b"))
+    assert key(Config(patience=0)) != key(Config(patience=3))
+
+
+def test_a_shorter_run_than_the_one_there_is_refused(tmp_path):
+    longer = runs(methods=("exact",))
+    compare([longer[0].replaced(epochs=2)], tmp_path)
+    with pytest.raises(ConfigError, match="holds a longer run, of 2 epochs"):
+        compare(longer, tmp_path)
+    assert len(ResultsFile(tmp_path / RESULTS).read()) == 1
+
+
+def test_a_table_of_all_results_and_all_commands_are_kept(tmp_path, capsys):
+    for method in ("exact", "svd-clip"):
+        assert main(["compare", *FLAGS, "--methods", method, "--seeds", "3,", "--out", str(tmp_path)]) == 0
+    last = capsys.readouterr().out.split("in " + str(tmp_path))[-1]
+    assert "exact " in last
+    assert "svd-clip " in last
+    session = json.loads((tmp_path / "session.json").read_text("utf-8"))
+    assert [command.split("--methods ")[1].split()[0] for command in session["commands"]] == ["exact", "svd-clip"]
+    assert {result.config.seed for result in ResultsFile(tmp_path / RESULTS).read()} == {3}
+
+
+def test_methods_by_default_are_those_that_serve_the_layer(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("spectralgrad.lab.compare_command.grid", lambda *given: asked.append(given[1]) or [])
+    with contextlib.suppress(IndexError):
+        main(["compare", *FLAGS, "--layer", "denoising", "--out", str(tmp_path)])
+    assert "svd-pade" in asked[0]
+    assert not {"exact", "newton-schulz"} & set(asked[0])
+
+
+def test_errors_that_are_not_finite_have_no_deviation():
+    summary = summarise([ended(math.inf), ended(20.0, seed=1)])[0]
+    assert math.isnan(summary.sd)

@@ -90,11 +90,33 @@ def test_wrong_values_are_refused_in_words(values, message):
 def test_flags_override_the_file_which_overrides_the_preset(tmp_path):
     file = tmp_path / "mine.toml"
     file.write_text('epochs = 7\nlr = 1\nmethod = "svd-pi"\n', "utf-8")
-    config = chosen(
-        options("--preset", "tpami-cifar10", "--config", file, "--lr", "0.5", "--group-size", "16", "--nog")
-    )
+    with pytest.warns(UserWarning, match="milestones: 100, 200, 300 will not be reached in 7 epochs"):
+        config = chosen(
+            options("--preset", "tpami-cifar10", "--config", file, "--lr", "0.5", "--group-size", "16", "--nog")
+        )
     assert (config.epochs, config.lr, config.method, config.group_size, config.nog) == (7, 0.5, "svd-pi", 16, True)
     assert config.milestones == (100, 200, 300)
+
+
+def test_a_field_that_is_misspelt_is_guessed():
+    with pytest.raises(ConfigError, match=r"no field 'group-size'; did you mean group_size\?"):
+        Config().replaced(**{"group-size": 16})
+
+
+def test_denoising_has_a_method_of_its_own_by_default():
+    assert chosen(options("--layer", "denoising")).method == "svd-pade"
+    assert chosen(options("--layer", "denoising", "--method", "svd-taylor")).method == "svd-taylor"
+
+
+def test_flags_that_a_network_of_ones_own_would_not_use_are_refused():
+    with pytest.raises(ConfigError, match=r"--group-size: tests\.lab:tiny has no parameter of that name"):
+        chosen(options("--network", "tests.lab:tiny", "--group-size", "4", "--lr", "0.1"))
+
+
+def test_a_switch_that_never_comes_is_refused():
+    with pytest.raises(ConfigError, match="100, and never in 5 epochs"):
+        Config(method="newton-schulz", hybrid="svd-pade", milestones=(100,))
+    assert Config(method="newton-schulz", hybrid="svd-pade", milestones=(5,), warmup_epochs=1).hybrid == "svd-pade"
 
 
 def test_files_that_are_wrong_are_named(tmp_path):

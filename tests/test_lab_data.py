@@ -36,7 +36,7 @@ def test_a_part_of_the_training_pictures_is_balanced_and_grows():
 
 @pytest.mark.parametrize("size", [0, -1, 4001])
 def test_a_part_larger_than_the_whole_is_refused(size):
-    with pytest.raises(DataError, match=f"train_size from 1 to 4000, got {size}"):
+    with pytest.raises(DataError, match=f"train_size or test_size from 1 to 4000, got {size}"):
         load("fashion", train_size=size)
 
 
@@ -119,11 +119,11 @@ def test_damaged_idx_files_are_refused(fashion, file, change, message):
 
 
 def cifar(folder: Path, files: dict[str, int], label_bytes: int, names: str, classes: int) -> Path:
-    """Files of the right size, empty on the disk but for the first record of the first one."""
+    """Files of the right size in which classes take turns, black but for the first record of the first one."""
     folder.mkdir(parents=True)
     for name, records in files.items():
-        with (folder / name).open("wb") as file:
-            file.truncate(records * (label_bytes + 3072))
+        content = np.memmap(folder / name, np.uint8, "w+", shape=(records, label_bytes + 3072))
+        content[:, label_bytes - 1] = (np.arange(records) + 2 + label_bytes) % classes
     with (folder / next(iter(files))).open("r+b") as file:
         file.write(bytes(range(3, 3 + label_bytes)) + bytes(i % 251 for i in range(3072)))
     (folder / names).write_text("".join(f"class{i}\n" for i in range(classes)))
@@ -143,8 +143,9 @@ def first_record() -> torch.Tensor:
 def test_cifar10_is_read_from_its_binary_files(cifar10):
     data = load("cifar10", cifar10.parent, train_size=5)
     assert data.test.images.shape == (10_000, 3, 32, 32)
+    assert data.train.labels.tolist() == [3, 4, 5, 6, 7]
     assert torch.equal(data.train.images[0], first_record())
-    assert data.train.labels.tolist() == [3, 0, 0, 0, 0]
+    assert len(load("cifar10", cifar10, test_size=20).test) == 20
     assert data.classes[3] == "class3"
     assert (data.augmentation, data.image_size, data.channels) == ("crop-flip", 32, 3)
 
@@ -157,6 +158,19 @@ def test_cifar100_takes_the_fine_label(tmp_path):
     assert data.train.labels[0] == 4
     assert torch.equal(data.train.images[0], first_record())
     assert len(data.train) == 50_000
+
+
+def test_cifar_files_that_are_not_what_their_names_say_are_refused(cifar10):
+    with (cifar10 / "data_batch_3.bin").open("wb") as file:
+        file.truncate(10_000 * 3073)
+    with pytest.raises(DataError, match="expected 5000 pictures a class, got 14000 of class 0") as caught:
+        load("cifar10", cifar10)
+    assert "data_batch_3.bin" in str(caught.value)
+
+
+def test_a_folder_for_the_embedded_pictures_is_refused(tmp_path):
+    with pytest.raises(DataError, match=r"fashion is in the package: expected no folder.*--dataset"):
+        load("fashion", tmp_path)
 
 
 def test_damaged_cifar_files_are_refused(cifar10):

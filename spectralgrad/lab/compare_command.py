@@ -61,13 +61,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--methods", type=_names, metavar="NAME,…", help=f"default: {','.join(METHODS)}")
     add("--group-sizes", type=_sizes, default=GROUP_SIZES, metavar="N,…", help="default: 16; `all` for all channels")
-    add(
-        "--seeds",
-        type=_seeds,
-        default=SEEDS,
-        metavar="N",
-        help="so many seeds from 0 on, or a list: 3,4 or 3, for one (2)",
-    )
+    add("--seeds", type=_seeds, default=SEEDS, metavar="N", help="so many from 0 on, or a list: `3,4`, or `3,` (2)")
     add(
         "--jobs", type=_count, metavar="N", help="runs at a time on this machine (default: one a core on a CPU, else 1)"
     )
@@ -179,10 +173,8 @@ def _known(configs: Sequence[Config], out: Path) -> list[Any]:
 def _plan(configs: Sequence[Config], left: int, engine: Engine, out: Path) -> str:
     base = configs[0]
     kept = f", {len(configs) - left} of them kept from before" if left < len(configs) else ""
-    what = (
-        f"{count(len(configs), 'run')} of {base.network} on {base.dataset}, {count(base.epochs, 'epoch')}{_rates(base)}"
-    )
-    return f"{what}{kept}; {_said(engine)}; in {out}"
+    what = f"{count(len(configs), 'run')} of {base.network} on {base.dataset}{kept}"
+    return f"{what}; {count(base.epochs, 'epoch')}{_rates(base)}; {_said(engine)}; in {out}"
 
 
 def _rates(config: Config) -> str:

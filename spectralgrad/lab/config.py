@@ -6,6 +6,7 @@ import dataclasses
 import json
 import sys
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ class Config:
     workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
-    width: int | None = _field(None, NETWORK, "channels of the first layer (default: the network's)", least=1)
+    width: int | None = _field(None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", least=1)
     layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
                         "batchnorm", "whitening", "denoising")  # fmt: skip
     group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
@@ -89,7 +90,7 @@ class Config:
     precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
                             "float32", "bfloat16")  # fmt: skip
     clip: float | None = _field(None, TRAINING, "clip the norm of the gradient to this (default: off)", least=0)
-    seed: int = _field(0, TRAINING, "of weights, order and augmentation", least=0)
+    seed: int = _field(0, TRAINING, "of weights, order and augmentation, below 2³²", least=0)
 
     weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
                           "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
@@ -130,6 +131,8 @@ class Config:
             )
         if self.hybrid:
             self._check_hybrid()
+        if self.seed >= 1 << 32:
+            raise ConfigError(f"seed: expected a whole number below 2³², got {self.seed}")
         if tuple(sorted(set(self.milestones))) != self.milestones:
             raise ConfigError(f"milestones: expected epochs that increase, got {self.milestones}")
 
@@ -137,7 +140,8 @@ class Config:
         try:
             resolve(name, operation)
         except MethodError as problem:
-            raise ConfigError(str(problem)) from None
+            why = "denoising needs eigenvectors: " if operation == "eigh" else ""
+            raise ConfigError(f"{why}{problem}") from None
 
     def _check_hybrid(self) -> None:
         if not self.milestones:
@@ -179,7 +183,10 @@ class Config:
         """
         unknown = sorted(set(values) - set(FIELDS))
         if unknown:
-            raise ConfigError(f"no field {', '.join(map(repr, unknown))}; the fields are {', '.join(FIELDS)}")
+            likely = [get_close_matches(name, FIELDS, 1, 0.75) for name in unknown]
+            hint = f"did you mean {', '.join(name for found in likely for name in found)}?" if any(likely) else ""
+            listed = hint or f"the fields are {', '.join(FIELDS)}"
+            raise ConfigError(f"no field {', '.join(map(repr, unknown))}; {listed}")
         return dataclasses.replace(self, **values)
 
     def to_toml(self) -> str:
