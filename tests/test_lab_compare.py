@@ -331,7 +331,7 @@ def test_the_live_table_tells_what_waits_runs_and_has_failed(tmp_path, monkeypat
 def test_elsewhere_a_run_is_a_line(capsys):
     with shown(runs(), [], []) as told:
         told(ended(30.0, group_size=16, seed=4))
-    assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epochs\n"
+    assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epoch\n"
 
 
 # --- the command

@@ -157,7 +157,7 @@ def chosen(options: argparse.Namespace) -> Config:
 
 
 def check_sense(config: Config, given: Mapping[str, Any]) -> None:
-    """Refuse what a configuration can be but nobody can mean, and warn of what few do.
+    """Refuse what a configuration can be but nobody can mean.
 
     Args:
         config: of a run.
@@ -173,21 +173,28 @@ def check_sense(config: Config, given: Mapping[str, Any]) -> None:
         if idle:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
             raise ConfigError(f"{flags}: {config.network} has no parameter of that name, so it would not be used")
-    late = [milestone for milestone in config.milestones if milestone >= config.epochs]
-    if late:
-        said = ", ".join(map(str, late))
-        warnings.warn(f"milestones: {said} will not be reached in {count(config.epochs, 'epoch')}", stacklevel=2)
+
+
+def note(config: Config) -> str:
+    """What a schedule leaves out, in words; empty if nothing.
+
+    Example:
+        >>> note(Config(epochs=1, milestones=(2,)))
+        '; milestone 2 is not reached'
+    """
+    late = [str(milestone) for milestone in config.milestones if milestone >= config.epochs]
+    said = f"milestone{'s' if len(late) > 1 else ''} {', '.join(late)} {'are' if len(late) > 1 else 'is'} not reached"
+    return f"; {said}" if late else ""
 
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit status."""
     leads = os.environ.get("RANK", "0") == "0"
     try:
-        with short_warnings():
-            config = chosen(options)
+        config = chosen(options)
         out = options.out or Path("runs") / _name(config, options.preset)
         if leads:
-            print(f"{_said(config)}; in {out}", flush=True)
+            print(f"{_said(config)}{note(config)}; in {out}", flush=True)
         keep_memory()
         with short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())

@@ -14,7 +14,7 @@ from typing import Any
 from ..bench.report import machine
 from ..files import require_folder, write_json
 from ..methods import methods
-from .command import EIGENVECTORS, add_fields, check_sense, short_warnings
+from .command import EIGENVECTORS, add_fields, check_sense, note
 from .compare import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job
 from .config import FIELDS, Config, ConfigError
 from .data import load_for
@@ -90,8 +90,7 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
 def _compare(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     try:
-        with short_warnings():
-            base = _base(options)
+        base = _base(options)
         configs = grid(base, _methods(options, base), options.group_sizes, options.seeds)
         engine = _engine(options, len(configs))
         _check(configs)
@@ -174,7 +173,7 @@ def _plan(configs: Sequence[Config], left: int, engine: Engine, out: Path) -> st
     base = configs[0]
     kept = f", {len(configs) - left} of them kept from before" if left < len(configs) else ""
     what = f"{count(len(configs), 'run')} of {base.network} on {base.dataset}{kept}"
-    return f"{what}; {count(base.epochs, 'epoch')}{_rates(base)}; {_said(engine)}; in {out}"
+    return f"{what}; {count(base.epochs, 'epoch')}{_rates(base)}{note(base)}; {_said(engine)}; in {out}"
 
 
 def _rates(config: Config) -> str:
