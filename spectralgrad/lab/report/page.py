@@ -134,7 +134,7 @@ def _row(summary: Summary) -> dict[str, Any]:
 def _paper(summaries: list[Summary]) -> dict[str, Any]:
     """What the page says of the paper's columns."""
     return {
-        "sources": [f"{table.source}: {table.setting}" for table in paper.tables(summaries)],
+        "sources": [f"{table.setting}, {table.epochs} epochs, {table.source}" for table in paper.tables(summaries)],
         "differs": paper.differs(summaries),
         "rated": paper.rated(summaries),
         "notes": paper.notes(summaries),

@@ -15,7 +15,6 @@ from .axes import Axis, short
 from .panels import Panel, panels
 from .paper import beside
 from .strips import bar, dots, scale, stack
-from .words import listed
 
 _TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
 
@@ -142,14 +141,14 @@ def _failed(runs: Sequence[Result]) -> str:
     Example:
         >>> from spectralgrad.lab import Config, Failure
         >>> _failed([Result(Config(seed=k), "failed", failure=Failure(k, 0, "no gradient")) for k in (0, 1)])
-        '2 runs failed, at steps 0 and 1'
+        '2 runs failed, steps 0 and 1'
     """
     steps = sorted({result.failure.step for result in runs if result.failure})
-    who = "failed" if len(runs) == 1 else f"{len(runs)} runs failed,"
-    if len(steps) < 2:
-        return f"{who} at step {steps[0]}" if steps else who.rstrip(",")
-    when = listed([str(step) for step in steps]) if len(steps) < 5 else f"{steps[0]} to {steps[-1]}"
-    return f"{who} at steps {when}"
+    if len(runs) == 1:
+        return f"failed at step {steps[0]}" if steps else "failed"
+    between = " and " if len(steps) == 2 else " to "
+    when = f", steps {steps[0]}{between}{steps[-1]}" if len(steps) > 1 else f" at step {steps[0]}" if steps else ""
+    return f"{len(runs)} runs failed{when}"
 
 
 def _epochs(last: int) -> list[tuple[float, str]]:

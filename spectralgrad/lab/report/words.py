@@ -37,7 +37,7 @@ def headline(summaries: Sequence[Summary]) -> str:
     broken = {name: found for name, found in methods.items() if any(s.failed for s in found)}
     sound = {name: found for name, found in methods.items() if name not in broken and any(s.done for s in found)}
     said = [f"{name} failed in {_failures(found)}" for name, found in broken.items()]
-    sentences = [f"{listed(said)}."] if said else []
+    sentences = [f"{_listed(said)}."] if said else []
     if sound:
         runs = sum(len(s.done) for found in sound.values() for s in found)
         who = next(iter(sound)) if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
@@ -51,7 +51,7 @@ def _failures(found: Sequence[Summary]) -> str:
     count = _of(sum(len(s.failed) for s in found), sum(len(s.results) for s in found))
     if len(found) < 2 or all(s.failed for s in found):
         return count
-    return f"{count}, at d = {listed([str(s.group_size or 'all') for s in found if s.failed])}"
+    return f"{count}, at d = {_listed([str(s.group_size or 'all') for s in found if s.failed])}"
 
 
 def details(summaries: Sequence[Summary], gradients: Gradients | None) -> list[str]:
@@ -85,7 +85,7 @@ def _gradients(gradients: Gradients | None) -> str:
     if worst != best:
         said += f", that of {worst} by {_share(known[worst])}"
     none = [f"{name} has none on {count} of {gradients.matrices}" for name, count in lost.items()]
-    return said + (f"; {listed(none)}." if none else ".")
+    return said + (f"; {_listed(none)}." if none else ".")
 
 
 def _share(error: float) -> str:
@@ -156,11 +156,5 @@ def _of(count: int, total: int) -> str:
     return everything if count == total else f"{count} of {total} runs"
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words with commas and an *and*.
-
-    Example:
-        >>> listed(["4", "8", "16"])
-        '4, 8 and 16'
-    """
+def _listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
