@@ -1,5 +1,6 @@
 """The report of a comparison: one HTML file with everything in it."""
 
-from .page import PAGE, SESSION, Page, report
+from .made import SESSION
+from .page import PAGE, Page, report
 
 __all__ = ["PAGE", "SESSION", "Page", "report"]

@@ -20,6 +20,8 @@ class Axis:
         (0.5, 0.5)
         >>> Axis(0, 100).ticks(3)
         [(0.0, '0'), (50.0, '50'), (100.0, '100')]
+        >>> [text for _, text in Axis(46, 54).ticks(4)]
+        ['46', '48', '50', '52', '54']
     """
 
     low: float
@@ -56,13 +58,15 @@ class Axis:
         return math.log10(max(value, 1e-300)) if self.log else value
 
     def ticks(self, count: int = 4) -> list[tuple[float, str]]:
-        """About so many round numbers and how they are written."""
+        """About so many round numbers, two at least, and how they are written."""
         if self.log:
             first, last = round(math.log10(self.low)), round(math.log10(self.high))
             every = max(1, math.ceil((last - first) / max(count - 1, 1)))
             return [(10.0**k, power(k)) for k in range(first, last + 1, every)]
         step = _step(self.high - self.low, max(count - 1, 1))
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+        if first == last:
+            return self.ticks(count + 1)
         return [(k * step, f"{round(k * step, 9):g}") for k in range(first, last + 1)]
 
 

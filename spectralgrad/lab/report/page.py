@@ -18,13 +18,12 @@ from .. import gradients as measuring
 from ..compare import METHODS, job
 from ..gradients import Gradients
 from ..pairs import BASELINE, against
-from ..published import TABLE4, published
 from ..records import Result
-from ..results import RESULTS, ResultsFile, Summary, common, label, summarise
+from ..results import RESULTS, ResultsFile, Summary, label, summarise
 from ..table import cells
-from . import pictures, words
+from . import made, paper, pictures, words
 
-SESSION, GRADIENTS, PAGE = "session.json", "gradients.json", "report.html"
+GRADIENTS, PAGE = "gradients.json", "report.html"
 _TEMPLATE, _STYLE = "report.html.j2", "report.css"
 
 
@@ -76,6 +75,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     results = sorted(results, key=_order)
     summaries = summarise(results)
     gradients = _gradients(results, folder)
+    session = made.session(folder)
     return {
         "headline": words.headline(summaries),
         "details": words.details(summaries, gradients),
@@ -83,12 +83,13 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "pairs": _pairs(results),
         "baseline": BASELINE,
         "grid": _grid(summaries),
-        "paper": TABLE4,
-        "notes": _notes(summaries),
-        "settings": common(results),
+        "spread": words.spread(summaries),
+        "paper": _paper(summaries) if paper.comparable(summaries) else None,
+        "settings": made.settings(results),
         "seeds": sorted({result.config.seed for result in results}),
-        "session": _session(folder),
-        "versions": _versions(results),
+        "session": session,
+        "busy": made.busy(session["machine"]),
+        "versions": made.versions(results),
         "charts": _charts(summaries, gradients),
         "gradients": gradients,
         "remarks": words.remarks(gradients),
@@ -99,11 +100,12 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     }
 
 
-def _order(result: Result) -> tuple[int, int, int]:
-    """As a comparison lists them, whichever ended first."""
+def _order(result: Result) -> tuple[int, str, float, int]:
+    """As a comparison lists them, whichever ended first; all channels together come after the largest group size."""
     name, config = label(result.config), result.config
-    place = METHODS.index(name) if name in METHODS else len(METHODS)
-    return place, config.group_size or 0, config.seed
+    base = name.partition(":")[0]
+    place = METHODS.index(base) if base in METHODS else len(METHODS)
+    return place, name, config.group_size or math.inf, config.seed
 
 
 def render(context: dict[str, Any]) -> str:
@@ -118,14 +120,24 @@ def render(context: dict[str, Any]) -> str:
 
 
 def _row(summary: Summary) -> dict[str, Any]:
-    paper = published(summary.label, summary.group_size)
+    cell = paper.beside(summary)
     names = ("method", "d", "success", "error", "least", "step", "condition")
     return {
         **dict(zip(names, cells(summary), strict=True)),
         "failed": bool(summary.failed),
-        "paper_success": "–" if paper is None else f"{paper.success:g} %",
-        "paper_error": "–" if paper is None else str(paper),
-        "marked": bool(paper and paper.note),
+        "paper_success": paper.success(cell),
+        "paper_error": "–" if cell is None else str(cell),
+        "marked": bool(cell and cell.note),
+    }
+
+
+def _paper(summaries: list[Summary]) -> dict[str, Any]:
+    """What the page says of the paper's columns."""
+    return {
+        "sources": [f"{table.setting}, {table.epochs} epochs, {table.source}" for table in paper.tables(summaries)],
+        "differs": paper.differs(summaries),
+        "rated": paper.rated(summaries),
+        "notes": paper.notes(summaries),
     }
 
 
@@ -162,22 +174,16 @@ def _grid(summaries: list[Summary]) -> dict[str, Any] | None:
 
 
 def _survived(summary: Summary | None) -> dict[str, Any]:
-    paper = summary and published(summary.label, summary.group_size)
     return {
         "text": f"{len(summary.done)}/{len(summary.results)}" if summary else "–",
         "failed": bool(summary and summary.failed),
-        "paper": f"{paper.success:g} %" if paper else "",
+        "paper": paper.success(paper.beside(summary) if summary else None),
     }
-
-
-def _notes(summaries: list[Summary]) -> list[str]:
-    found = [(s.name, published(s.label, s.group_size)) for s in summaries]
-    return [f"{name}: {paper.note}" for name, paper in found if paper and paper.note]
 
 
 def _charts(summaries: list[Summary], gradients: Gradients | None) -> dict[str, Any]:
     return {
-        "success": pictures.success(summaries),
+        "success": pictures.success(summaries, paper.rated(summaries)),
         "errors": pictures.errors(summaries) if any(s.errors for s in summaries) else None,
         "times": pictures.times(summaries) if any(s.step_ms == s.step_ms for s in summaries) else None,
         "test_error": pictures.curves(summaries, lambda e: e.test_error, "test error"),
@@ -228,18 +234,6 @@ def _measured(spectral: list[Result], function: str, methods: list[str], folder:
     for result in trained:
         matrices = measuring.layer_matrices(job(result.config, folder).folder, result.config)
         if matrices is not None:
-            name = f"{summarise([result])[0].name}, seed {result.config.seed}"
-            return measuring.measure(function, methods, matrices, name)
+            name = next(s.name for s in summarise(spectral) if result in s.results)
+            return measuring.measure(function, methods, matrices, f"{name}, seed {result.config.seed}")
     return measuring.measure(function, methods)
-
-
-def _session(folder: Path) -> dict[str, Any]:
-    path = folder / SESSION
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    return {"command": "", "running": "", "machine": None, **known}
-
-
-def _versions(results: list[Result]) -> dict[str, str]:
-    """Of all runs; several of one thing are listed."""
-    names = dict.fromkeys(name for result in results for name in result.versions)
-    return {name: ", ".join(dict.fromkeys(r.versions.get(name, "?") for r in results)) for name in names}

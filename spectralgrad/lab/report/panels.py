@@ -48,9 +48,10 @@ def panels(
     """
     frame = _frame(x, y, x_ticks or x.ticks(4))
     drawn = {name: "".join(_path(line, x, y) for line in found) for name, found in lines.items()}
+    lone = {name: "".join(_points(line, x, y) for line in found if _alone(line)) for name, found in lines.items()}
     pictures = []
     for name, found in lines.items():
-        others = "".join(body for other, body in drawn.items() if other != name)
+        others = "".join(drawn[other] + lone[other] for other in lines if other != name)
         own = drawn[name] + "".join(_points(line, x, y) for line in found)
         body = f'{frame}<g class="others">{others}</g><g class="own">{own}</g>'
         label = escape(f"{said}, {name}")
@@ -90,6 +91,11 @@ def _path(line: Line, x: Axis, y: Axis) -> str:
         steps.append(f"{pen}{_px(x, across):.1f} {_py(y, up):.1f}")
         pen = "L"
     return f'<path d="{"".join(steps)}"/>' if steps else ""
+
+
+def _alone(line: Line) -> bool:
+    """Whether it is one point, which has no path."""
+    return len(line) == 1 and math.isfinite(line[0][1])
 
 
 def _points(line: Line, x: Axis, y: Axis) -> str:

@@ -9,11 +9,11 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ..gradients import Gradients
-from ..published import published
 from ..records import Epoch, Result
 from ..results import Summary
 from .axes import Axis, short
 from .panels import Panel, panels
+from .paper import beside
 from .strips import bar, dots, scale, stack
 
 _TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
@@ -35,11 +35,11 @@ class Chart(NamedTuple):
     scale: Markup
 
 
-def success(summaries: Sequence[Summary]) -> Chart:
-    """Share of runs that came to their end; the paper's as an upright line."""
+def success(summaries: Sequence[Summary], marked: bool) -> Chart:
+    """Share of runs that came to their end; the paper's as an upright line if it is ``marked``."""
     axis, rows = Axis(0, 100), []
     for s in summaries:
-        paper = published(s.label, s.group_size)
+        paper = beside(s) if marked else None
         text = f"{len(s.done)} of {len(s.results)}"
         mark = paper.success if paper else math.nan
         rows.append(
@@ -55,7 +55,7 @@ def errors(summaries: Sequence[Summary]) -> Chart:
     axis = Axis.around(e for s in summaries for e in s.errors)
     rows = []
     for s in summaries:
-        text = "no run ended" if not s.errors else f"{s.mean:.1f} %"
+        text = "no run ended" if not s.errors else f"{s.mean:.2f} %"
         rows.append(Strip(s.name, dots(s.errors, axis, f"{s.name}: {text}", s.mean), text, not s.errors))
     return Chart(rows, scale(axis, "test error in per cent"))
 
@@ -79,16 +79,19 @@ def layer_errors(gradients: Gradients) -> Chart:
     axis = Axis.around(found.values(), log=True)
     rows = []
     for name, error in found.items():
+        bad = bool(gradients.missing[name])
         text = f"{short(error)}{_missing(gradients, name)}"
-        rows.append(Strip(name, dots([error], axis, f"{name}: {text}"), text, bool(gradients.missing[name])))
+        values = [error, math.nan] if bad and math.isfinite(error) else [error]
+        rows.append(Strip(name, dots(values, axis, f"{name}: {text}", bad=bad), text, bad))
     return Chart(rows, scale(axis, "relative error of the gradient"))
 
 
 def spectrum(values: Sequence[float], said: str) -> Chart:
-    """Eigenvalues on a logarithmic axis, equal ones piled up."""
-    axis = Axis.around((v for v in values if v > 0), log=True)
-    positive = [v for v in values if v > 0]
-    return Chart([Strip("", stack(positive, axis, said), "")], scale(axis, "eigenvalue"))
+    """Eigenvalues on a logarithmic axis, close ones piled up; those that are not positive stand at its low end."""
+    axis = Axis.around(values, log=True)
+    if min(values) <= 0:
+        axis = Axis(axis.low / 10, axis.high, log=True)
+    return Chart([Strip("", stack(values, axis, said), "")], scale(axis, "eigenvalue"))
 
 
 def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, log: bool = False) -> list[Panel]:
@@ -101,10 +104,11 @@ def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, 
     values = [up for found in lines.values() for line in found for _, up in line]
     if not any(map(math.isfinite, values)):
         return []
-    last = max(across for found in lines.values() for line in found for across, _ in line)
+    last = max(int(across) for found in lines.values() for line in found for across, _ in line)
     notes = {name: _failed(runs) for name, runs in failed.items() if runs}
     kept = {name: found for name, found in lines.items() if any(map(_known, found)) or name in notes}
-    return panels(kept, Axis(1, max(last, 2)), Axis.around(values, log=log), said, _epochs(int(max(last, 2))), notes)
+    x = Axis(1, last) if last > 1 else Axis(0, 2)  # a single epoch stands in the middle
+    return panels(kept, x, Axis.around(values, log=log), said, _epochs(last), notes)
 
 
 def gaps(gradients: Gradients) -> list[Panel]:
@@ -132,9 +136,19 @@ def _missing(gradients: Gradients, name: str) -> str:
 
 
 def _failed(runs: Sequence[Result]) -> str:
-    steps = [result.failure.step for result in runs if result.failure]
-    places = list(dict.fromkeys(map(str, sorted(steps))))
-    return f"failed at step {', '.join(places[:4])}{', …' if len(places) > 4 else ''}"
+    """How many runs failed, and when.
+
+    Example:
+        >>> from spectralgrad.lab import Config, Failure
+        >>> _failed([Result(Config(seed=k), "failed", failure=Failure(k, 0, "no gradient")) for k in (0, 1)])
+        '2 runs failed, steps 0 and 1'
+    """
+    steps = sorted({result.failure.step for result in runs if result.failure})
+    if len(runs) == 1:
+        return f"failed at step {steps[0]}" if steps else "failed"
+    between = " and " if len(steps) == 2 else " to "
+    when = f", steps {steps[0]}{between}{steps[-1]}" if len(steps) > 1 else f" at step {steps[0]}" if steps else ""
+    return f"{len(runs)} runs failed{when}"
 
 
 def _epochs(last: int) -> list[tuple[float, str]]:

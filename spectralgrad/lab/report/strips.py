@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup, escape
 
 from .axes import Axis, short
+from .ties import ties
 
 _ROW, _AXIS = 24, 22
 _EDGE = 2.0  # per cent kept free at both ends, so that a dot at the end is whole
@@ -34,12 +35,15 @@ def bar(value: float, axis: Axis, said: str, mark: float = math.nan, bad: bool =
         kind = "bar bad" if bad else "bar"
         body += f'<rect class="{kind}" x="{_EDGE}%" y="5" width="{width:.2f}%" height="14" rx="2"/>'
     if not math.isnan(mark):
-        body += f'<line class="mark" x1="{_x(axis, mark)}" x2="{_x(axis, mark)}" y1="1" y2="23"/>'
+        for kind in ("halo", "mark"):
+            body += f'<line class="{kind}" x1="{_x(axis, mark)}" x2="{_x(axis, mark)}" y1="1" y2="23"/>'
     return _svg(_ROW, body, said)
 
 
-def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan) -> Markup:
+def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan, bad: bool = False) -> Markup:
     """A dot a value and a line at the mean; a value that is not finite is a cross at the high end.
+
+    ``bad`` dots are red rings: they do not tell the whole.
 
     Example:
         >>> dots([1.0, 2.0, float("nan")], Axis(0, 10), "three").count("<circle")
@@ -48,9 +52,12 @@ def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan)
     body = _grid(axis, _ROW)
     if math.isfinite(mean) and len(values) > 1:
         body += f'<line class="mean" x1="{_x(axis, mean)}" x2="{_x(axis, mean)}" y1="4" y2="20"/>'
+    kind = "dot bad" if bad else "dot"
     for value in values:
         if math.isfinite(value):
-            body += f'<circle class="dot" cx="{_x(axis, value)}" cy="12" r="4.5"><title>{short(value)}</title></circle>'
+            body += (
+                f'<circle class="{kind}" cx="{_x(axis, value)}" cy="12" r="4.5"><title>{short(value)}</title></circle>'
+            )
         else:
             body += '<text class="lost" x="98%" y="17" text-anchor="end">× none</text>'
     return _svg(_ROW, body, said)
@@ -66,24 +73,25 @@ def scale(axis: Axis, said: str = "axis") -> Markup:
 
 
 def stack(values: Sequence[float], axis: Axis, said: str, height: float = 88.0) -> Markup:
-    """A dot a value on the axis; values that stand at one place are piled up.
+    """A dot a value on the axis; values that stand at one place are piled up, and red if they are tied.
 
     Example:
-        >>> stack([0.01] * 7 + [1.0], Axis(1e-2, 1, log=True), "eight").count("<circle")
-        8
+        >>> picture = stack([0.01] * 7 + [0.0101, 1.0], Axis(1e-2, 1, log=True), "nine")
+        >>> picture.count("<circle"), picture.count("tied")
+        (9, 7)
     """
-    piles: dict[int, int] = {}
-    for value in values:
-        place = round(100 * axis.place(value))
-        piles[place] = piles.get(place, 0) + 1
-    most = max(piles.values(), default=1)
+    tied = {value for group in ties(values) for value in group}
+    piles: dict[int, list[str]] = {}
+    for value in sorted(values, key=lambda value: value not in tied):
+        piles.setdefault(round(100 * axis.place(value)), []).append("dot tied" if value in tied else "dot")
+    most = max(map(len, piles.values()), default=1)
     step = min(9.0, (height - 12) / most)
     base = step * (most - 1) + 8
     body = _grid(axis, base + 6)
-    for place, count in sorted(piles.items()):
+    for place, kinds in sorted(piles.items()):
         x = f"{_EDGE + (100 - 2 * _EDGE) * place / 100:.2f}%"
-        kind = "dot tied" if count > 1 else "dot"
-        body += "".join(f'<circle class="{kind}" cx="{x}" cy="{base - k * step:.1f}" r="4"/>' for k in range(count))
+        for k, kind in enumerate(kinds):
+            body += f'<circle class="{kind}" cx="{x}" cy="{base - k * step:.1f}" r="4"/>'
     return _svg(base + 6, body, said)
 
 

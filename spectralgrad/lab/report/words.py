@@ -9,9 +9,8 @@ from ..gradients import Gradients
 from ..pairs import Pairs
 from ..records import Result
 from ..results import Summary
+from . import ties
 from .axes import short
-
-_TIE = 1e-5  # relative distance at which float32 no longer tells two eigenvalues apart with any certainty
 
 _REMARKS = {
     "svd-pi": "svd-pi leaves small eigenpairs out, in its forward pass too; its gradient is that of another function.",
@@ -56,34 +55,13 @@ def _failures(found: Sequence[Summary]) -> str:
 
 
 def details(summaries: Sequence[Summary], gradients: Gradients | None) -> list[str]:
-    """A sentence each on the cause, the gradients, the errors and the time; what is not known is left out."""
-    return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries), _time(summaries)) if said]
-
-
-def tied(spectrum: Sequence[float]) -> tuple[int, float]:
-    """How many eigenvalues the largest group of neighbours closer than 1e-5 of their size has, and where it stands.
-
-    Example:
-        >>> tied((0.01, 0.0100000001, 0.01, 0.5)), tied((1.0, 2.0))
-        ((3, 0.01), (1, 1.0))
-    """
-    ordered = sorted(spectrum)
-    best, start = (1, ordered[0]) if ordered else (0, math.nan), 0
-    for i in range(1, len(ordered)):
-        if ordered[i] - ordered[i - 1] > _TIE * abs(ordered[i]):
-            start = i
-        if i - start + 1 > best[0]:
-            best = (i - start + 1, ordered[start])
-    return best
+    """A sentence each on the cause, the gradients and the errors; what is not known is left out."""
+    return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries)) if said]
 
 
 def failure_note(result: Result) -> str:
     """What the spectrum of a failed run shows."""
-    spectrum = result.failure.spectrum if result.failure else ()
-    count, where = tied(spectrum)
-    if count < 2:
-        return f"{len(spectrum)} eigenvalues, none tied" if spectrum else ""
-    return f"{count} of {len(spectrum)} eigenvalues are tied at {where:.3g}"
+    return ties.said(result.failure.spectrum if result.failure else ())
 
 
 def _cause(summaries: Sequence[Summary]) -> str:
@@ -98,15 +76,16 @@ def _cause(summaries: Sequence[Summary]) -> str:
 
 def _gradients(gradients: Gradients | None) -> str:
     found = (gradients.layer or {}) if gradients else {}
-    known = {name: error for name, error in found.items() if not math.isnan(error)}
+    lost = {name: count for name, count in gradients.missing.items() if count} if gradients else {}
+    known = {name: error for name, error in found.items() if not math.isnan(error) and name not in lost}
     if not gradients or not known:
         return ""
     best, worst = min(known, key=lambda n: known[n]), max(known, key=lambda n: known[n])
     said = f"On the matrices of a trained layer the gradient of {best} is off by {_share(known[best])}"
     if worst != best:
         said += f", that of {worst} by {_share(known[worst])}"
-    lost = [f"{name} has none on {n} of {gradients.matrices}" for name, n in gradients.missing.items() if n]
-    return said + (f"; {_listed(lost)}." if lost else ".")
+    none = [f"{name} has none on {count} of {gradients.matrices}" for name, count in lost.items()]
+    return said + (f"; {_listed(none)}." if none else ".")
 
 
 def _share(error: float) -> str:
@@ -142,18 +121,32 @@ def _errors(summaries: Sequence[Summary]) -> str:
         return ""
     best, worst = min(known, key=lambda s: s.mean), max(known, key=lambda s: s.mean)
     spread = max((max(s.errors) - min(s.errors) for s in known if len(s.errors) > 1), default=math.nan)
-    said = f"Mean test errors go from {best.mean:.1f} % ({best.name}) to {worst.mean:.1f} % ({worst.name})"
+    said = f"Mean test errors go from {best.mean:.2f} % ({best.name}) to {worst.mean:.2f} % ({worst.name})"
     if math.isnan(spread):
         return f"{said}, a single run each."
-    return f"{said}; seeds of one method differ by up to {spread:.1f} points."
+    return f"{said}; seeds of one method differ by up to {spread:.2f} points."
 
 
-def _time(summaries: Sequence[Summary]) -> str:
-    known = [s for s in summaries if not math.isnan(s.step_ms)]
-    if len(known) < 2:
-        return ""
-    fast, slow = min(known, key=lambda s: s.step_ms), max(known, key=lambda s: s.step_ms)
-    return f"A training step takes {fast.step_ms:.0f} ms ({fast.name}) to {slow.step_ms:.0f} ms ({slow.name})."
+def spread(summaries: Sequence[Summary]) -> str:
+    """Over how many runs errors are averaged, and what their deviation is worth.
+
+    Example:
+        >>> from spectralgrad.lab.config import Config
+        >>> from spectralgrad.lab.results import summarise
+        >>> spread(summarise([Result(Config(seed=seed), "done") for seed in (0, 1)]))
+        'mean ± standard deviation over the 2 seeds; with two runs a deviation says little'
+    """
+    counts = sorted({len(s.errors) for s in summaries if s.errors})
+    if not counts or counts[-1] == 1:
+        return "of a single run each"
+    seeds = len({r.config.seed for s in summaries for r in s.results})
+    over = f"the {seeds} seeds" if counts == [seeds] else f"the {_range(counts)} runs of a row that came to their end"
+    little = "; with two runs a deviation says little" if 2 in counts else ""
+    return f"mean ± standard deviation over {over}{little}"
+
+
+def _range(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _of(count: int, total: int) -> str:

@@ -1,0 +1,73 @@
+"""How the results were made: commands, machine, versions and settings, as the page lists them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..config import FIELDS
+from ..records import Result
+from ..results import common
+
+SESSION = "session.json"
+
+
+def session(folder: Path) -> dict[str, Any]:
+    """What a comparison noted of itself: ``commands``, oldest first, ``running`` and ``machine``.
+
+    Example:
+        >>> session(Path("nowhere"))
+        {'running': '', 'machine': None, 'commands': []}
+    """
+    path = folder / SESSION
+    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    commands = known.get("commands", [known["command"]] if "command" in known else [])
+    return {"running": "", "machine": None, **known, "commands": commands}
+
+
+def busy(machine: dict[str, Any] | None) -> str:
+    """That the machine had more to do than it has cores; empty if it had not, or nobody knows.
+
+    Example:
+        >>> busy({"load": 4.71, "cores": 2})
+        'The load average was 4.71 on 2 cores: other work ran beside, and the times cannot be compared.'
+        >>> busy({"load": 0.5, "cores": 2})
+        ''
+    """
+    load, cores = (machine or {}).get("load"), (machine or {}).get("cores")
+    if load is None or cores is None or load <= cores:
+        return ""
+    return f"The load average was {load:g} on {cores} cores: other work ran beside, and the times cannot be compared."
+
+
+def versions(results: Sequence[Result]) -> dict[str, str]:
+    """Of all runs; several of one thing are listed."""
+    names = dict.fromkeys(name for result in results for name in result.versions)
+    return {name: ", ".join(dict.fromkeys(r.versions.get(name, "?") for r in results)) for name in names}
+
+
+def settings(results: Sequence[Result]) -> dict[str, str]:
+    """What all runs share, in words.
+
+    Example:
+        >>> from spectralgrad.lab import Config
+        >>> found = settings([Result(Config(milestones=(2, 4)), "done")])
+        >>> [found[name] for name in ("milestones", "train size", "eps", "clip", "hybrid", "nog")]
+        ['2, 4', 'all', "the layer's own", 'off', '–', 'no']
+    """
+    return {name.replace("_", " "): _said(name, value) for name, value in common(results).items()}
+
+
+def _said(name: str, value: Any) -> str:
+    """A value of a field; for None what its help text says of it."""
+    if value is None:
+        meaning = re.search(r"\(default: (.+?)\)", FIELDS[name].metadata["help"])
+        return meaning[1] if meaning else "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "–"
+    return str(value)
