@@ -8,11 +8,13 @@ import statistics
 from html.parser import HTMLParser
 
 import pytest
+import torch
 
 from spectralgrad.cli import main
-from spectralgrad.lab import Config, Epoch, Failure, Result
-from spectralgrad.lab.compare import compare, grid
-from spectralgrad.lab.gradients import Gradients, layer_matrices, measure
+from spectralgrad.lab import Config, Epoch, Failure, Result, train
+from spectralgrad.lab.checkpoints import save
+from spectralgrad.lab.compare import compare, grid, job
+from spectralgrad.lab.gradients import Gradients, measure
 from spectralgrad.lab.pairs import against
 from spectralgrad.lab.published import RESNET18, RESNET50, TABLE, published
 from spectralgrad.lab.report import report
@@ -22,6 +24,7 @@ from spectralgrad.lab.report.pictures import curves, layer_errors
 from spectralgrad.lab.report.ties import ties
 from spectralgrad.lab.report.words import details, headline, spread
 from spectralgrad.lab.results import RESULTS, ResultsFile, summarise
+from spectralgrad.lab.trained import trained_layer
 
 SECTIONS = ["results", "success", "curves", "gradients", "conditioning", "time", "failures", "made"]
 TIED = (0.01,) * 7 + (0.02, 0.03, 0.05, 0.08, 0.1, 0.2, 0.4, 0.7, 1.3)
@@ -235,13 +238,11 @@ def test_gradients_are_kept_for_when_the_checkpoints_are_gone(tmp_path):
 
 
 def test_the_trained_layer_shows_its_ties_and_what_each_method_makes_of_them(tmp_path):
-    from spectralgrad.lab import train
-
     config = Config(method="exact", group_size=16, train_size=64, batch_size=16, epochs=1, tensorboard=False, threads=1)
     train(config, tmp_path)
-    matrices = layer_matrices(tmp_path, config)
-    assert matrices.shape == (4 * 4, 16, 16)  # four batches of four groups
-    found = measure("inv_sqrt", ("exact", "svd", "svd-taylor"), matrices, "exact")
+    layer = trained_layer(tmp_path, config)
+    assert layer.matrices.shape == (4 * 4, 16, 16)  # four batches of four groups
+    found = measure("inv_sqrt", ("exact", "svd", "svd-taylor"), layer, "exact")
     assert [len(group) for group in ties(found.spectrum)] == [7]
     assert found.layer["exact"] < 1e-3 < 0.1 < found.layer["svd-taylor"]
     assert found.missing["exact"] == found.missing["svd-taylor"] == 0
@@ -487,3 +488,34 @@ def test_methods_with_parameters_stand_together_after_their_own(tmp_path):
     runs = [done(name, 0, 30.0, group_size=size) for size in (None, 4) for name in names[::-1]]
     rows = [(row["method"], row["d"]) for row in contents(runs, tmp_path)["rows"]]
     assert rows == [(name, size) for name in names for size in ("4", "all")]
+
+
+def test_in_covariance_pooling_the_gradient_of_the_features_is_measured(tmp_path):
+    """More channels than positions: the covariance is singular and its root has no gradient, the layer has."""
+    config = Config(layer="batchnorm", pooling="covariance", reduce_to=None, width=32, train_size=64, batch_size=16,
+                    epochs=1, tensorboard=False, threads=1)  # fmt: skip
+    train(config, tmp_path)
+    layer = trained_layer(tmp_path, config)
+    assert layer.matrices.shape == (64, 64, 64)
+    found = measure("sqrt", ("exact", "svd-pade", "newton-schulz"), layer, "exact")
+    assert found.of_features
+    assert found.layer["exact"] < 1e-3
+    assert found.missing["exact"] == 0
+    assert found.layer["newton-schulz"] > 0.01
+
+
+def test_gradients_of_another_comparison_are_measured_anew(tmp_path):
+    written(tmp_path)
+    kept = json.loads((tmp_path / "gradients.json").read_text())
+    for other in ({**kept, "function": "sqrt", "run": "exact, seed 0"}, {**kept, "run": "exact, seed 9"}, {}, []):
+        (tmp_path / "gradients.json").write_text(json.dumps(other))
+        report(tmp_path)
+        assert json.loads((tmp_path / "gradients.json").read_text()) == kept
+
+
+def test_the_page_is_made_without_the_pictures(tmp_path):
+    run = done("exact", 0, 20.0, dataset="cifar10", data=str(tmp_path / "away"))
+    folder = job(run.config, tmp_path).folder
+    folder.mkdir(parents=True)
+    save(folder, {"model": {"weight": torch.ones(1)}})
+    assert contents([run], tmp_path)["gradients"].layer is None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -16,20 +13,15 @@ from torch import Tensor
 
 from .. import functions
 from ..errors import SpectralError
-from ..nn.spectral import SpectralModule
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
-from .checkpoints import CheckpointError, load_weights
 from .config import Config
-from .data import load_for
-from .loop import batches
-from .parallel import Group
-from .parts import build
 from .records import packed, unpacked
+from .trained import TrainedLayer
 
 GAPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 0.0)  # relative distance within each pair; 0 is a tie
 SIZE, CONDITION, DRAWS = 8, 1e2, 3
 DIGITS_UP_TO = 16  # larger matrices have the exact gradient in float64 for a reference
-_BATCHES, _MATRICES = 16, 8
+_MATRICES = 8
 
 
 @dataclass(frozen=True)
@@ -46,6 +38,7 @@ class Gradients:
         spectrum: ascending eigenvalues of the first of these matrices.
         run: whose layer it is.
         size: of the matrices.
+        of_features: whether the errors in the layer are those of its features' gradient, as for covariance pooling.
 
     Example:
         >>> found = Gradients("sqrt", (0.1, 0.0), {"exact": (1e-7, 2e-7)})
@@ -62,6 +55,7 @@ class Gradients:
     spectrum: tuple[float, ...] = ()
     run: str = ""
     size: int = 0
+    of_features: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -86,14 +80,14 @@ def function_of(config: Config) -> str:
     return "sqrt" if config.operations[:1] == ("sqrt",) else "inv_sqrt"
 
 
-def measure(function: str, methods: Sequence[str], matrices: Tensor | None = None, run: str = "") -> Gradients:
-    """Errors at the gaps, and on the given matrices.
+def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None = None, run: str = "") -> Gradients:
+    """Errors at the gaps, and in a trained layer.
 
     Args:
         function: ``"inv_sqrt"`` or ``"sqrt"``.
         methods: by name.
-        matrices: (n, d, d) of a trained layer, as it decomposes them; errors are those on the first eight.
-        run: their name.
+        trained: the layer of a trained network; errors are those on the first eight of its matrices.
+        run: its name.
 
     Example:
         >>> found = measure("inv_sqrt", ("exact", "svd"))
@@ -102,60 +96,41 @@ def measure(function: str, methods: Sequence[str], matrices: Tensor | None = Non
     """
     cases = [[_drawn(function, gap, seed) for seed in range(DRAWS)] for gap in GAPS]
     at_gaps = {name: tuple(_median(function, name, case) for case in cases) for name in methods}
-    if matrices is None:
+    if trained is None:
         return Gradients(function, GAPS, at_gaps)
-    case = [_case(function, A, seed) for seed, A in enumerate(matrices[:_MATRICES])]
-    layer = {name: _median(function, name, case) for name in methods}
-    missing = {name: _lost(function, name, matrices) for name in methods}
-    spectrum = tuple(torch.linalg.eigvalsh(matrices[0].double()).tolist())
+    layer, missing = _of_features(methods, trained) if trained.pooled else _of_matrices(function, methods, trained)
+    spectrum = tuple(torch.linalg.eigvalsh(trained.matrices[0].double()).tolist())
+    size, count = trained.matrices.shape[-1], len(trained.matrices)
     return Gradients(
-        function, GAPS, at_gaps, layer, missing, len(matrices), spectrum, run, size=matrices.shape[-1]
+        function, GAPS, at_gaps, layer, missing, count, spectrum, run, size=size, of_features=trained.pooled
     )  # fmt: skip
 
 
-def layer_matrices(folder: Path, config: Config) -> Tensor | None:
-    """What the first spectral layer of a trained network decomposes in its next training steps, (n, d, d).
+def _of_matrices(
+    function: str, methods: Sequence[str], trained: TrainedLayer
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Error of the matrix function's gradient, and on how many matrices there is none."""
+    case = [_case(function, A, seed) for seed, A in enumerate(trained.matrices[:_MATRICES])]
+    layer = {name: _median(function, name, case) for name in methods}
+    return layer, {name: _lost(function, name, trained.matrices) for name in methods}
 
-    Args:
-        folder: of the run.
-        config: of the run.
 
-    Returns:
-        the matrices of 16 batches; None if the folder has no checkpoint, or the network no such layer.
+def _of_features(methods: Sequence[str], trained: TrainedLayer) -> tuple[dict[str, float], dict[str, int]]:
+    """The same for a pooling layer, through which the gradient of the features is taken.
 
-    Example:
-        >>> layer_matrices(Path("nowhere"), Config()) is None
-        True
+    Its covariances have zero eigenvalues, at which the root itself has no gradient; that of the features exists.
     """
-    try:
-        weights = load_weights(folder)
-    except (CheckpointError, OSError):
-        return None
-    data = load_for(config)
-    train, _ = batches(config, data, Group())
-    net = build(config, train.shape, len(data.classes), Group()).net.train()
-    try:
-        net.load_state_dict(weights)
-    except RuntimeError:  # of another version of the network
-        return None
-    layer = next((module for module in net.modules() if isinstance(module, SpectralModule)), None)
-    if layer is None:
-        return None
-    seen: list[Tensor] = []
-    layer.register_spectral_hook(lambda _, matrices: _see(seen, matrices))
-    for images, _ in islice(train.epoch(config.epochs), _BATCHES):
-        with torch.no_grad(), suppress(_SeenError):
-            net(images)
-    return torch.cat(seen)
-
-
-class _SeenError(Exception):
-    """The layer has shown its matrices; the rest of the network need not be run."""
-
-
-def _see(seen: list[Tensor], matrices: Tensor) -> None:
-    seen.append(matrices.flatten(0, -3))
-    raise _SeenError
+    shape = (len(trained.matrices), *trained.matrices.shape[-2:])
+    G = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    truth = trained.gradient("exact", G.double())[:_MATRICES]
+    layer, missing = {}, {}
+    for name in methods:
+        found = trained.gradient(name, G)
+        errors = [relative_error(a, b) for a, b in zip(found[:_MATRICES], truth, strict=True)]
+        known = [error for error in errors if math.isfinite(error)]
+        layer[name] = median(known) if 2 * len(known) > len(errors) else math.nan
+        missing[name] = int((~torch.isfinite(found).flatten(1).all(1)).sum())
+    return layer, missing
 
 
 def _drawn(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -22,8 +22,10 @@ def session(folder: Path) -> dict[str, Any]:
         >>> session(Path("nowhere"))
         {'running': '', 'machine': None, 'commands': []}
     """
-    path = folder / SESSION
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    try:
+        known = dict(json.loads((folder / SESSION).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):  # none there, or damaged: the page does without
+        known = {}
     commands = known.get("commands", [known["command"]] if "command" in known else [])
     return {"running": "", "machine": None, **known, "commands": commands}
 
@@ -45,8 +47,9 @@ def busy(machine: dict[str, Any] | None) -> str:
 
 def versions(results: Sequence[Result]) -> dict[str, str]:
     """Of all runs; several of one thing are listed."""
-    names = dict.fromkeys(name for result in results for name in result.versions)
-    return {name: ", ".join(dict.fromkeys(r.versions.get(name, "?") for r in results)) for name in names}
+    found = [result.versions or {} for result in results]
+    names = dict.fromkeys(name for versions in found for name in versions)
+    return {name: ", ".join(dict.fromkeys(versions.get(name, "?") for versions in found)) for name in names}
 
 
 def settings(results: Sequence[Result]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from dataclasses import dataclass
@@ -12,18 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SpectralError
-from ...files import write_json
-from ...methods import methods as serve
-from .. import gradients as measuring
-from ..compare import METHODS, job
+from ..compare import METHODS
 from ..gradients import Gradients
 from ..pairs import BASELINE, against
 from ..records import Result
 from ..results import RESULTS, ResultsFile, Summary, label, summarise
 from ..table import cells
 from . import made, paper, pictures, words
+from .measured import measured
 
-GRADIENTS, PAGE = "gradients.json", "report.html"
+PAGE = "report.html"
 _TEMPLATE, _STYLE = "report.html.j2", "report.css"
 
 
@@ -74,7 +71,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     """Everything the template shows."""
     results = sorted(results, key=_order)
     summaries = summarise(results)
-    gradients = _gradients(results, folder)
+    gradients = measured(results, folder)
     session = made.session(folder)
     return {
         "headline": words.headline(summaries),
@@ -206,34 +203,3 @@ def _failure(result: Result, summary: Summary) -> dict[str, Any]:
         "note": words.failure_note(result),
         "chart": pictures.spectrum(values, "eigenvalues when it failed") if any(v > 0 for v in values) else None,
     }
-
-
-def _gradients(results: list[Result], folder: Path) -> Gradients | None:
-    """Of the methods that were compared; kept in a file, since the trained layers may not be."""
-    spectral = [result for result in results if result.config.operations]
-    if not spectral:
-        return None
-    function = measuring.function_of(spectral[0].config)
-    serving = serve(function)
-    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method.partition(":")[0] in serving))
-    if not methods:
-        return None
-    path = folder / GRADIENTS
-    if path.exists():
-        kept = Gradients.from_dict(json.loads(path.read_text("utf-8")))
-        if list(kept.at_gaps) == methods and kept.layer is not None:
-            return kept
-    found = _measured([r for r in spectral if function in r.config.operations], function, methods, folder)
-    write_json(path, found.to_dict())
-    return found
-
-
-def _measured(spectral: list[Result], function: str, methods: list[str], folder: Path) -> Gradients:
-    """The layer is that of the first run that ended and has kept one, of ``exact`` if there is such a run."""
-    trained = sorted((r for r in spectral if r.status == "done"), key=lambda r: r.config.method != "exact")
-    for result in trained:
-        matrices = measuring.layer_matrices(job(result.config, folder).folder, result.config)
-        if matrices is not None:
-            name = next(s.name for s in summarise(spectral) if result in s.results)
-            return measuring.measure(function, methods, matrices, f"{name}, seed {result.config.seed}")
-    return measuring.measure(function, methods)

@@ -63,7 +63,7 @@ def errors(summaries: Sequence[Summary]) -> Chart:
 def times(summaries: Sequence[Summary]) -> Chart:
     """Median time of a training step."""
     axis = Axis.around((s.step_ms for s in summaries), zero=True)
-    plain = next((s.step_ms for s in summaries if s.label == "batchnorm"), math.nan)
+    plain = next((s.step_ms for s in summaries if s.label == "batchnorm" and s.step_ms > 0), math.nan)
     rows = []
     for s in summaries:
         text = "–" if math.isnan(s.step_ms) else f"{s.step_ms:.0f} ms"

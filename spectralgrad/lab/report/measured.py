@@ -1,0 +1,65 @@
+"""The gradients of a comparison's methods: measured once and kept in a file, since the trained layers may not be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...files import write_json
+from ...methods import methods as serve
+from .. import gradients as measuring
+from ..compare import job
+from ..gradients import Gradients
+from ..records import Result
+from ..results import summarise
+from ..trained import trained_layer
+
+GRADIENTS = "gradients.json"
+
+
+def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
+    """Of the methods that were compared; None if no run has a layer that takes a root of a matrix.
+
+    Example:
+        >>> from spectralgrad.lab import Config
+        >>> measured([Result(Config(layer="batchnorm"), "done")], Path("nowhere")) is None
+        True
+    """
+    spectral = [result for result in results if result.config.operations]
+    if not spectral:
+        return None
+    function = measuring.function_of(spectral[0].config)
+    serving = serve(function)
+    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method.partition(":")[0] in serving))
+    if not methods:
+        return None
+    runs = {_name(r, spectral): r for r in spectral if r.status == "done" and function in r.config.operations}
+    kept = _kept(folder / GRADIENTS)
+    if kept and kept.function == function and list(kept.at_gaps) == methods and kept.run in runs:
+        return kept
+    found = _measured(runs, function, methods, folder)
+    write_json(folder / GRADIENTS, found.to_dict())
+    return found
+
+
+def _kept(path: Path) -> Gradients | None:
+    """What the file has; None if there is none, or none that can be read."""
+    try:
+        return Gradients.from_dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> Gradients:
+    """The layer is that of the first run that has kept one, of ``exact`` if there is such a run."""
+    for name, result in sorted(runs.items(), key=lambda item: item[1].config.method != "exact"):
+        layer = trained_layer(job(result.config, folder).folder, result.config)
+        if layer is not None:
+            return measuring.measure(function, methods, layer, name)
+    return measuring.measure(function, methods)
+
+
+def _name(result: Result, results: Sequence[Result]) -> str:
+    name = next(s.name for s in summarise(results) if result in s.results)
+    return f"{name}, seed {result.config.seed}"
