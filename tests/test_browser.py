@@ -9,6 +9,8 @@ import subprocess
 import pytest
 from PIL import Image
 
+from spectralgrad.lab import Result
+
 from .test_lab_report import RUNS, done, failed, written
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -74,9 +76,12 @@ def chromium(page, folder, width, *flags):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-@pytest.fixture(scope="module", params=["default", "many-sizes"])
+SHORT = [Result(r.config.replaced(epochs=1), r.status, r.epochs[:1], r.failure) for r in RUNS]
+
+
+@pytest.fixture(scope="module", params=["default", "many-sizes", "one-epoch"])
 def page(request, tmp_path_factory):
-    results = {"default": RUNS, "many-sizes": MANY}[request.param]
+    results = {"default": RUNS, "many-sizes": MANY, "one-epoch": SHORT}[request.param]
     return written(tmp_path_factory.mktemp(request.param), results).path.read_text("utf-8")
 
 

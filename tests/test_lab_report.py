@@ -320,7 +320,7 @@ def text_of(folder, results=RUNS, **kwargs):
 def test_as_many_eigenvalues_are_red_as_the_text_says(tmp_path):
     near = (0.01,) * 7 + (0.0104, 0.0105, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.3)
     twice = (0.01,) * 7 + (0.3, 0.3)
-    below = (-1e-9, 0.0, 0.0, 0.1)
+    below = (-1e-3, 0.0, 0.0, 0.1)
     whys = [Failure(k, 0, "no gradient", "bn1", spectrum) for k, spectrum in enumerate((near, twice, below))]
     runs = [Result(Config(method="svd", seed=k), "failed", failure=why) for k, why in enumerate(whys)]
     source = written(tmp_path, runs).path.read_text("utf-8")
@@ -333,6 +333,11 @@ def test_as_many_eigenvalues_are_red_as_the_text_says(tmp_path):
         "2 of 4 eigenvalues are tied at 0; those not above 0 stand at the left end:",
     ):
         assert text in source
+
+
+def test_what_rounding_of_the_largest_eigenvalue_blurs_is_tied():
+    assert ties((0.0099995, 0.01, 0.0100005, 0.5, 4.6)) == [[0.0099995, 0.01, 0.0100005]]
+    assert ties((0.0099995, 0.01, 0.0100005, 0.5)) == []
 
 
 def test_the_paper_is_left_out_where_it_has_nothing_alike(tmp_path):

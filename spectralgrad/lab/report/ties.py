@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-_NEAR = 1e-5  # relative distance at which float32 no longer tells two eigenvalues apart with any certainty
+# Where float32 no longer tells two eigenvalues apart with any certainty, of their size and of the largest one's.
+_NEAR, _ROUNDING = 1e-5, 4 * 2.0**-23
 
 
 def ties(spectrum: Sequence[float]) -> list[list[float]]:
-    """Groups of two or more neighbours, each closer to the next than 1e-5 of its size; the largest group first.
+    """Groups of two or more neighbours that float32 hardly tells apart; the largest group first.
+
+    Neighbours are tied if they are closer than 1e-5 of their size, or than rounding moves eigenvalues: a few units in
+    the last place of the largest.
 
     Example:
         >>> ties((0.5, 2.0, 0.5, 0.01, 0.0100000001, 0.01))
@@ -17,8 +21,9 @@ def ties(spectrum: Sequence[float]) -> list[list[float]]:
         []
     """
     groups: list[list[float]] = []
+    rounding = _ROUNDING * max(map(abs, spectrum), default=0.0)
     for value in sorted(spectrum):
-        if groups and value - groups[-1][-1] <= _NEAR * abs(value):
+        if groups and value - groups[-1][-1] <= max(_NEAR * abs(value), rounding):
             groups[-1].append(value)
         else:
             groups.append([value])
@@ -33,7 +38,7 @@ def said(spectrum: Sequence[float]) -> str:
         ('3 of 4 eigenvalues are tied at 0.01', '2 eigenvalues, none tied', '')
         >>> said((0.01, 0.01, 0.01, 0.3, 0.3))
         '5 of 5 eigenvalues are tied, 3 of them at 0.01'
-        >>> said((-1e-9, 0.1))
+        >>> said((-1e-3, 0.1))
         '2 eigenvalues, none tied; those not above 0 stand at the left end'
     """
     if not spectrum:
