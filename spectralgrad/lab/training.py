@@ -165,8 +165,8 @@ class _Run:
         self.result.epochs.append(epoch)
         self.parts.advance()
         self.tally = Tally(epoch=tally.epoch + 1, step=tally.step)
+        self.files.write(self.tally.step - 1)  # what a resumed run discards begins at the step of its checkpoint
         self._save()
-        self.files.write(self.tally.step)
         self.progress.epoch(epoch)
         if self.patience.lost(self.result.epochs, self.tally.step):
             layer = next(iter(self.parts.spectral), None)
@@ -208,6 +208,7 @@ class _Run:
         states = {name: self.group.gather(value) for name, value in randomness.capture().items()}
         self._count_seconds()
         if self.group.leads:
+            self.files.flush()
             state = {
                 "result": self.result.to_dict(),
                 "tally": dataclasses.asdict(self.tally),
