@@ -215,6 +215,6 @@ def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
 
 @pytest.mark.parametrize("name", ["foo", "cuda:99"])
 def test_a_device_that_is_not_there_is_told_in_one_line(name):
-    with pytest.raises(ConfigError, match=f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"):
-        with processes(name):
-            pass
+    said = f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"
+    with pytest.raises(ConfigError, match=said), processes(name):
+        pass

@@ -16,7 +16,7 @@ from ..nn.spectral import SpectralModule
 from ..training import HybridSwitch
 from . import networks
 from .checkpoints import CheckpointError, load_weights
-from .config import Config, ConfigError
+from .config import FIELDS, Config, ConfigError
 from .networks.own import asks_for
 from .parallel import Group
 from .synchronised import release, synchronise
@@ -176,7 +176,8 @@ def _optimizer(net: nn.Module, config: Config) -> SGD:
 def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwitch | None:
     if config.hybrid is None:
         return None
-    if ":" in config.network and not asks_for(config.network, "method"):
+    said = config.method != FIELDS["method"].default
+    if ":" in config.network and not said and not asks_for(config.network, "method"):
         return _OwnFirst(net, scheduler, config.hybrid, config.warmup_epochs)
     return HybridSwitch(net, scheduler, method=config.hybrid, warmup_epochs=config.warmup_epochs, first=config.method)
 
