@@ -10,7 +10,7 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.errors import SolverError
-from spectralgrad.lab import Epoch, train
+from spectralgrad.lab import Epoch, checkpoints, train
 from spectralgrad.lab.failures import DivergedError, Patience, Watch
 from spectralgrad.lab.loop import Stepper
 from spectralgrad.lab.parallel import Group
@@ -36,6 +36,20 @@ def test_a_loss_that_is_not_finite_names_the_first_layer():
     config = QUICK.replaced(network="tests.test_lab_failures:exploding")
     failure = train(config).failure
     assert (failure.reason, failure.layer) == ("the loss is not finite", "8")
+
+
+def test_a_test_loss_that_is_not_finite_is_a_failure():
+    result = train(QUICK.replaced(network="tests.test_lab_failures:exploding_in_the_test", epochs=1))
+    assert (result.status, result.epochs) == ("failed", [])
+    assert (result.failure.reason, result.failure.layer) == ("in evaluation: the loss is not finite", "8")
+
+
+def exploding_in_the_test(classes):
+    class Last(nn.Module):
+        def forward(self, x):
+            return x if self.training else x / 0.0
+
+    return tiny(classes).append(Last())
 
 
 def exploding(classes):
@@ -99,6 +113,27 @@ def test_a_loss_that_never_falls_is_a_failure():
     assert len(result.epochs) == 2
     assert result.failure.reason.startswith("the loss never falls: 2 epochs at or above 2.280")
     assert (result.failure.layer, len(result.failure.spectrum)) == ("1", 6)
+
+
+def test_the_stopping_rule_outlives_a_kill_after_the_last_checkpoint(tmp_path, monkeypatch):
+    config = QUICK.replaced(lr=0.0, weight_decay=0.0, train_size=255, batch_size=5, epochs=2, patience=2)
+    config = config.replaced(network="tests.test_lab_failures:guessing", renew_batches=0)
+    real, saved = checkpoints.save, []
+
+    def dying(folder, state):
+        real(folder, state)
+        saved.append(state["tally"]["epoch"])
+        if saved == [1, 2]:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(checkpoints, "save", dying)
+    with pytest.raises(RuntimeError, match="killed"):
+        train(config, tmp_path)
+    monkeypatch.undo()
+    result = train(config, tmp_path, resume=True)
+    assert (result.status, len(result.epochs)) == ("failed", 2)
+    assert (result.failure.step, result.failure.epoch, result.failure.layer) == (102, 2, "1")
+    assert result.failure.reason.startswith("the loss never falls: 2 epochs")
 
 
 def guessing(classes):

@@ -9,9 +9,11 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad.errors import SolverError
 from spectralgrad.lab import train
 from spectralgrad.lab.checkpoints import load
-from spectralgrad.lab.parallel import Group, WorkerLostError
+from spectralgrad.lab.config import ConfigError
+from spectralgrad.lab.parallel import Group, WorkerLostError, processes
 from spectralgrad.lab.previous import read_result
 from spectralgrad.lab.synchronised import synchronise
 
@@ -25,17 +27,28 @@ STEADY = QUICK.replaced(network="tests.lab:steady", train_size=83, weights="ol",
 
 
 FAILING = QUICK.replaced(network="tests.test_lab_parallel:failing_on_the_second", epochs=1)
+# The last batch has one picture: the first process gets none of it.
+POOLED = QUICK.replaced(network="tests.test_lab_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
+RUNS = {
+    "backward": FAILING.replaced(network="tests.test_lab_parallel:failing_backward"),
+    "early": FAILING.replaced(network="tests.test_lab_parallel:failing_early"),
+    "failing": FAILING,
+    "loss": FAILING.replaced(network="tests.test_lab_parallel:exploding_on_the_second"),
+    "pooled": POOLED,
+    "steady": STEADY,
+}
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
-    """The folder in which two processes have made both runs."""
+    """The folder in which two processes have made all runs, after failures too, over the connections of the caller."""
     folder = tmp_path_factory.mktemp("two")
-    for name, config in (("failing", FAILING), ("steady", STEADY)):
+    for name, config in RUNS.items():
         (folder / f"{name}.toml").write_text(config.to_toml(), "utf-8")
     for code, out, err in ended(pair("tests.workers", folder)):
         assert code == 0, err
-        assert out.split() == ["failing", "failed", "steady", "done"]
+        statuses = ["failed"] * 4 + ["done"] * 2
+        assert out.split() == [word for run in zip(RUNS, statuses, strict=True) for word in run]
     return folder
 
 
@@ -57,8 +70,75 @@ def test_a_failure_of_one_process_is_recorded_for_all(shared):
     assert "expected finite input" in failure.reason
 
 
+@pytest.mark.parametrize(
+    ("name", "layer", "reason"),
+    [
+        ("early", "4", "matrix_sqrt: expected finite input"),  # the other process waits in the layer after it
+        ("backward", None, "eigh: no solver met the residual test"),
+        ("loss", "8", "the loss is not finite"),
+    ],
+)
+def test_the_others_learn_of_a_failure_wherever_they_wait(shared, name, layer, reason):
+    failure = read_result(shared / name).failure
+    assert (failure.step, failure.epoch, failure.layer) == (1, 0, layer)
+    assert failure.reason.startswith(reason)
+
+
+def test_condition_and_rank_are_the_worst_of_all_processes(shared):
+    """Covariance pooling decomposes a matrix a picture: each process sees its own. One parameter is not used."""
+    one, two = train(POOLED), read_result(shared / "pooled")
+    assert [e.rank for e in two.epochs] == [e.rank for e in one.epochs]
+    assert [e.rank > 0 for e in two.epochs] == [True, True]
+    assert [e.condition for e in two.epochs] == pytest.approx([e.condition for e in one.epochs], rel=1e-2)
+
+
 def failing_on_the_second(classes):
     return steady(classes).append(Failing())
+
+
+def failing_early(classes):
+    return steady(classes).insert(4, Failing())
+
+
+def failing_backward(classes):
+    return steady(classes).insert(4, FailingBackward())
+
+
+def exploding_on_the_second(classes):
+    return steady(classes).append(Exploding())
+
+
+def pooled(classes):
+    net = nn.Sequential(nn.Conv2d(1, 6, 3, stride=2), nn.BatchNorm2d(6), sg.nn.CovariancePooling(6))
+    net.append(nn.Linear(net[2].out_features, classes))
+    net[0].register_parameter("unused", nn.Parameter(torch.ones(2)))
+    return net
+
+
+class Exploding(nn.Module):
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        return x / 0.0 if self.passes > 1 and os.environ["RANK"] == "1" else x
+
+
+class FailingBackward(nn.Module):
+    passes = 0
+
+    def forward(self, x):
+        self.passes += self.training
+        return GivingUp.apply(x) if self.passes > 1 and os.environ["RANK"] == "1" else x
+
+
+class GivingUp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        raise SolverError("eigh", (), torch.eye(3), ["torch"], None)
 
 
 class Failing(sg.nn.SpectralModule):
@@ -114,3 +194,27 @@ def test_synchronised_layers_keep_names_parameters_and_alone_their_numbers():
     assert list(synced.state_dict()) == list(before)
     assert all(a is b for a, b in zip(synced.parameters(), parameters, strict=True))
     assert torch.equal(synced(x), expected)
+
+
+class Doubling(nn.BatchNorm2d):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def hooked():
+    layer = nn.BatchNorm2d(3)
+    layer.register_forward_hook(lambda module, inputs, output: 2 * output)
+    return layer
+
+
+@pytest.mark.parametrize(("layer", "what"), [(Doubling(3), "is Doubling"), (hooked(), "is one with hooks")])
+def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
+    with pytest.raises(ConfigError, match=f"the batch normalisation '1' {what}, .* or train in one process"):
+        synchronise(nn.Sequential(nn.Conv2d(1, 3, 3), layer))
+
+
+@pytest.mark.parametrize("name", ["foo", "cuda:99"])
+def test_a_device_that_is_not_there_is_told_in_one_line(name):
+    said = f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"
+    with pytest.raises(ConfigError, match=said), processes(name):
+        pass

@@ -1,10 +1,13 @@
 """A run that is stopped, killed or interrupted while it writes goes on to the numbers of one that never was."""
 
 import contextlib
+import csv
+import errno
 import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,9 @@ from spectralgrad.lab.checkpoints import CheckpointError, load, save
 from spectralgrad.lab.config import ConfigError
 from spectralgrad.lab.interrupts import Stopped
 from spectralgrad.lab.previous import RunExistsError, read_result
+from spectralgrad.lab.progress import Silent
+from spectralgrad.lab.records import Result
+from spectralgrad.lab.results import ResultsFile
 
 from .lab import QUICK, ROOT, Interrupting, numbers
 
@@ -102,6 +108,59 @@ def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, mo
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_path):
+    resource = pytest.importorskip("resource")
+    run = tmp_path / "run"
+    train(QUICK.replaced(epochs=1), run)
+    before = load(run)
+    room = next(run.glob("*.safetensors")).stat().st_size - 1000
+
+    def smaller():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+
+    arguments = ["-m", "spectralgrad", "train", "--out", str(run), "--resume", "--epochs", "2"]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, preexec_fn=smaller, timeout=120
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("spectralgrad train: ")
+    assert len(done.stderr.splitlines()) == 1
+    assert same(load(run), before)
+    assert len(list(run.glob("*checkpoint*"))) == 2
+
+
+def test_files_of_the_user_are_left_alone(tmp_path):
+    mine = ["checkpoint-best.safetensors", "checkpoint_notes.txt", "checkpoint.json.bak", "my-checkpoint-1.safetensors"]
+    for name in mine:
+        (tmp_path / name).write_text("mine", "utf-8")
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoint-7.safetensors.0a1b2c3d.part").write_text("of a killed run", "utf-8")
+    for step in range(2):
+        save(tmp_path, {"step": step, "model": torch.ones(1)})
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {*mine, "checkpoints", "checkpoint.json", "checkpoint-9.safetensors"}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
+def test_files_have_the_permissions_that_the_umask_leaves(tmp_path):
+    before = os.umask(0o027)
+    try:
+        train(QUICK.replaced(epochs=1), tmp_path)
+    finally:
+        os.umask(before)
+    names = ("checkpoint.json", "checkpoint-1.safetensors", "result.json", "config.toml", "log.csv")
+    assert {(tmp_path / name).stat().st_mode & 0o777 for name in names} == {0o640}
+
+
+def test_tensors_and_pointer_are_on_the_disk_before_old_ones_go(tmp_path, monkeypatch):
+    save(tmp_path, {"model": torch.ones(1)})
+    order, fsync, unlink = [], os.fsync, Path.unlink
+    monkeypatch.setattr(os, "fsync", lambda handle: order.append("fsync") or fsync(handle))
+    monkeypatch.setattr(Path, "unlink", lambda path, **options: order.append(path.name) or unlink(path, **options))
+    save(tmp_path, {"model": torch.zeros(1)})
+    assert order == ["fsync"] * 4 + ["checkpoint-1.safetensors"]  # two files, and twice their folder
+
+
 def test_a_checkpoint_holds_no_pickle(whole, tmp_path):
     train(QUICK.replaced(epochs=1), tmp_path)
     content = json.loads((tmp_path / "checkpoint.json").read_text("utf-8"))
@@ -165,3 +224,60 @@ def test_the_log_of_a_resumed_run_repeats_nothing(tmp_path):
     train(QUICK, tmp_path, resume=True)
     rows = (tmp_path / "log.csv").read_text("utf-8").splitlines()
     assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1"]
+
+
+def scalars(folder):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    events = accumulator.EventAccumulator(str(folder)).Reload()
+    return {tag: [event.step for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def test_tensorboard_has_every_epoch_of_a_resumed_run_once(tmp_path):
+    config = QUICK.replaced(epochs=3, tensorboard=True, monitor_every=1)
+    for after in (4, 3):  # in the second and in the third epoch
+        with pytest.raises(Stopped):
+            train(config, tmp_path, resume=True, progress=Interrupting(after))
+    train(config, tmp_path, resume=True)
+    found = scalars(tmp_path)
+    assert found["test_error"] == [2, 5, 8]
+    assert found["spectral/1/condition"] == list(range(9))
+
+
+def test_tensorboard_repeats_nothing_after_a_kill_before_the_first_checkpoint(tmp_path):
+    config = QUICK.replaced(epochs=1, tensorboard=True, monitor_every=1)
+
+    class Dying(Silent):
+        def step(self, step):
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        train(config, tmp_path, progress=Dying())
+    assert load(tmp_path) is None
+    train(config, tmp_path, resume=True)
+    assert scalars(tmp_path)["spectral/1/condition"] == [0, 1, 2]
+
+
+def test_a_value_that_there_is_none_of_is_an_empty_cell_of_the_log(tmp_path):
+    train(QUICK.replaced(epochs=1, network="small", width=2, layer="batchnorm"), tmp_path)
+    with (tmp_path / "log.csv").open(encoding="utf-8") as file:
+        row = next(csv.DictReader(file))
+    assert (row["condition"], row["test_top5"]) == ("", "")
+    assert "nan" not in row.values()
+
+
+def test_a_row_is_written_whole_or_the_next_begins_a_new_line(tmp_path, monkeypatch):
+    file, real, room = ResultsFile(tmp_path / "results.jsonl"), os.write, [100, 50]
+
+    def write(handle, content):
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(handle, content[: room.pop(0)])
+
+    monkeypatch.setattr(os, "write", write)
+    with pytest.raises(OSError, match="No space left"):
+        file.append(Result(QUICK))
+    monkeypatch.undo()
+    assert file.path.stat().st_size == 150
+    file.append(Result(QUICK.replaced(seed=1)))
+    with pytest.warns(UserWarning, match="line 1 is damaged"):
+        assert [result.config.seed for result in file.read()] == [1]

@@ -6,6 +6,8 @@ import json
 import math
 import signal
 import warnings
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,6 +21,8 @@ from spectralgrad.lab.command import short_warnings
 from spectralgrad.lab.data import load as load_data
 from spectralgrad.lab.failures import Watch
 from spectralgrad.lab.interrupts import Stopped
+from spectralgrad.lab.jobs import Job, Submitit
+from spectralgrad.lab.locks import RunBusyError
 from spectralgrad.lab.loop import Stepper, _scored, batches
 from spectralgrad.lab.parallel import Group
 from spectralgrad.lab.parts import build, classifier
@@ -167,6 +171,71 @@ def test_nog_and_olr_treat_the_layer_before(network):
 def test_hybrid_switches_before_the_last_milestone():
     config = QUICK.replaced(epochs=4, method="newton-schulz", hybrid="svd-pade", milestones=(1, 3), train_size=64)
     assert [e.method for e in train(config).epochs] == ["newton-schulz"] * 2 + ["svd-pade"] * 2
+
+
+def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_one():
+    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.test_lab_training:by_taylor")
+    made = parts(config)
+    assert made.method == "svd-taylor"
+    state = made.switch.state_dict()
+    step(config, made)
+    made.advance()
+    assert made.method == "svd-pade"
+    made.switch.load_state_dict(state)
+    assert made.method == "svd-taylor"
+    asking = config.replaced(network="tests.test_lab_training:by_any", method="newton-schulz")
+    assert parts(asking).method == "newton-schulz"
+
+
+def by_taylor(classes):
+    return by_any(classes, "svd-taylor")
+
+
+def by_any(classes, method="svd-taylor"):
+    net = tiny(classes)
+    net[1].method = method
+    return net
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    pytest.importorskip("fcntl")
+
+    class Second(Silent):
+        def step(self, step):
+            with pytest.raises(RunBusyError, match="is being written by another process"):
+                train(QUICK, tmp_path, resume=True)
+
+    config = QUICK.replaced(epochs=1, train_size=32)
+    assert train(config, tmp_path, progress=Second()).status == "done"
+    assert train(config, tmp_path, resume=True).status == "done"  # it is free again
+
+
+class Handle:
+    """Stands for a job of a cluster."""
+
+    def __init__(self, result):
+        self.value, self.cancelled = result, False
+
+    def done(self):
+        return self.value is not None
+
+    def result(self):
+        return self.value
+
+    def cancel(self, check):
+        self.cancelled = True
+
+
+def test_jobs_of_a_cluster_are_cancelled_when_nobody_waits_for_them(tmp_path):
+    handles = [Handle(Result(QUICK, "done")), Handle(None)]
+    engine, left = Submitit.__new__(Submitit), list(handles)
+    engine._executor = SimpleNamespace(batch=nullcontext, submit=lambda *_: left.pop(0))
+    engine._as_completed = lambda sent, poll_frequency: iter(sent)
+    running = engine.run([Job(name, QUICK, tmp_path / name) for name in "ab"])
+    assert next(running)[1].status == "done"
+    with pytest.raises(KeyboardInterrupt):
+        running.throw(KeyboardInterrupt)
+    assert [handle.cancelled for handle in handles] == [False, True]
 
 
 def test_data_that_are_missing_are_told_in_one_line(tmp_path, capsys):

@@ -7,7 +7,7 @@ moment the new checkpoint counts. Only afterwards is the old file of tensors rem
 from __future__ import annotations
 
 import json
-import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import SpectralError
-from ..files import write_json
+from ..files import write_bytes, write_json
 from .records import packed
 
 POINTER = "checkpoint.json"
 _TENSOR = "$tensor"
+_OURS = re.compile(r"checkpoint-(\d+)\.safetensors(\.[0-9a-f]{8}\.part)?|checkpoint\.json\.[0-9a-f]{8}\.part")
 
 
 class CheckpointError(SpectralError, ValueError):
@@ -33,6 +34,9 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         folder: where; the previous checkpoint there is replaced.
         state: keys are strings or whole numbers (which come back as strings); ``None`` stands for NaN afterwards.
 
+    Raises:
+        OSError: it could not be written; the previous checkpoint still is the one that counts.
+
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -40,15 +44,13 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         ...     load(Path(folder))
         {'step': 3, 'model': {'weight': tensor([1., 1.])}}
     """
-    from safetensors.torch import save_file
+    from safetensors.torch import save as serialised
 
     tensors: dict[str, Tensor] = {}
     scalars = _parted(state, "", tensors)
     name = f"checkpoint-{_generation(folder) + 1}.safetensors"
-    save_file(tensors, folder / f"{name}.part")
-    _settle(folder / f"{name}.part")
-    os.replace(folder / f"{name}.part", folder / name)
-    write_json(folder / POINTER, {"tensors": name, "state": packed(scalars)})
+    write_bytes(folder / name, serialised(tensors), durable=True)
+    write_json(folder / POINTER, {"tensors": name, "state": packed(scalars)}, durable=True)
     for old in _leftovers(folder, name):
         old.unlink(missing_ok=True)
 
@@ -103,21 +105,15 @@ def load_weights(source: str | Path) -> dict[str, Tensor]:
 
 
 def _generation(folder: Path) -> int:
-    numbers = [path.name.split("-")[1].split(".")[0] for path in folder.glob("checkpoint-*.safetensors*")]
-    return max((int(number) for number in numbers if number.isdigit()), default=0)
+    numbers = [found[1] for path in folder.glob("checkpoint*") if (found := _OURS.fullmatch(path.name))]
+    return max((int(number) for number in numbers if number), default=0)
 
 
 def _leftovers(folder: Path, current: str) -> Iterator[Path]:
-    """Older tensors, and what a kill left half written."""
+    """Older tensors, and what a kill left half written; nothing that somebody else put there."""
     for path in folder.glob("checkpoint*"):
-        if path.name not in (current, POINTER):
+        if path.name != current and _OURS.fullmatch(path.name):
             yield path
-
-
-def _settle(path: Path) -> None:
-    """Have the file on the disk before anything points to it."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _parted(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -193,7 +193,7 @@ class Submitit:
             raise JobError(f"submitit: {problem}") from None
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """All jobs at once; the cluster's queue sees to the order.
+        """All jobs at once; the cluster's queue sees to the order. Those left over are cancelled, however this ends.
 
         Raises:
             JobError: one ended without a result.
@@ -203,9 +203,19 @@ class Submitit:
         absolute = [Job(job.name, job.config, job.folder.resolve()) for job in jobs]
         with self._executor.batch():
             sent = {self._executor.submit(_apart, job): job for job in absolute}
-        for handle in self._as_completed(list(sent), poll_frequency=2):
-            try:
-                yield sent[handle], handle.result()
-            except (RuntimeError, OSError) as problem:
-                last = str(problem).strip().splitlines()[-1]
-                raise JobError(f"{sent[handle].name}: no result from the cluster: {last}") from None
+        try:
+            for handle in self._as_completed(list(sent), poll_frequency=2):
+                yield sent[handle], _fetched(handle, sent[handle].name)
+        finally:
+            for handle in sent:
+                if not handle.done():
+                    handle.cancel(check=False)
+
+
+def _fetched(handle: Any, name: str) -> Result:
+    try:
+        result: Result = handle.result()
+    except (RuntimeError, OSError) as problem:
+        last = str(problem).strip().splitlines()[-1]
+        raise JobError(f"{name}: no result from the cluster: {last}") from None
+    return result

@@ -141,22 +141,33 @@ class Stepper:
         """One step.
 
         Before the backward pass all processes tell each other how theirs went: the loss is the mean over all
-        pictures, however they are shared, and a failure of one is known to all.
+        pictures, however they are shared.
 
         Raises:
-            DivergedError: the step cannot be taken.
+            DivergedError: the step cannot be taken; the others may still be in it.
         """
         images, labels = images.to(self.group.device), labels.to(self.group.device)
         trouble, loss, wrong = self._loss(images, labels)
-        here = [trouble is not None, stop, save, len(labels), math.nan if loss is None else float(loss.detach()), wrong]
-        failed, *sums = self.group.total([float(value) for value in here])
-        counts = Counts(*sums)
-        if failed or loss is None:
-            raise trouble or DivergedError("")
+        here = [stop, save, len(labels), math.nan if loss is None else float(loss.detach()), wrong]
+        counts = Counts(*self._agreed(trouble, [float(value) for value in here]))
+        assert loss is not None
         if not math.isfinite(counts.loss):
             raise self.watch.of_loss(lambda: self.forward(self.parts.net, images))
         self._learn(loss * (self.group.world / counts.images))
         return counts
+
+    def _agreed(self, trouble: DivergedError | None, here: list[float]) -> list[float]:
+        """Sums over all processes, if none is in trouble.
+
+        With connections of its own a run is left at once, since the others may be waiting within a layer. Without
+        them, on GPUs, trouble can be told only here, and the layers must not wait for each other after it.
+        """
+        if trouble is not None and self.group.line is not None:
+            raise trouble
+        failed, *sums = self.group.total([float(trouble is not None), *here])
+        if failed:
+            raise trouble or DivergedError("")
+        return sums
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[DivergedError | None, Tensor | None, float]:
         """The summed loss and the number of wrong answers, or what went wrong."""
@@ -197,7 +208,7 @@ class Stepper:
             interrupted: called before every batch; may raise.
 
         Raises:
-            DivergedError: a layer cannot be evaluated.
+            DivergedError: a layer cannot be evaluated, or the loss is not finite.
         """
         sums, trouble = [0.0] * 4, None
         try:
@@ -205,16 +216,24 @@ class Stepper:
             self.parts.net.eval()
             for images, labels in test.epoch(0):
                 interrupted()
-                scores = self.forward(self.parts.net, images.to(self.group.device)).cpu()
-                sums = [a + b for a, b in zip(sums, _scored(scores, labels), strict=True)]
+                here = self._tested(images.to(self.group.device), labels)
+                sums = [a + b for a, b in zip(sums, here, strict=True)]
         except NUMERICAL as problem:
             trouble = self.watch.of_error(problem)
+        except DivergedError as problem:
+            trouble = problem
+        if trouble is not None:
             trouble.reason = f"in evaluation: {trouble.reason}"
-        failed, loss, wrong, missed, count = self.group.total([float(trouble is not None), *sums])
-        if failed:
-            raise trouble or DivergedError("")
+        loss, wrong, missed, count = self._agreed(trouble, sums)
         top5 = None if math.isnan(missed) else 100 * missed / count
         return Scores(loss / count, 100 * wrong / count, top5)
+
+    def _tested(self, images: Tensor, labels: Tensor) -> list[float]:
+        """The counts of a batch, if its loss is finite."""
+        counts = _scored(self.forward(self.parts.net, images).cpu(), labels)
+        if not math.isfinite(counts[0]):
+            raise self.watch.of_loss(lambda: self.forward(self.parts.net, images))
+        return counts
 
     def _renew(self, batches: Iterable[tuple[Tensor, Tensor]], interrupted: Callable[[], None]) -> None:
         def forward(images: Tensor) -> None:

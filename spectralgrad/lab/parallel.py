@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import SpectralError
+from .config import ConfigError
 
 _CPU = torch.device("cpu")
 _PATIENCE = timedelta(minutes=10)
@@ -35,6 +38,15 @@ class WorkerLostError(SpectralError, RuntimeError):
 class Group:
     """The processes of a run, seen from one of them.
 
+    On a CPU they are connected twice. All that a run does goes over connections of its own. A process that fails leaves
+    them, which ends the others' waiting wherever they are; the first connections are still there to agree on why.
+
+    Attributes:
+        rank: of this process.
+        world: how many there are.
+        device: where it computes.
+        own: the process group of this run alone, or nothing.
+
     Example:
         >>> Group().leads, Group().total([2.0, 3.0])
         (True, [2.0, 3.0])
@@ -43,6 +55,18 @@ class Group:
     rank: int = 0
     world: int = 1
     device: torch.device = _CPU
+    own: list[Any] = field(default_factory=list)
+
+    @property
+    def line(self) -> Any:
+        """The process group over which the run goes; None for that of all processes."""
+        return self.own[0] if self.own else None
+
+    def leave(self) -> None:
+        """Close the connections of this run. They are closed when nothing refers to them: see :func:`release`."""
+        if self.own:
+            dist.destroy_process_group(self.own.pop())
+            gc.collect()
 
     @property
     def leads(self) -> bool:
@@ -51,11 +75,16 @@ class Group:
 
     def total(self, values: Sequence[float]) -> list[float]:
         """Each number summed over all processes."""
-        if self.world == 1:
-            return list(values)
-        sums = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(sums)
-        return list(sums.tolist())
+        return self._reduced(values, dist.ReduceOp.SUM) if self.world > 1 else list(values)
+
+    def most(self, values: Sequence[float]) -> list[float]:
+        """Of each number the largest of all processes."""
+        return self._reduced(values, dist.ReduceOp.MAX) if self.world > 1 else list(values)
+
+    def _reduced(self, values: Sequence[float], how: Any) -> list[float]:
+        numbers = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(numbers, how, group=self.line)
+        return list(numbers.tolist())
 
     def gather(self, value: Tensor) -> list[Tensor]:
         """The tensors of all processes, of the same shape."""
@@ -63,7 +92,7 @@ class Group:
             return [value]
         here = value.to(self.device).contiguous()
         found = [torch.empty_like(here) for _ in range(self.world)]
-        dist.all_gather(found, here)
+        dist.all_gather(found, here, group=self.line)
         return [tensor.cpu() for tensor in found]
 
     def notes(self, text: str) -> list[str]:
@@ -102,7 +131,7 @@ def processes(device: str = "auto") -> Iterator[Group]:
     if world > 1 and not begun:
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
     many = world > 1 or begun
-    group = Group(dist.get_rank(), dist.get_world_size(), place) if many else Group(device=place)
+    group = _joined(place) if many else Group(device=place)
     try:
         yield group
     except RuntimeError as problem:
@@ -110,16 +139,29 @@ def processes(device: str = "auto") -> Iterator[Group]:
             raise WorkerLostError(group.rank, group.world, problem) from None
         raise
     finally:
+        group.leave()
         if many and not begun:
             dist.destroy_process_group()
+
+
+def _joined(device: torch.device) -> Group:
+    group = Group(dist.get_rank(), dist.get_world_size(), device)
+    if group.world > 1 and device.type == "cpu":
+        group.own.append(dist.new_group(backend="gloo"))
+    return group
 
 
 def _device(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda":
-        if device.index is None:
+    try:
+        device = torch.device(name)
+        if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as problem:
+        first = str(problem).strip().splitlines()[0].partition(". ")[0]
+        raise ConfigError(f"device: expected auto, cpu, or a GPU that torch can use, got {name!r}: {first}") from None
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     return device

@@ -16,9 +16,10 @@ from ..nn.spectral import SpectralModule
 from ..training import HybridSwitch
 from . import networks
 from .checkpoints import CheckpointError, load_weights
-from .config import Config, ConfigError
+from .config import FIELDS, Config, ConfigError
+from .networks.own import asks_for
 from .parallel import Group
-from .synchronised import synchronise
+from .synchronised import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights
 
 
@@ -57,6 +58,13 @@ class Parts:
         self.scheduler.step()
         if self.switch is not None:
             self.switch.step()
+
+    def leave(self, group: Group) -> None:
+        """Train no more, and close the connections of the run: other processes wait no longer for this one."""
+        self.model = self.net
+        if group.line is not None:
+            release(self.net, group.line)
+        group.leave()
 
     def state(self) -> dict[str, Any]:
         """Tensors and plain values, enough to go on."""
@@ -113,7 +121,7 @@ def build(config: Config, shape: tuple[int, int, int], classes: int, group: Grou
     treat_gradients(net, config, example.to(group.device), optimizer)
     scheduler = MultiStepLR(optimizer, list(config.milestones), config.gamma)
     switch = _switch(net, config, scheduler)
-    return Parts(net, _spread(net, group), optimizer, scheduler, switch, penalty)
+    return Parts(net, _spread(net, config, group), optimizer, scheduler, switch, penalty)
 
 
 def classifier(net: nn.Module) -> tuple[str, nn.Linear]:
@@ -168,11 +176,32 @@ def _optimizer(net: nn.Module, config: Config) -> SGD:
 def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwitch | None:
     if config.hybrid is None:
         return None
+    said = config.method != FIELDS["method"].default
+    if ":" in config.network and not said and not asks_for(config.network, "method"):
+        return _OwnFirst(net, scheduler, config.hybrid, config.warmup_epochs)
     return HybridSwitch(net, scheduler, method=config.hybrid, warmup_epochs=config.warmup_epochs, first=config.method)
 
 
-def _spread(net: nn.Module, group: Group) -> nn.Module:
+class _OwnFirst(HybridSwitch):
+    """Before the switch every layer uses the method that it was made with."""
+
+    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str, warmup_epochs: int) -> None:
+        spectral = {name: m for name, m in net.named_modules() if isinstance(m, SpectralModule)}
+        self._made_with = {name: layer.method for name, layer in spectral.items()}
+        super().__init__(net, scheduler, method=method, warmup_epochs=warmup_epochs, first=method)
+
+    def _set(self) -> None:
+        for name, layer in self.layers.items():
+            layer.method = self.method if self.switched else self._made_with[name]  # type: ignore[assignment]
+
+
+def _spread(net: nn.Module, config: Config, group: Group) -> nn.Module:
+    """Over processes. A network of one's own may have parameters that it does not use."""
     if group.world == 1:
         return net
-    devices = [group.device] if group.device.type == "cuda" else None
-    return DistributedDataParallel(synchronise(net), device_ids=devices)
+    return DistributedDataParallel(
+        synchronise(net, group.line),
+        device_ids=[group.device] if group.device.type == "cuda" else None,
+        process_group=group.line,
+        find_unused_parameters=":" in config.network,
+    )

@@ -40,13 +40,19 @@ class ResultsFile:
         self.path = Path(path)
 
     def append(self, result: Result) -> None:
-        """Add a row: one write to the end of the file, then onto the disk."""
+        """Add a row: one write to the end of the file, then onto the disk.
+
+        Raises:
+            OSError: there is no room for all of it; the next row begins a new line.
+        """
         line = result.to_json() + "\n"
         if self._torn():
             line = "\n" + line
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:
-            os.write(handle, line.encode("utf-8"))
+            left = line.encode("utf-8")
+            while left:  # a disk that gets full takes a part first, and says why the next time
+                left = left[os.write(handle, left) :]
             os.fsync(handle)
         finally:
             os.close(handle)

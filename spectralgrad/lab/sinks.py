@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..files import write_json
+from ..files import write_json, write_text
 from .records import Epoch, Result
 
 CONFIG, LOG, RESULT = "config.toml", "log.csv", "result.json"
@@ -34,22 +34,27 @@ class Files:
         self.writer: Any = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            _whole(folder / CONFIG, result.config.to_toml())
+            write_text(folder / CONFIG, result.config.to_toml())
             if result.config.tensorboard:
                 self.writer = _tensorboard(folder, step)
             self.write()
 
     def write(self, step: int | None = None) -> None:
-        """Result and log as they are now; the newest epoch to TensorBoard, if ``step`` says when it ended."""
+        """Result and log as they are now; the newest epoch to TensorBoard, if ``step`` says which was its last."""
         if self._folder is None:
             return
         write_json(self._folder / RESULT, self._result.to_dict())
-        _write_log(self._folder / LOG, self._result.epochs)
+        write_text(self._folder / LOG, _log(self._result.epochs))
         if self.writer is not None and step is not None:
             values = dataclasses.asdict(self._result.epochs[-1])
             for name in _CURVES:
                 if values[name] is not None and math.isfinite(values[name]):
                     self.writer.add_scalar(name, values[name], step)
+            self.flush()
+
+    def flush(self) -> None:
+        """Have what TensorBoard was told in its file: before a checkpoint, after which it is not told again."""
+        if self.writer is not None:
             self.writer.flush()
 
     def close(self) -> None:
@@ -59,19 +64,18 @@ class Files:
             self.writer.close()
 
 
-def _write_log(path: Path, epochs: list[Epoch]) -> None:
-    beside = path.with_name(f"{path.name}.part")
-    with beside.open("w", newline="", encoding="utf-8") as file:
-        rows = csv.DictWriter(file, [field.name for field in dataclasses.fields(Epoch)])
-        rows.writeheader()
-        rows.writerows(dataclasses.asdict(epoch) for epoch in epochs)
-    os.replace(beside, path)
+def _log(epochs: list[Epoch]) -> str:
+    """A row an epoch; a value that there is none of is an empty cell."""
+    text = io.StringIO(newline="")
+    rows = csv.DictWriter(text, [field.name for field in dataclasses.fields(Epoch)])
+    rows.writeheader()
+    for epoch in epochs:
+        rows.writerow({name: _cell(value) for name, value in dataclasses.asdict(epoch).items()})
+    return text.getvalue()
 
 
-def _whole(path: Path, text: str) -> None:
-    beside = path.with_name(f"{path.name}.part")
-    beside.write_text(text, "utf-8")
-    os.replace(beside, path)
+def _cell(value: Any) -> Any:
+    return None if isinstance(value, float) and math.isnan(value) else value
 
 
 def _tensorboard(folder: Path, step: int) -> Any:
@@ -80,4 +84,5 @@ def _tensorboard(folder: Path, step: int) -> Any:
         return None
     from torch.utils.tensorboard import SummaryWriter
 
-    return SummaryWriter(str(folder), purge_step=step or None)
+    before = any(folder.glob("events.out.tfevents.*"))
+    return SummaryWriter(str(folder), purge_step=step if before or step else None)

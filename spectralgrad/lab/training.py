@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -21,8 +22,9 @@ from .config import Config
 from .data import load_for
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
+from .locks import sole_writer
 from .loop import Stepper, Stopwatch, Tally, batches
-from .parallel import Group, processes
+from .parallel import Group, WorkerLostError, processes
 from .parts import build
 from .previous import previous
 from .progress import Progress, Silent, Step
@@ -53,6 +55,7 @@ def train(
     Raises:
         ConfigError: the configuration is not that of the run in the folder, or makes no sense for the network.
         DataError: the pictures are missing or damaged.
+        RunBusyError: another process is writing into the folder.
         RunExistsError: the folder holds a run and ``resume`` is false.
         CheckpointError: its checkpoint is damaged.
         Stopped: somebody asked to stop; the checkpoint is written.
@@ -69,7 +72,7 @@ def train(
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        with processes(config.device) as group, stoppable() as stop:
+        with processes(config.device) as group, stoppable() as stop, sole_writer(where, group):
             kept = previous(config, where, resume)
             group.wait()  # nobody writes before all have looked
             if kept.result is not None:
@@ -114,12 +117,12 @@ class _Run:
         """Train to the end, whatever end it is."""
         self.progress.start(self.result)
         try:
-            while self.tally.epoch < self.config.epochs:
-                self._train_epoch()
-                self._end_epoch()
-            self.result.status = "done"
-        except DivergedError as problem:
-            self.result.status, self.result.failure = "failed", self._agreed(problem)
+            failure, lost = self._ending()
+            if failure is not None or lost is not None:
+                self.parts.leave(self.group)
+                self.result.status, self.result.failure = "failed", self._agreed(failure, lost)
+            else:
+                self.result.status = "done"
         finally:
             self._count_seconds()
             if self.monitor is not None:
@@ -127,6 +130,22 @@ class _Run:
             self.files.close()
             self.progress.stop(self.result)
         return self.result
+
+    def _ending(self) -> tuple[Failure | None, WorkerLostError | None]:
+        """Train; what failed here, or that another process does not answer. No error is kept, nor what it refers to."""
+        try:
+            self._check_patience()
+            while self.tally.epoch < self.config.epochs:
+                self._train_epoch()
+                self._end_epoch()
+                self._check_patience()
+        except DivergedError as problem:
+            return Failure(self.tally.step, self.tally.epoch, problem.reason, problem.layer, problem.spectrum), None
+        except RuntimeError as problem:
+            if not self.group.lost(problem):
+                raise
+            return None, WorkerLostError(self.group.rank, self.group.world, problem)
+        return None, None
 
     def _train_epoch(self) -> None:
         tally, clock = self.tally, Stopwatch()
@@ -165,10 +184,13 @@ class _Run:
         self.result.epochs.append(epoch)
         self.parts.advance()
         self.tally = Tally(epoch=tally.epoch + 1, step=tally.step)
+        self.files.write(self.tally.step - 1)  # what a resumed run discards begins at the step of its checkpoint
         self._save()
-        self.files.write(self.tally.step)
         self.progress.epoch(epoch)
-        if self.patience.lost(self.result.epochs, self.tally.step):
+
+    def _check_patience(self) -> None:
+        """After every epoch, and before the first of a resumed run, which may have been killed in between."""
+        if self.tally.batch == 0 and self.patience.lost(self.result.epochs, self.tally.step):
             layer = next(iter(self.parts.spectral), None)
             raise DivergedError(self.patience.reason, layer, self.watch.spectrum(layer))
 
@@ -177,18 +199,24 @@ class _Run:
         return islice(self.train.epoch(self.tally.epoch), self.config.renew_batches)
 
     def _monitor(self) -> Monitor | None:
-        if not (self.group.leads and self.config.monitor_every and self.parts.spectral):
+        if not (self.config.monitor_every and self.parts.spectral):
             return None
         every, begin = min(self.config.monitor_every, len(self.train)), self.tally.step
         return Monitor(self.parts.net, every, start=begin, tensorboard=self.files.writer)
 
     def _look(self) -> None:
-        """Take over what the monitor saw in this step: the worst of the layers."""
-        if self.monitor is not None and self.monitor.records:
-            step = self.tally.step - 1
-            seen = [r for r in self.monitor.records[-len(self.parts.spectral) :] if r.step == step]
-            if seen:
-                self.tally.looks.append([max(r.condition for r in seen), min(r.rank for r in seen)])
+        """Take over what the monitors of all processes saw in this step: the worst of the layers, if they saw any."""
+        step = self.tally.step - 1
+        if self.monitor is None or step % self.monitor.every:
+            return
+        newest = self.monitor.records[-len(self.parts.spectral) :]
+        seen = [r for r in newest if r.step == step and not math.isnan(r.condition)]
+        nothing = -math.inf
+        condition, rank = self.group.most(
+            [max((r.condition for r in seen), default=nothing), max((-r.rank for r in seen), default=nothing)]
+        )
+        if condition > nothing:
+            self.tally.looks.append([condition, int(-rank)])
 
     def _step(self) -> Step:
         tally = self.tally
@@ -208,6 +236,7 @@ class _Run:
         states = {name: self.group.gather(value) for name, value in randomness.capture().items()}
         self._count_seconds()
         if self.group.leads:
+            self.files.flush()
             state = {
                 "result": self.result.to_dict(),
                 "tally": dataclasses.asdict(self.tally),
@@ -237,14 +266,24 @@ class _Run:
     def _raise_stopped(self) -> None:
         raise Stopped(self.stop.signal or signal.SIGINT)
 
-    def _agreed(self, problem: DivergedError) -> Failure:
-        """The failure that the first process with one found."""
-        here = Failure(self.tally.step, self.tally.epoch, problem.reason, problem.layer, problem.spectrum)
-        if self.group.world == 1:
+    def _agreed(self, here: Failure | None, lost: WorkerLostError | None) -> Failure:
+        """The failure that a process found, one that can name a layer first.
+
+        Raises:
+            WorkerLostError: none did; or one has gone, unless this process leads and has failed itself.
+        """
+        if self.group.world == 1 and here is not None:
             return here
-        notes = self.group.notes(json.dumps(packed(dataclasses.asdict(here))) if problem.reason else "")
-        found = json.loads(next(note for note in notes if note))
-        return Failure(**{**found, "spectrum": tuple(map(unpacked, found["spectrum"]))})
+        try:
+            notes = self.group.notes(json.dumps(packed(dataclasses.asdict(here))) if here and here.reason else "")
+        except RuntimeError as problem:
+            if here is not None and self.group.leads and self.group.lost(problem):
+                return here
+            raise (lost or problem) from None
+        found = sorted((json.loads(note) for note in notes if note), key=lambda note: note["layer"] is None)
+        if not found:
+            raise lost or WorkerLostError(self.group.rank, self.group.world, RuntimeError("no process says why"))
+        return Failure(**{**found[0], "spectrum": tuple(map(unpacked, found[0]["spectrum"]))})
 
     def _count_seconds(self) -> None:
         self.result.seconds = self._worked + perf_counter() - self._began
