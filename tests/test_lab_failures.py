@@ -16,7 +16,7 @@ from spectralgrad.lab.loop import Stepper
 from spectralgrad.lab.parallel import Group
 from spectralgrad.lab.parts import build
 
-from .lab import QUICK, tiny
+from .lab import QUICK, GivingUp, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 
@@ -78,16 +78,6 @@ def test_a_solver_that_gives_up_is_a_failure(place):
     assert failure.reason.startswith("eigh: no solver met the residual test")
     assert failure.spectrum == (1.0, 1.0, 1.0)
     assert failure.layer == ("8" if place == "forward" else None)
-
-
-class GivingUp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        raise SolverError("eigh", (), torch.eye(3), ["torch"], None)
 
 
 class Unsolvable(sg.nn.SpectralModule):

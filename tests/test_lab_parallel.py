@@ -9,7 +9,6 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
-from spectralgrad.errors import SolverError
 from spectralgrad.lab import train
 from spectralgrad.lab.checkpoints import load
 from spectralgrad.lab.config import ConfigError
@@ -17,7 +16,7 @@ from spectralgrad.lab.parallel import Group, WorkerLostError, processes
 from spectralgrad.lab.previous import read_result
 from spectralgrad.lab.synchronised import synchronise
 
-from .lab import QUICK, ended, pair, steady
+from .lab import QUICK, GivingUp, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
@@ -129,16 +128,6 @@ class FailingBackward(nn.Module):
     def forward(self, x):
         self.passes += self.training
         return GivingUp.apply(x) if self.passes > 1 and os.environ["RANK"] == "1" else x
-
-
-class GivingUp(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, g):
-        raise SolverError("eigh", (), torch.eye(3), ["torch"], None)
 
 
 class Failing(sg.nn.SpectralModule):
