@@ -439,11 +439,17 @@ def test_a_shorter_run_than_the_one_there_is_refused(tmp_path):
 
 def test_a_table_of_all_results_and_all_commands_are_kept(tmp_path, capsys):
     for method in ("exact", "svd-clip"):
-        assert main(["compare", *FLAGS, "--methods", method, "--seeds", "3,", "--out", str(tmp_path)]) == 0
+        assert (
+            main(
+                ["compare", *FLAGS, "--methods", method, "--seeds", "3,", "--out", str(tmp_path), "--note", "By night."]
+            )
+            == 0
+        )
     last = capsys.readouterr().out.split("in " + str(tmp_path))[-1]
     assert "exact " in last
     assert "svd-clip " in last
     session = json.loads((tmp_path / "session.json").read_text("utf-8"))
+    assert "By night." in (tmp_path / "report.html").read_text("utf-8")
     assert [command.split("--methods ")[1].split()[0] for command in session["commands"]] == ["exact", "svd-clip"]
     assert {result.config.seed for result in ResultsFile(tmp_path / RESULTS).read()} == {3}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -79,6 +80,20 @@ def _config(base: Config, method: str, group_size: int | None, seed: int) -> Con
         plain = {"pooling": "average", "weights": "plain", "nog": False, "olr": False, "hybrid": None}
         return base.replaced(layer="batchnorm", method="exact", group_size=None, seed=seed, **plain)
     return base.replaced(method=method, group_size=group_size, seed=seed)
+
+
+def order(result: Result) -> tuple[int, str, float, int]:
+    """As a comparison lists them, whichever ended first; all channels together come after the largest group size.
+
+    Example:
+        >>> runs = [Result(Config(method=name)) for name in ("exact", "svd-taylor:degree=19", "svd-taylor")]
+        >>> [result.config.method for result in sorted(runs, key=order)]
+        ['svd-taylor', 'svd-taylor:degree=19', 'exact']
+    """
+    name, config = label(result.config), result.config
+    base = name.partition(":")[0]
+    place = METHODS.index(base) if base in METHODS else len(METHODS)
+    return place, name, config.group_size or math.inf, config.seed
 
 
 def job(config: Config, folder: Path) -> Job:

@@ -15,7 +15,7 @@ from ..bench.report import machine
 from ..files import require_folder, write_json
 from ..methods import methods
 from .command import EIGENVECTORS, add_fields, check_sense, note
-from .compare import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job
+from .compare import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
 from .config import FIELDS, Config, ConfigError
 from .data import load_for
 from .jobs import Engine, Here, Processes, Submitit, cores
@@ -72,6 +72,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--cluster-options", type=_pairs, default={}, metavar="NAME=VALUE,…", help="passed to submitit")
     add("--out", type=Path, default=Path("comparison"), metavar="DIR", help="folder of the comparison (comparison)")
+    add("--note", default="", metavar="TEXT", help="a sentence that the page prints, such as what else the machine did")
     add("--preset", metavar="NAME", help="start from this protocol of `spectralgrad train`")
     add("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
     add_fields(parser, DEFAULT, _OWN)
@@ -101,14 +102,14 @@ def _compare(options: argparse.Namespace) -> int:
     known = _known(configs, out)
     left = [job(config, out) for config in configs if key(config) not in {key(r.config) for r in known}]
     print(_plan(configs, len(left), engine, out), flush=True)
-    _remember(out, engine, options.arguments)
+    _remember(out, engine, options)
     try:
         with shown(configs, known, left) as told:
             compare(configs, out, engine=engine, told=told)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where it was.", file=sys.stderr)
         return 130
-    print(f"\n{text(ResultsFile(out / RESULTS).read())}\n")
+    print(f"\n{text(sorted(ResultsFile(out / RESULTS).read(), key=order))}\n")
     page = report(out)
     print(f"{page.headline}\n\n{time.perf_counter() - began:.0f} s; the page: {page.path}")
     return 0
@@ -187,10 +188,11 @@ def _said(engine: Engine) -> str:
     return "by submitit" if isinstance(engine, Submitit) else "one at a time"
 
 
-def _remember(out: Path, engine: Engine, arguments: Sequence[str]) -> None:
-    """What made the results: the command and the machine."""
-    commands = [*_commands(out / SESSION), shlex.join(["spectralgrad", *arguments])]
-    session = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "machine": machine()}
+def _remember(out: Path, engine: Engine, options: argparse.Namespace) -> None:
+    """What made the results: the commands and the machine."""
+    commands = [*_commands(out / SESSION), shlex.join(["spectralgrad", *options.arguments])]
+    session = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "note": options.note}
+    session["machine"] = machine()
     write_json(out / SESSION, session)
 
 

@@ -16,18 +16,18 @@ SESSION = "session.json"
 
 
 def session(folder: Path) -> dict[str, Any]:
-    """What a comparison noted of itself: ``commands``, oldest first, ``running`` and ``machine``.
+    """What a comparison noted of itself: ``commands``, oldest first, ``running``, ``note`` and ``machine``.
 
     Example:
         >>> session(Path("nowhere"))
-        {'running': '', 'machine': None, 'commands': []}
+        {'running': '', 'note': '', 'machine': None, 'commands': []}
     """
     try:
         known = dict(json.loads((folder / SESSION).read_text("utf-8")))
     except (OSError, ValueError, TypeError):  # none there, or damaged: the page does without
         known = {}
     commands = known.get("commands", [known["command"]] if "command" in known else [])
-    return {"running": "", "machine": None, **known, "commands": commands}
+    return {"running": "", "note": "", "machine": None, **known, "commands": commands}
 
 
 def busy(machine: dict[str, Any] | None) -> str:

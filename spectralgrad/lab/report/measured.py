@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ...files import write_json
 from ...methods import methods as serve
 from .. import gradients as measuring
 from ..compare import job
+from ..config import Config
 from ..gradients import Gradients
 from ..records import Result
 from ..results import summarise
@@ -52,12 +54,16 @@ def _kept(path: Path) -> Gradients | None:
 
 
 def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> Gradients:
-    """The layer is that of the first run that has kept one, of ``exact`` if there is such a run."""
-    for name, result in sorted(runs.items(), key=lambda item: item[1].config.method != "exact"):
+    """The layer is that of a run that has kept one: of ``exact`` if there is such a run, with the largest groups."""
+    for name, result in sorted(runs.items(), key=lambda item: _choice(item[1].config)):
         layer = trained_layer(job(result.config, folder).folder, result.config)
         if layer is not None:
             return measuring.measure(function, methods, layer, name)
     return measuring.measure(function, methods)
+
+
+def _choice(config: Config) -> tuple[bool, float]:
+    return config.method != "exact", -(config.group_size or math.inf)
 
 
 def _name(result: Result, results: Sequence[Result]) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SpectralError
-from ..compare import METHODS
+from ..compare import order
 from ..gradients import Gradients
 from ..pairs import BASELINE, against
 from ..records import Result
-from ..results import RESULTS, ResultsFile, Summary, label, summarise
+from ..results import RESULTS, ResultsFile, Summary, summarise
 from ..table import cells
 from . import made, paper, pictures, words
 from .measured import measured
@@ -69,7 +69,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
 
 def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     """Everything the template shows."""
-    results = sorted(results, key=_order)
+    results = sorted(results, key=order)
     summaries = summarise(results)
     gradients = measured(results, folder)
     session = made.session(folder)
@@ -95,14 +95,6 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "runs": len(results),
         "what": ", ".join(dict.fromkeys(f"{r.config.network} on {r.config.dataset}" for r in results)),
     }
-
-
-def _order(result: Result) -> tuple[int, str, float, int]:
-    """As a comparison lists them, whichever ended first; all channels together come after the largest group size."""
-    name, config = label(result.config), result.config
-    base = name.partition(":")[0]
-    place = METHODS.index(base) if base in METHODS else len(METHODS)
-    return place, name, config.group_size or math.inf, config.seed
 
 
 def render(context: dict[str, Any]) -> str:
