@@ -344,7 +344,7 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
     assert "svd failed in its only run. All 2 runs of the other 2 methods came to their end." in said
     assert (tmp_path / "out" / "report.html").exists()
     session = json.loads((tmp_path / "out" / "session.json").read_text())
-    assert session["command"].startswith("spectralgrad compare --train-size 64")
+    assert session["commands"][-1].startswith("spectralgrad compare --train-size 64")
     assert main(command) == 0
     assert "3 of them kept from before" in capsys.readouterr().out
 

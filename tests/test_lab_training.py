@@ -275,7 +275,7 @@ def test_the_bar_shows_loss_error_speed_and_condition():
     bar._bar.refresh()
     bar.epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, 1e5, 9, "exact"))
     bar.stop(Result(Config()))
-    for words in ("epoch 1/3", "loss 2.123", "error 81.2 %", "512 images/s", "κ 1.5e+05", "test 1.2000  40.00 %"):
+    for words in ("epoch 0 of 0–2", "loss 2.123", "error 81.2 %", "512 images/s", "κ 1.5e+05", "test 1.2000  40.00 %"):
         assert words in stream.getvalue()
 
 
