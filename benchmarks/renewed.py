@@ -26,6 +26,7 @@ from spectralgrad.lab.memory import keep_memory
 from spectralgrad.lab.parallel import Group
 from spectralgrad.lab.parts import build
 from spectralgrad.lab.previous import read_result
+from spectralgrad.lab.results import Summary
 
 
 def tested(folder: Path, config: Config, data: Dataset) -> float:
@@ -56,6 +57,35 @@ def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result
     return before, after
 
 
+def draw(before: list[Result], after: list[Result], path: Path) -> None:
+    """Mean test errors against the group size, a line a method: as recorded, and renewed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for panel, results, title in zip(panels, (before, after), ("as recorded", "statistics renewed"), strict=True):
+        lines: dict[str, list[Summary]] = {}
+        for summary in summarise(results):
+            lines.setdefault(summary.label, []).append(summary)
+        for name, found in lines.items():
+            if name == "batchnorm":
+                panel.axhline(found[0].mean, color="grey", linestyle=":", label=name)
+                continue
+            sized = sorted(found, key=lambda s: s.group_size or 0)
+            panel.errorbar([s.group_size for s in sized], [s.mean for s in sized], [s.sd for s in sized],
+                           marker="o", markersize=4, capsize=2, linewidth=1.2, label=name)  # fmt: skip
+        sizes = sorted({r.config.group_size for r in results if r.config.group_size})
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(sizes, [str(size) for size in sizes])
+        panel.set_xlabel("channels whitened together")
+        panel.set_title(title)
+    panels[0].set_ylabel("test error in per cent")
+    panels[1].legend(frameon=False, fontsize=8, ncols=2)
+    figure.savefig(path, dpi=120)
+
+
 def main() -> None:
     """Print both tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.renewed", description=__doc__)
@@ -63,8 +93,10 @@ def main() -> None:
     parser.add_argument("--data", help="folder of the pictures, if it is another now")
     parser.add_argument("--batches", type=int, default=20, help="training batches to average over (20)")
     parser.add_argument("--json", type=Path, help="also write the errors")
+    parser.add_argument("--plot", type=Path, help="also draw them (png, svg, pdf)")
     options = parser.parse_args()
-    require_folder(options.json)
+    for target in (options.json, options.plot):
+        require_folder(target)
     keep_memory()
     torch.set_num_threads(1)
     before, after = renewed(options.comparison, options.data, options.batches)
@@ -75,6 +107,8 @@ def main() -> None:
     print(f"\n{render(['', 'runs', 'recorded', 'renewed', 'sd', 'least'], rows)}\n")
     pairs = [[p.label, str(len(p.differences)), f"{p.mean:+.2f}", f"{p.standard_error:.2f}"] for p in against(after)]
     print(render(["renewed, against exact", "pairs", "difference", "standard error"], pairs))
+    if options.plot:
+        draw(before, after, options.plot)
     if options.json:
         names = ("method", "layer", "group_size", "seed")
         runs = [
