@@ -18,6 +18,8 @@ from spectralgrad.lab import Config, Epoch, Failure, Result
 from spectralgrad.lab.compare import DEFAULT, METHODS, compare, grid, job
 from spectralgrad.lab.config import ConfigError
 from spectralgrad.lab.jobs import Here, Job, JobError, Processes, Submitit
+from spectralgrad.lab.pairs import against
+from spectralgrad.lab.presets import PRESETS
 from spectralgrad.lab.published import SETTINGS, TABLE
 from spectralgrad.lab.results import RESULTS, ResultsFile, key, label, summarise
 from spectralgrad.lab.table import shown, text
@@ -466,3 +468,32 @@ def test_methods_by_default_are_those_that_serve_the_layer(tmp_path, monkeypatch
 def test_errors_that_are_not_finite_have_no_deviation():
     summary = summarise([ended(math.inf), ended(20.0, seed=1)])[0]
     assert math.isnan(summary.sd)
+
+
+def test_a_hybrid_schedule_of_any_length_has_a_folder(tmp_path):
+    config = PRESETS["iccv-resnet50"].replaced(hybrid="svd-pade")
+    assert job(config, tmp_path).name.startswith("newton-schulz-to-svd-pade-seed0-")
+    assert job(config.replaced(epochs=70), tmp_path).name == job(config, tmp_path).name
+
+
+def test_pooling_alone_has_no_groups():
+    base = TINY.replaced(layer="batchnorm", pooling="covariance", reduce_to=None)
+    assert [c.group_size for c in grid(base, methods=("exact",), group_sizes=(8, 16), seeds=(0,))] == [None]
+
+
+def test_pairs_are_of_the_same_settings():
+    settings = [(epochs, seed, method) for epochs in (1, 9) for seed in (0, 1) for method in ("exact", "svd-pi")]
+    results = [ended(20.0 + 10 * (n == 1), epochs=n, seed=seed, method=method) for n, seed, method in settings]
+    results += [ended(33.0, layer="batchnorm", epochs=1), ended(22.0, layer="batchnorm", epochs=9)]
+    found = {pairs.label: pairs.differences for pairs in against(results)}
+    assert found == {"exact": (0.0,) * 4, "svd-pi": (0.0,) * 4, "batchnorm": (3.0, 2.0)}
+
+
+def test_a_file_of_a_run_is_read_as_it_was_written(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("spectralgrad.lab.compare_command.grid", lambda *given: asked.append(given[0]) or [])
+    wanted = Config(dataset="cifar10", data="DIR")
+    (tmp_path / "mine.toml").write_text(wanted.to_toml(), "utf-8")
+    with contextlib.suppress(IndexError):
+        main(["compare", "--config", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out")])
+    assert asked == [wanted]

@@ -98,6 +98,10 @@ def test_flags_override_the_file_which_overrides_the_preset(tmp_path):
     assert config.milestones == (100, 200, 300)
 
 
+def test_no_augmentation_can_be_asked_for():
+    assert chosen(options("--augmentation", "none")).augmentation == "none"
+
+
 def test_a_field_that_is_misspelt_is_guessed():
     with pytest.raises(ConfigError, match=r"no field 'group-size'; did you mean group_size\?"):
         Config().replaced(**{"group-size": 16})

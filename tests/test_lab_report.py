@@ -485,7 +485,7 @@ def test_one_epoch_is_a_point_for_every_method_and_one_number_on_the_axis():
 def test_the_measured_layer_is_named_with_its_group_size(tmp_path):
     small = Config(train_size=64, batch_size=16, epochs=1, tensorboard=False, threads=1)
     compare(grid(small, methods=("exact",), group_sizes=(8, 16), seeds=(0,)), tmp_path)
-    assert "“exact d=8, seed 0”" in Page(report(tmp_path).path.read_text("utf-8")).said
+    assert "“exact d=16, seed 0”" in Page(report(tmp_path).path.read_text("utf-8")).said
 
 
 def test_methods_with_parameters_stand_together_after_their_own(tmp_path):

@@ -76,7 +76,7 @@ def parsed(field: dataclasses.Field[Any], text: str) -> Any:
         >>> parsed(FIELDS["group_size"], "none") is None, parsed(FIELDS["milestones"], "none")
         (True, ())
     """
-    if text.lower() == "none" and "None" in str(field.type):
+    if text.lower() == "none" and "None" in str(field.type) and "none" not in field.metadata["choices"]:
         return None
     return check(field, _read(text, kinds(field)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -79,7 +80,8 @@ def _config(base: Config, method: str, group_size: int | None, seed: int) -> Con
             )
         plain = {"pooling": "average", "weights": "plain", "nog": False, "olr": False, "hybrid": None}
         return base.replaced(layer="batchnorm", method="exact", group_size=None, seed=seed, **plain)
-    return base.replaced(method=method, group_size=group_size, seed=seed)
+    groups = base.layer != "batchnorm" or ":" in base.network  # covariance pooling alone has none
+    return base.replaced(method=method, group_size=group_size if groups else None, seed=seed)
 
 
 def order(result: Result) -> tuple[int, str, float, int]:
@@ -103,8 +105,8 @@ def job(config: Config, folder: Path) -> Job:
         >>> job(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
         'svd-pi-d16-seed1'
     """
-    fixed = key(config.replaced(epochs=DEFAULT.epochs))  # a run that is made longer stays where it is
-    mark = hashlib.sha256(fixed.encode()).hexdigest()[:8]
+    fixed = {**json.loads(key(config)), "epochs": None}  # a run that is made longer stays where it is
+    mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
     size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
     name = "-".join([label(config).replace(" → ", "-to-").replace(":", "-"), *size, f"seed{config.seed}", mark])
     return Job(name, config, folder / "runs" / name)

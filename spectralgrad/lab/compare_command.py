@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import sys
 import time
@@ -24,7 +23,7 @@ from .networks import NetworkError, build
 from .parallel import Group
 from .presets import preset
 from .records import count
-from .report import SESSION, report
+from .report import SESSION, report, session
 from .results import RESULTS, ResultsFile, key
 from .table import shown, text
 
@@ -35,7 +34,7 @@ Finished runs are kept in results.jsonl; the same command goes on where it was s
 result, not an error."""
 _EXAMPLES = """\
 examples:
-  spectralgrad compare                                   the default: about three minutes on two cores
+  spectralgrad compare                                   the default: a minute or two on two cores
   spectralgrad compare --methods svd,exact --group-sizes 4,8,16,64 --seeds 3
   spectralgrad compare --preset tpami-cifar10 --data DIR --group-sizes 4,8,16,32,64 --seeds 15 --jobs 1
   spectralgrad compare --preset tpami-cifar10 --data DIR --cluster slurm \\
@@ -125,9 +124,9 @@ def _report(options: argparse.Namespace) -> int:
 def _base(options: argparse.Namespace) -> Config:
     """What all runs have in common: preset or default, then file, then flags."""
     given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _OWN}
-    config = preset(options.preset) if options.preset else DEFAULT
-    if given.get("dataset", config.dataset) != DEFAULT.dataset and not options.preset:
-        config = config.replaced(train_size=None)  # the default takes a part of the embedded pictures
+    config = preset(options.preset) if options.preset else Config() if options.config else DEFAULT
+    if config is DEFAULT and given.get("dataset", config.dataset) != DEFAULT.dataset:
+        config = config.replaced(train_size=None, augmentation=None)  # those are for the embedded pictures
     if options.config is not None:
         config = Config.from_toml(options.config, config)
     if given.get("layer") == "denoising":
@@ -190,18 +189,11 @@ def _said(engine: Engine) -> str:
 
 def _remember(out: Path, engine: Engine, options: argparse.Namespace) -> None:
     """What made the results: the commands and the machine."""
-    commands = [*_commands(out / SESSION), shlex.join(["spectralgrad", *options.arguments])]
-    session = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "note": options.note}
-    session["machine"] = machine()
-    write_json(out / SESSION, session)
-
-
-def _commands(path: Path) -> list[str]:
-    """Those that made the results already there."""
-    try:
-        return list(json.loads(path.read_text("utf-8"))["commands"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    before = session(out)
+    commands = [*before["commands"], shlex.join(["spectralgrad", *options.arguments])]
+    note = options.note or before["note"]
+    content = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "note": note}
+    write_json(out / SESSION, {**content, "machine": machine()})
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
+from typing import TypeAlias
 
 from .records import Result
-from .results import label
+from .results import Summary, summarise
 
 BASELINE = "exact"
 
@@ -57,28 +58,36 @@ def against(results: Sequence[Result], baseline: str = BASELINE) -> list[Pairs]:
         >>> against([Result(Config(), "done"), Result(Config(method="svd"), "failed")])[1]
         Pairs(label='svd', differences=(), done=0, runs=1)
     """
+    found = summarise(results)
     known = {
-        (r.config.group_size, r.config.seed): r.final_error
-        for r in results
-        if label(r.config) == baseline and r.status == "done"
+        (s.extra, s.group_size, r.config.seed): r.final_error for s in found if s.label == baseline for r in s.done
     }
     if not known:
         return []
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(label(result.config), []).append(result)
-    return [_pairs(name, found, known) for name, found in groups.items()]
+    groups: dict[str, list[Summary]] = {}
+    for summary in found:
+        groups.setdefault(summary.label, []).append(summary)
+    return [_pairs(name, group, known) for name, group in groups.items()]
 
 
-def _pairs(name: str, results: list[Result], known: dict[tuple[int | None, int], float]) -> Pairs:
-    done = [result for result in results if result.status == "done"]
-    differences = [r.final_error - other for r in done if not math.isnan(other := _partner(r, known))]
-    return Pairs(name, tuple(differences), len(done), len(results))
+Known: TypeAlias = "dict[tuple[str, int | None, int], float]"
 
 
-def _partner(result: Result, known: dict[tuple[int | None, int], float]) -> float:
-    size, seed = result.config.group_size, result.config.seed
-    if label(result.config) != "batchnorm":
-        return known.get((size, seed), math.nan)
-    same = [error for (_, other), error in known.items() if other == seed]
+def _pairs(name: str, summaries: list[Summary], known: Known) -> Pairs:
+    done = [(summary, result) for summary in summaries for result in summary.done]
+    partners = [(result.final_error, _partner(summary, result.config.seed, known)) for summary, result in done]
+    differences = tuple(own - other for own, other in partners if not math.isnan(other))
+    return Pairs(name, differences, len(done), sum(len(summary.results) for summary in summaries))
+
+
+def _partner(summary: Summary, seed: int, known: Known) -> float:
+    """The baseline's error with the same settings, group size and seed."""
+    if summary.label != "batchnorm":
+        return known.get((summary.extra, summary.group_size, seed), math.nan)
+    same = [error for (extra, _, other), error in known.items() if other == seed and _matches(summary.extra, extra)]
     return fmean(same) if same else math.nan
+
+
+def _matches(plain: str, spectral: str) -> bool:
+    """Whether batch normalisation has the settings of a spectral run, but for those it does not have."""
+    return set(plain.split(", ")) - {""} <= set(spectral.split(", "))

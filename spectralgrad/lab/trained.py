@@ -32,7 +32,7 @@ class TrainedLayer:
     """What a layer decomposes in its next training steps.
 
     Attributes:
-        matrices: (n, d, d), ε included.
+        matrices: (n, d, d) in float32, ε included.
         features: (n, d, positions) of covariance pooling; None for other layers.
         eps: ε of covariance pooling.
 
@@ -94,7 +94,7 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
     if isinstance(layer, CovariancePooling):
         features = torch.cat(_seen_inputs(net, layer, pictures))[:_SAMPLES]
         return TrainedLayer.pooling(features.flatten(2), layer.eps)
-    return TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)))
+    return TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
 
 
 class _SeenError(Exception):

@@ -89,8 +89,11 @@ def _imported(name: str) -> ModuleType:
 @contextmanager
 def _current_folder() -> Iterator[None]:
     folder = str(Path.cwd())
-    sys.path.append(folder)
+    there = folder in sys.path
+    if not there:
+        sys.path.append(folder)
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        if not there:
+            sys.path.remove(folder)

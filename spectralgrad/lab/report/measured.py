@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ...files import write_json
@@ -41,7 +42,9 @@ def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
     if kept and kept.function == function and list(kept.at_gaps) == methods and kept.run in runs:
         return kept
     found = _measured(runs, function, methods, folder)
-    write_json(folder / GRADIENTS, found.to_dict())
+    if found.layer is not None or kept is None or kept.layer is None:  # what cannot be measured again is kept
+        with suppress(OSError):
+            write_json(folder / GRADIENTS, found.to_dict())
     return found
 
 
