@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
-from spectralgrad.lab import train
+from spectralgrad.errors import SpectralError
+from spectralgrad.lab import parallel, train
 from spectralgrad.lab.checkpoints import load
 from spectralgrad.lab.config import ConfigError
 from spectralgrad.lab.parallel import Group, WorkerLostError, processes
@@ -38,16 +39,26 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    """The folder in which two processes have made all runs, after failures too, over the connections of the caller."""
-    folder = tmp_path_factory.mktemp("two")
-    for name, config in RUNS.items():
-        (folder / f"{name}.toml").write_text(config.to_toml(), "utf-8")
+def made(folder, names, status):
+    """Have two processes make these runs, one after another over connections of their own."""
+    files = [folder / f"{name}.toml" for name in names]
+    for name, file in zip(names, files, strict=True):
+        file.write_text(RUNS[name].to_toml(), "utf-8")
     for code, out, err in ended(pair("tests.workers", folder)):
         assert code == 0, err
-        statuses = ["failed"] * 4 + ["done"] * 2
-        assert out.split() == [word for run in zip(RUNS, statuses, strict=True) for word in run]
+        assert out.split() == [word for name in names for word in (name, status)]
+    for file in files:
+        file.unlink()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """The folder in which pairs of processes have made all runs; after a failure a pair makes no other."""
+    folder = tmp_path_factory.mktemp("two")
+    names = list(RUNS)
+    for name in names[:4]:
+        made(folder, [name], "failed")
+    made(folder, names[4:], "done")
     return folder
 
 
@@ -206,4 +217,12 @@ def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
 def test_a_device_that_is_not_there_is_told_in_one_line(name):
     said = f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"
     with pytest.raises(ConfigError, match=said), processes(name):
+        pass
+
+
+def test_after_a_failure_the_processes_make_no_other_run(monkeypatch):
+    """What they said to each other when it failed may still be on the way."""
+    monkeypatch.setattr(parallel, "_broken", [True])
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    with pytest.raises(SpectralError, match="start new processes"), parallel.processes("cpu"):
         pass

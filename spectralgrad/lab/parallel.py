@@ -18,6 +18,7 @@ from ..errors import SpectralError
 from .config import ConfigError
 
 _CPU = torch.device("cpu")
+_broken: list[bool] = []  # whether a run of this process and others has failed
 _PATIENCE = timedelta(minutes=10)
 _NOTE = 1 << 16  # bytes of a note that processes show one another
 _SIGNS = ("gloo", "connection", "peer", "nccl", "timed out", "timeout", "socket")
@@ -62,8 +63,10 @@ class Group:
         """The process group over which the run goes; None for that of all processes."""
         return self.own[0] if self.own else None
 
-    def leave(self) -> None:
+    def leave(self, failed: bool = False) -> None:
         """Close the connections of this run. They are closed when nothing refers to them: see :func:`release`."""
+        if failed and self.world > 1:
+            _broken.append(True)
         if self.own:
             dist.destroy_process_group(self.own.pop())
             gc.collect()
@@ -119,6 +122,7 @@ def processes(device: str = "auto") -> Iterator[Group]:
 
     Raises:
         WorkerLostError: another process went away inside the block.
+        SpectralError: a run in the caller's process group has failed before: messages of it may still be on the way.
 
     Example:
         >>> with processes("cpu") as group:
@@ -127,6 +131,8 @@ def processes(device: str = "auto") -> Iterator[Group]:
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     begun = dist.is_available() and dist.is_initialized()
+    if begun and _broken:
+        raise SpectralError("a run of these processes has failed; start new processes for another one")
     place = _device(device)
     if world > 1 and not begun:
         dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)

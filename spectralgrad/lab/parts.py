@@ -64,7 +64,7 @@ class Parts:
         self.model = self.net
         if group.line is not None:
             release(self.net, group.line)
-        group.leave()
+        group.leave(failed=True)
 
     def state(self) -> dict[str, Any]:
         """Tensors and plain values, enough to go on."""

@@ -60,6 +60,7 @@ def train(
         CheckpointError: its checkpoint is damaged.
         Stopped: somebody asked to stop; the checkpoint is written.
         WorkerLostError: another process went away.
+        SpectralError: a run in the caller's process group has failed before.
 
     Example:
         >>> config = Config(train_size=128, batch_size=32, epochs=1, monitor_every=2)
