@@ -19,9 +19,11 @@ from . import gram, transforms
 from .errors import ShapeError, check_matrix
 from .functions import matrix_function, matrix_inv_sqrt, matrix_sqrt
 from .methods import Exact, Method, resolve
-from .precision import full_precision, widen
+from .overrides import overridable
+from .precision import full_precision, real_dtype, widen
 
 
+@overridable
 def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:
     r"""The covariance of features, :math:`\frac1{N-c}\sum_n(x_n-\mu)(x_n-\mu)^H+\epsilon I`.
 
@@ -48,6 +50,7 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
         return _shifted(scaled @ scaled.mH, eps)
 
 
+@overridable
 def covariance_sqrt(
     X: Tensor,
     *,
@@ -94,7 +97,7 @@ def covariance_sqrt(
     if not isinstance(rule, Exact):
         raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        if eps == 0 and transforms.reverse_only():
+        if eps == 0 and transforms.reverse_only(X):
             return gram.root(X, center, _count(X, correction), rtol).to(X.dtype)
         return _from_positions(scaled_features(X, center, correction), center, eps, rtol).to(X.dtype)
 
@@ -120,7 +123,8 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     X = widen(X)
     if center:
         X = X - X.mean(-1, keepdim=True)
-    return X / count**0.5
+    # torch.jit.trace hands sizes over as tensors, whose root would be taken in single precision
+    return X / (count.to(real_dtype(X.dtype)).sqrt() if isinstance(count, Tensor) else count**0.5)
 
 
 def _count(X: Tensor, correction: int) -> int:

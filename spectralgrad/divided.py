@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from .methods.base import differences, identity_mask, norm, reciprocal
+from .torch_internals import in_transform
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
 
@@ -151,7 +152,7 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
     """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
 
     def df(x: Tensor) -> Tensor:
-        if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or in_transform():
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
             return result
         # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.

@@ -24,6 +24,7 @@ from . import gauge, iterative, solvers, transforms
 from .errors import check_square
 from .hermitian import from_lower, hermitian
 from .methods import GapMethod, Method, resolve
+from .overrides import overridable
 from .precision import full_precision, real_dtype, widen
 
 
@@ -34,6 +35,7 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
+@overridable
 def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
     r"""Eigenvalues and eigenvectors of Hermitian matrices, with a gradient that stays finite at ties.
 

@@ -12,9 +12,11 @@ from .divided import Scalar
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
+from .overrides import overridable
 from .precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 
 
+@overridable
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""The positive semi-definite square root :math:`A^{1/2}`, with an exact gradient by default.
 
@@ -48,6 +50,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
     return _root(A, "sqrt", method, rtol, clamp)
 
 
+@overridable
 def matrix_inv_sqrt(
     A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -69,6 +72,7 @@ def matrix_inv_sqrt(
     return _root(A, "inv_sqrt", method, rtol, clamp)
 
 
+@overridable
 def matrix_power(
     A: Tensor, p: float | Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -115,6 +119,7 @@ def matrix_power(
     return _positive(A, "power", divided.real_power(exponent), method, rtol, clamp)
 
 
+@overridable
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""The logarithm :math:`\log A` of positive definite matrices; zero on the null space of a singular one.
 
@@ -132,6 +137,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
     return _positive(A, "log", divided.LOG, method, rtol, clamp)
 
 
+@overridable
 def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
     r"""The exponential :math:`e^A` of Hermitian matrices, definite or not.
 
@@ -155,6 +161,7 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
     return _any(A, "exp", divided.EXP, method)
 
 
+@overridable
 def matrix_function(
     A: Tensor, f: Scalar, df: Scalar | None = None, *, method: str | Method = "exact", rtol: float | None = None
 ) -> Tensor:
@@ -185,6 +192,7 @@ def matrix_function(
     return _any(A, "function", divided.smooth(f, df), method, rtol)
 
 
+@overridable
 def spectral_projector(A: Tensor, k: int) -> Tensor:
     r"""The projector :math:`P=V_kV_k^H` onto the k leading eigenvectors, with a gradient across the cut only.
 

@@ -15,10 +15,12 @@ from . import divided, frechet, solvers, transforms
 from .errors import check_matrix
 from .hermitian import hermitian
 from .methods.base import norm, reciprocal
+from .overrides import overridable
 from .precision import full_precision, rank_tolerance, widen
 from .roots import solve_lyapunov
 
 
+@overridable
 def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     r"""The orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
 

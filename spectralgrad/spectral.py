@@ -20,7 +20,7 @@ from torch import Tensor
 from . import divided, frechet, iterative, solvers, transforms
 from .eigh import attach
 from .hermitian import from_lower, hermitian
-from .methods import PI, SVDPI, GapMethod, Method, Pade, Taylor
+from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
 from .methods.base import differences, identity_mask
 from .precision import full_precision
 from .spectra import Spectrum
@@ -30,6 +30,8 @@ def apply(A: Tensor, rule: Method, f: divided.Function, spectrum: Spectrum) -> T
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
     if iterative.iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
+    if transforms.idle(A) and isinstance(rule, Exact):
+        return _composed(spectrum.vectors, divided.kept(f.value, spectrum.values, spectrum.support))
     if isinstance(rule, GapMethod):
         return _by_gap_rule(A, rule, f, spectrum)
     w, V, support = spectrum
@@ -44,7 +46,7 @@ def _by_gap_rule(A: Tensor, rule: GapMethod, f: divided.Function, spectrum: Spec
     w, V, support = spectrum
     keep = rule.kept(A, w, V)
     implied = Implied(rule, f, support if keep is None else support & keep)
-    if transforms.reverse_only():
+    if transforms.reverse_only(A):
         values = implied.values(w)
         if not transforms.tracked(values):
             result: Tensor = _ByRule.apply(A, w, V, values, implied)
@@ -72,7 +74,11 @@ def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: divided.Function) -> Ten
     """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
     w, V, keep = iterative.power_iteration(A, rule)
     support = keep & (w > 0)
-    values = torch.where(support, f.value(torch.where(support, w, 1)), 0)
+    return _composed(V, torch.where(support, f.value(torch.where(support, w, 1)), 0))
+
+
+def _composed(V: Tensor, values: Tensor) -> Tensor:
+    """V diag(values) Vᴴ."""
     return (V * values.unsqueeze(-2)) @ V.mH
 
 
@@ -101,9 +107,7 @@ class Implied:
         """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
         if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (divided.SQRT, divided.INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
-            fused = solvers.taylor_root_derivative(V, s, G, self.f is divided.INV_SQRT, self.rule.degree + 1)
-            if fused is not None:
-                return fused
+            return solvers.root_derivative(V, s, G, self.f is divided.INV_SQRT, self.rule.degree + 1)
         return solvers.weighted(V, self.gamma(w), G)
 
 
@@ -114,7 +118,7 @@ class _ByRule(torch.autograd.Function):
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
         ctx.implied = implied
         ctx.save_for_backward(A, w, V)
-        return (V * values.unsqueeze(-2)) @ V.mH
+        return _composed(V, values)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -140,7 +144,7 @@ class _Spectral(torch.autograd.Function):
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-        return (V * values.unsqueeze(-2)) @ V.mH
+        return _composed(V, values)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

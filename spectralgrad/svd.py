@@ -21,6 +21,7 @@ from . import gauge, solvers, transforms
 from .errors import check_matrix
 from .methods import GapMethod, Method, resolve
 from .methods.base import norm, reciprocal
+from .overrides import overridable
 from .precision import full_precision, real_dtype, widen
 
 
@@ -32,6 +33,7 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
+@overridable
 def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-pade") -> SVDResult:
     r"""Singular value decomposition with a gradient that stays finite at ties and at rank deficiency.
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .torch_internals import in_forward_mode, in_transform, intercepted, nested_forward_modes
+
 
 def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     """Call the autograd function ``plain``, or ``forward``, its subclass that adds a forward-mode rule.
@@ -18,8 +20,10 @@ def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     """
     if torch.compiler.is_compiling():
         return plain.apply(*inputs)
-    if torch._C._functorch.peek_interpreter_stack() is not None:
-        if _forward_levels() > 1:
+    if idle(*(x for x in inputs if isinstance(x, Tensor))):
+        return plain.forward(*inputs)
+    if in_transform():
+        if nested_forward_modes() > 1:
             raise NotImplementedError(
                 "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
                 "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
@@ -44,47 +48,39 @@ def _eager(function: Any) -> Any:
     return type(function.__name__, (function,), body)
 
 
-def _forward_levels() -> int:
-    from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
-
-    kinds = [interpreter.key() for interpreter in retrieve_all_functorch_interpreters()]
-    return sum(kind == torch._C._functorch.TransformType.Jvp for kind in kinds)
-
-
 def differentiating() -> bool:
     """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
-    return torch.is_grad_enabled() or forward_ad._current_level >= 0
+    return torch.is_grad_enabled() or in_forward_mode()
 
 
-def plain(*tensors: Tensor) -> bool:
-    """Whether nothing stands between a call and its execution: no compiler, transform, mode, subclass or vmap.
+def eager(*tensors: Tensor) -> bool:
+    """True if nothing stands between a call and its execution: no compiler, tracer, transform, mode or subclass.
 
-    An operator of torch.library may then be skipped and the function behind it called.
+    An operator of torch.library may then be skipped and the function behind it called. This is the one predicate that
+    decides it; :func:`spectralgrad.torch_internals.intercepted` says how it knows.
     """
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
-        return False
-    if torch._C._len_torch_dispatch_stack():
-        return False
-    return all(type(x) is Tensor and not torch._C._functorch.is_legacy_batchedtensor(x) for x in tensors)
+    return not torch.compiler.is_compiling() and not intercepted(*tensors)
 
 
 def transformed() -> bool:
-    """Whether a transform of torch.func or forward mode is looking on."""
-    return torch._C._functorch.peek_interpreter_stack() is not None or forward_ad._current_level >= 0
+    """True inside a transform of torch.func or in forward mode."""
+    return in_transform() or in_forward_mode()
 
 
-def reverse_only() -> bool:
-    """Whether only reverse mode can be asked for: no compiler, no transform of torch.func, no forward mode."""
-    return not torch.compiler.is_compiling() and not transformed()
+def reverse_only(*tensors: Tensor) -> bool:
+    """True if a call is :func:`eager` and only reverse mode can be requested."""
+    return eager(*tensors) and not in_forward_mode()
 
 
-def idle(x: Tensor) -> bool:
-    """Whether nobody can ask for a derivative in ``x``, so that no autograd function need stand around a result."""
-    return not (x.requires_grad and torch.is_grad_enabled()) and reverse_only()
+def idle(*tensors: Tensor) -> bool:
+    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result."""
+    if torch.compiler.is_compiling() or transformed():
+        return False
+    return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 
 
 def tracked(x: Tensor) -> bool:
     """Whether ``x`` carries a gradient, in reverse or in forward mode."""
     if x.requires_grad:
         return True
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
+    return in_forward_mode() and forward_ad.unpack_dual(x).tangent is not None

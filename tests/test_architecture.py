@@ -1,6 +1,7 @@
 """Arrows point one way: no module imports one that stands above it."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,8 @@ import spectralgrad
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
     ["version", "errors", "files", "lazy"],
-    ["precision", "transforms", "native"],
+    ["torch_internals"],
+    ["precision", "transforms", "overrides", "native"],
     ["hermitian"],
     ["methods", "solvers"],
     ["gauge", "iterative", "spectra", "divided", "roots", "frechet", "gram"],
@@ -43,6 +45,12 @@ def test_no_arrow_points_up(file):
     here = file.relative_to(PACKAGE).parts[0].removesuffix(".py")
     above = {name for name in _imports(file) if RANK[name] > RANK[here]}
     assert not above
+
+
+def test_private_names_of_torch_stand_in_one_file():
+    private = re.compile(r"torch\._C\b|torch\._functorch|forward_ad\._")
+    found = {file.name for file in FILES if private.search(file.read_text(encoding="utf-8"))}
+    assert found == {"torch_internals.py"}
 
 
 def test_init_files_only_re_export():

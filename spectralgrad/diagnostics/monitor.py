@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .. import solvers
 from ..errors import SpectralError
 from ..nn.spectral import SpectralModule
+from ..torch_internals import in_backward_pass, in_transform
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
 from .smoothness import effective_smoothness
@@ -171,9 +172,9 @@ class Monitor:
         A pass within a backward pass is a checkpoint's second run. Under torch.func there are no values to look at.
         """
         with self._lock:
-            if self._paused or torch._C._functorch.peek_interpreter_stack() is not None:
+            if self._paused or in_transform():
                 return None
-            if torch._C._current_graph_task_id() != -1:
+            if in_backward_pass():
                 return next(reversed(self._open[name]), None)
             step = self._passes[name]
             self._passes[name] += 1

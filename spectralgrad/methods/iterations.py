@@ -212,5 +212,7 @@ def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, t
     positive = w > eps
     accurate = (quotient - w).abs() < tolerance * w.abs()
     first = torch.arange(w.shape[-1], device=w.device) == 0
-    passes = positive & accurate & ((share < energy) | first | (energy >= 1))
+    passes = positive & accurate
+    if energy < 1:
+        passes = passes & ((share < energy) | first)
     return passes.int().cumprod(-1).bool().flip(-1)

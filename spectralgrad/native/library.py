@@ -55,7 +55,7 @@ class Kernel:
 
         The lower triangle is read.
         """
-        A = A.contiguous()
+        A = _in_memory(A)
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
         return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
@@ -65,7 +65,7 @@ class Kernel:
         Eigenvalues up to ``rtol`` times the norm count as zero. The last result counts matrices that have no
         decomposition or an eigenvalue below ``-negative`` times the norm: if there are any, do not use the others.
         """
-        A = A.contiguous()
+        A = _in_memory(A)
         s, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
         return S, s, V, self._call("root", A, _INV_SQRT if inverse else _SQRT, *pointers, tail=(rtol, negative))
@@ -75,16 +75,16 @@ class Kernel:
 
         With ``terms`` it is what SVD-Taylor makes of it, with so many terms of its series.
         """
-        return self._frechet(_INV_SQRT if inverse else _SQRT, V, s.contiguous(), None, G, terms)
+        return self._frechet(_INV_SQRT if inverse else _SQRT, V, _in_memory(s), None, G, terms)
 
     def weighted(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, whose lower triangle is read."""
-        return self._frechet(_GIVEN, V, None, gamma.contiguous(), G)
+        return self._frechet(_GIVEN, V, None, _in_memory(gamma), G)
 
     def _frechet(
         self, function: int, V: Tensor, s: Tensor | None, gamma: Tensor | None, G: Tensor, terms: int = 0
     ) -> Tensor:
-        V, G = V.contiguous(), G.contiguous()
+        V, G = _in_memory(V), _in_memory(G)
         X = torch.empty_like(G)
         optional = [None if x is None else x.data_ptr() for x in (s, gamma)]
         self._call("frechet", G, function, terms, V.data_ptr(), *optional, G.data_ptr(), X.data_ptr())
@@ -96,6 +96,20 @@ class Kernel:
         if status < 0:
             raise MemoryError(f"spectralgrad's native {name}: no memory for its workspace")
         return status
+
+
+def _in_memory(x: Tensor) -> Tensor:
+    """``x`` with its values in memory, row by row, where a pointer finds them.
+
+    A negative view (such as ``z.conj().imag``) has the opposite values in memory, a zero tensor has no memory at all.
+    Every pointer to input of the kernel is taken after this.
+    """
+    x = x.contiguous().resolve_neg()
+    if x.numel() and not x.data_ptr():
+        x = x.clone()
+        if not x.data_ptr():
+            raise RuntimeError("spectralgrad's native kernel: the tensor has no memory; call it through an operator")
+    return x
 
 
 def kernel() -> Kernel | None:

@@ -2,7 +2,7 @@
 
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, polar_factors, root, root_derivative, svd, weighted
-from .positive import positive_part, taylor_root_derivative
+from .positive import positive_part
 from .report import SolverReport, report, reset_report
 from .tuning import tune
 
@@ -18,7 +18,6 @@ __all__ = [
     "root_derivative",
     "svd",
     "svd_ratio",
-    "taylor_root_derivative",
     "tune",
     "weighted",
 ]

@@ -2,19 +2,21 @@
 
 Checks, driver and ladder sit inside one opaque operator with a shape rule and a vmap rule, so eager mode,
 ``torch.compile(fullgraph=True)`` and ``torch.func.vmap`` all run the same code. The operators have no
-derivative of their own: the autograd functions of this package stand around them. A plain call in eager mode
-goes to the code behind the operator, past torch's dispatcher.
+derivative of their own: the autograd functions of this package stand around them. A call in eager mode goes to the
+code behind the operator, past torch's dispatcher. Every call of the native kernel starts in one of these operators.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Generic, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from .. import transforms
+from ..torch_internals import operator_options
 from . import orthogonal, positive
 from .ladder import EIGH, SVD
 
@@ -26,22 +28,41 @@ class Operator(Generic[P, R]):
     """A function of tensors that is also an operator of torch.library, which is called where it is needed."""
 
     def __init__(self, function: Callable[P, R]) -> None:
-        self.function, self.__doc__ = function, function.__doc__
-        self.operator = torch.library.custom_op(f"spectralgrad::{function.__name__}", function, mutates_args=())
+        self.function, self.__doc__ = _packed(function), function.__doc__
+        self.operator = torch.library.custom_op(
+            f"spectralgrad::{function.__name__}", self.function, mutates_args=(), **operator_options()
+        )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if transforms.plain(*(x for x in args if isinstance(x, Tensor))):
+        if transforms.eager(*(x for x in args if isinstance(x, Tensor))):
             detached = (x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in args)
             return self.function(*detached, **kwargs)  # type: ignore[arg-type]
         result: R = self.operator(*args, **kwargs)
         return result
 
 
+def _packed(function: Callable[P, R]) -> Callable[P, R]:
+    """``function`` with results laid out as its shape rule says: row by row, those of LAPACK and empty ones too.
+
+    ``contiguous()`` alone leaves the strides of an empty tensor as they are.
+    """
+
+    def pack(x: Tensor) -> Tensor:
+        return x.contiguous() if x.numel() else x.new_empty(x.shape)
+
+    @wraps(function)
+    def packed(*args: P.args, **kwargs: P.kwargs) -> R:
+        result = function(*args, **kwargs)
+        return pack(result) if isinstance(result, Tensor) else tuple(map(pack, result))  # type: ignore
+
+    return packed
+
+
 @Operator
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, lower triangle read."""
     w, V = EIGH.solve(A, operation)
-    return w.contiguous(), V.contiguous()
+    return w, V
 
 
 @eigh.operator.register_fake
@@ -58,7 +79,7 @@ def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
 def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
     """Reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
     U, S, Vh = SVD.solve(M, operation)
-    return U.contiguous(), S.contiguous(), Vh.contiguous()
+    return U, S, Vh
 
 
 @svd.operator.register_fake
@@ -76,8 +97,7 @@ def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
 @Operator
 def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.positive.root`."""
-    S, s, V = positive.root(A, operation, inverse, rtol, clamp)
-    return S.contiguous(), s, V.contiguous()
+    return positive.root(A, operation, inverse, rtol, clamp)
 
 
 @root.operator.register_fake
@@ -91,20 +111,20 @@ def _(info, in_dims, A, operation, inverse, rtol, clamp):  # type: ignore[no-unt
 
 
 @Operator
-def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
+def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
     """See :func:`spectralgrad.solvers.positive.root_derivative`."""
-    return positive.root_derivative(V, s, G, inverse)
+    return positive.root_derivative(V, s, G, inverse, terms)
 
 
 @root_derivative.operator.register_fake
-def _(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
+def _(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
     return G.new_empty(G.shape)
 
 
 @root_derivative.operator.register_vmap
-def _(info, in_dims, V, s, G, inverse):  # type: ignore[no-untyped-def]
+def _(info, in_dims, V, s, G, inverse, terms=0):  # type: ignore[no-untyped-def]
     V, s, G = _in_front(info.batch_size, in_dims, V, s, G)
-    return root_derivative(V, s, G, inverse), 0
+    return root_derivative(V, s, G, inverse, terms), 0
 
 
 @Operator
@@ -135,8 +155,7 @@ def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> lis
 @Operator
 def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.orthogonal.polar_factors`."""
-    Q, S, Vh = orthogonal.polar_factors(M)
-    return Q.contiguous(), S.contiguous(), Vh.contiguous()
+    return orthogonal.polar_factors(M)
 
 
 @polar_factors.operator.register_fake

@@ -46,28 +46,33 @@ def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> 
         return (V * scale.unsqueeze(-2)) @ V.mH, s, V
 
 
-def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
+def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
     r"""The derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
 
     The divided differences are :math:`1/(s_i+s_j)`, or :math:`-1/(s_is_j(s_i+s_j))` for the inverse root and
-    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space.
+    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. With ``terms`` it is what SVD-Taylor makes of it:
+    :math:`n` terms of its series leave :math:`1-x^n` of an entry off the diagonal, :math:`x=\min/\max` of the two
+    eigenvalues.
     """
     native = choice.fusing(V)
     if native is not None:
-        return native.root_derivative(V, s, G, inverse)
+        return native.root_derivative(V, s, G, inverse, terms)
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     weights = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
     if inverse:
         z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
         rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
         weights = torch.where((rows > 0) & (columns > 0), -rows * columns * weights, (rows + columns) ** 3)
-    return _congruent(V, weights, G)
+    return _congruent(V, weights * _series_share(s, terms) if terms else weights, G)
 
 
-def taylor_root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int) -> Tensor | None:
-    """What SVD-Taylor makes of :func:`root_derivative`, if the kernel does these matrices."""
-    native = choice.fusing(V)
-    return None if native is None else native.root_derivative(V, s, G, inverse, terms)
+def _series_share(s: Tensor, terms: int) -> Tensor:
+    """1 − xⁿ off the diagonal and 1 on it, accurate where x = (s_i/s_j)² is near one."""
+    rows, columns = s.unsqueeze(-1), s.unsqueeze(-2)
+    larger = torch.maximum(rows, columns)
+    y = (rows - columns).abs() / torch.where(larger > 0, larger, 1)
+    share = -torch.expm1(2 * terms * torch.log1p(-y))
+    return share.masked_fill(torch.eye(s.shape[-1], dtype=torch.bool, device=s.device), 1)
 
 
 def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ... import transforms
 from ...eigh import eigh
 from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
 from ...functions import matrix_inv_sqrt
@@ -122,8 +123,8 @@ def positive_part(C: Tensor) -> Tensor:
 
 
 def check_finite(M: Tensor, where: str) -> None:
-    """Refuse NaN and infinity by the layer's name; compiled and transformed, the solver does it by its own."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
+    """Refuse NaN and infinity by the layer's name; where calls are recorded or transformed, the solver does it."""
+    if not transforms.eager(M):
         return
     bad = ~torch.isfinite(M.detach()).flatten(-2).all(-1)
     if bool(bad.any()):

@@ -74,7 +74,7 @@ def normalise(
         True
     """
     dtype = dtype or working_dtype(X.dtype)
-    if not transforms.reverse_only():
+    if not transforms.reverse_only(X):
         return Normalised(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
     return Normalised(*_Normalise.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
@@ -105,12 +105,12 @@ def apply_matrix(
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
     learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
-    if transforms.idle(X) and not learning and not torch._C._is_tracing():
+    if transforms.idle(X) and not learning and transforms.eager(X):
         return tiles.affine(tiles.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
         out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
-    return tiles.dense(out, like=X) if transforms.reverse_only() else out
+    return tiles.dense(out, like=X) if transforms.reverse_only(X) else out
 
 
 def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:

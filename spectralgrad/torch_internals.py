@@ -1,0 +1,98 @@
+"""The private names of torch that this package reads, and nothing else.
+
+Each has a fallback for a torch that lacks it: the answer that leads to the slow and correct path.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+# What an ordinary dense CPU tensor has, and what is switched on for a thread that nothing intercepts.
+_ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
+
+
+def intercepted(*tensors: Tensor) -> bool:
+    """True if a call on these tensors may be seen by anything but its own code.
+
+    Torch decides by dispatch keys where a call goes. Whatever records or changes calls has a key of its own: tracing
+    by torch.jit, modes and subclasses with ``__torch_dispatch__``, make_fx, export, the transforms of torch.func,
+    functionalization, batched tensors. So have tensors whose memory does not hold their values: negative and
+    conjugate views, zero tensors, meta and fake tensors. One comparison with the keys of an ordinary tensor finds
+    all of them, and those that are yet to be invented. Other devices count as intercepted too, at a cost of
+    microseconds.
+
+    Example:
+        >>> x = torch.ones(2, 2)
+        >>> intercepted(x), intercepted(x.to("meta")), intercepted((1j * x).conj().imag)
+        (False, True, True)
+    """
+    try:
+        seen: int = torch._C._dispatch_tls_local_include_set().raw_repr()
+        for x in tensors:
+            seen |= torch._C._dispatch_keys(x).raw_repr()
+        return bool(seen & ~_ordinary_keys()) or in_function_mode()
+    except AttributeError:
+        return True
+
+
+def in_function_mode() -> bool:
+    """True inside a ``TorchFunctionMode``, or if torch cannot tell."""
+    try:
+        return torch._C._len_torch_function_stack() > 0
+    except AttributeError:
+        return True
+
+
+@cache
+def _ordinary_keys() -> int:
+    keys: Any = torch._C.DispatchKey
+    bits = 0
+    for name in _ORDINARY:
+        bits |= torch._C.DispatchKeySet(getattr(keys, name)).raw_repr()
+    return bits
+
+
+def in_transform() -> bool:
+    """True inside a transform of torch.func (grad, vmap, jvp, functionalize), or if torch cannot tell."""
+    try:
+        return torch._C._functorch.peek_interpreter_stack() is not None
+    except AttributeError:
+        return True
+
+
+def nested_forward_modes() -> int:
+    """How many transforms of torch.func around this call use forward mode; 1 if torch cannot tell."""
+    try:
+        from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+        forward = torch._C._functorch.TransformType.Jvp
+    except (ImportError, AttributeError):
+        return 1
+    return sum(interpreter.key() == forward for interpreter in retrieve_all_functorch_interpreters())
+
+
+def in_forward_mode() -> bool:
+    """True inside ``torch.autograd.forward_ad.dual_level``, or if torch cannot tell."""
+    return getattr(forward_ad, "_current_level", 0) >= 0
+
+
+def in_backward_pass() -> bool:
+    """True while the autograd engine runs; False if torch cannot tell."""
+    try:
+        return torch._C._current_graph_task_id() != -1
+    except AttributeError:
+        return False
+
+
+def operator_options() -> dict[str, Any]:
+    """Keyword arguments of ``torch.library.custom_op`` that keep CUDA graphs from recording an operator.
+
+    The solvers look at values (did it converge, is it finite), which a recorded graph cannot do.
+    """
+    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
+    return {} if tag is None else {"tags": (tag,)}
