@@ -152,7 +152,7 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
     """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
 
     def df(x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling() or in_transform():
+        if torch.compiler.is_dynamo_compiling() or in_transform():
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
             return result
         # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.

@@ -18,10 +18,10 @@ def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     Dynamo does not trace functions with a forward-mode rule, so it gets the plain one. Torch switches forward
     mode off inside such a rule: forward mode over forward mode would silently lose a term, and is refused.
     """
-    if torch.compiler.is_compiling():
-        return plain.apply(*inputs)
     if idle(*(x for x in inputs if isinstance(x, Tensor))):
         return plain.forward(*inputs)
+    if torch.compiler.is_compiling():
+        return plain.apply(*inputs)
     if in_transform():
         if nested_forward_modes() > 1:
             raise NotImplementedError(
@@ -74,7 +74,7 @@ def reverse_only(*tensors: Tensor) -> bool:
 
 def idle(*tensors: Tensor) -> bool:
     """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result."""
-    if torch.compiler.is_compiling() or transformed():
+    if torch.compiler.is_dynamo_compiling() or transformed():
         return False
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 

@@ -28,7 +28,6 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.*torch.jit:DeprecationWarning",
     "ignore:.*torch.jit:FutureWarning",
     "ignore::torch.jit.TracerWarning",
-    "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning",  # of torch.export itself, not strict
 )
 
 
