@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from . import transforms
+from .errors import ShapeError
 from .methods.base import differences, identity_mask, norm, reciprocal
 from .torch_internals import in_transform
 
@@ -144,8 +146,39 @@ def whole_power(n: int) -> Function:
 
 def smooth(f: Scalar, df: Scalar | None) -> Function:
     """Any smooth function; torch differentiates it if ``df`` is not given."""
+    f, df = elementwise(f, "f"), None if df is None else elementwise(df, "df")
     slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
     return Function(f, slope, lambda w: general(w, f, df))
+
+
+def elementwise(f: Scalar, name: str) -> Scalar:
+    """``f``, refused if it is not elementwise: a result of another shape, or one that depends on the other entries.
+
+    The second is seen by calling ``f`` once more on a single entry, in eager mode. Any shape may be passed to f.
+    """
+    tried = False
+
+    def checked(x: Tensor) -> Tensor:
+        nonlocal tried
+        values = f(x)
+        if not isinstance(values, Tensor) or values.shape != x.shape:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ShapeError(
+                f"matrix_function: expected {name} to be elementwise, got {got} for eigenvalues of shape "
+                f"{tuple(x.shape)}; it must take tensors of any shape"
+            )
+        if not tried and transforms.eager(x, values) and x.numel():
+            tried = True
+            alone = f(x.detach().reshape(-1)[:1])
+            among = values.detach().reshape(-1)[:1]
+            if alone.shape != (1,) or not torch.allclose(alone.detach(), among, rtol=1e-3, equal_nan=True):
+                raise ShapeError(
+                    f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
+                    f"{x.reshape(-1)[0].item():.6g} among others and {alone.detach().cpu().tolist()} for it alone"
+                )
+        return values
+
+    return checked
 
 
 def _derivative(f: Scalar, learns: bool) -> Scalar:

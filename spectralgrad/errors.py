@@ -1,13 +1,26 @@
-"""The errors a user can meet. Each class owns its message: what came, what is wanted, what to do."""
+"""The errors a user can meet. Each class owns its message: what came, what is wanted, what to do.
+
+An error that torch.linalg would raise in our place is also one of torch's, so that code written around a call of
+torch.linalg (``except RuntimeError``, ``except torch.linalg.LinAlgError``) catches ours as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 _LISTED = 8  # batch positions named in a message before it says "and n more"
+_DTYPES = (
+    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    *(torch.complex32, torch.complex64, torch.complex128),
+)
+if TYPE_CHECKING:
+    _LinAlgError = RuntimeError  # what it derives from; torch does not declare it
+else:
+    _LinAlgError = torch.linalg.LinAlgError
 
 
 class SpectralError(Exception):
@@ -17,11 +30,11 @@ class SpectralError(Exception):
         return _rebuilt, (type(self), str(self)), self.__dict__
 
 
-class ShapeError(SpectralError, ValueError):
+class ShapeError(SpectralError, RuntimeError, ValueError):
     """The input has the wrong shape or the wrong kind of number."""
 
 
-class NonFiniteError(SpectralError, ValueError):
+class NonFiniteError(SpectralError, _LinAlgError, ValueError):
     """The input holds NaN or infinity. ``positions`` lists the matrices of the batch that do."""
 
     def __init__(self, positions: Sequence[tuple[int, ...]], batch_shape: Sequence[int], operation: str) -> None:
@@ -38,7 +51,7 @@ class NonFiniteError(SpectralError, ValueError):
         )
 
 
-class IndefiniteError(SpectralError, ValueError):
+class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """A function of positive semi-definite matrices met a clearly negative eigenvalue."""
 
     def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
@@ -51,7 +64,7 @@ class IndefiniteError(SpectralError, ValueError):
         )
 
 
-class SolverError(SpectralError, RuntimeError):
+class SolverError(SpectralError, _LinAlgError):
     """Every rung of the ladder failed on a matrix. ``matrix`` holds it, ``position`` says where it stood."""
 
     def __init__(
@@ -87,10 +100,28 @@ def check_matrix(M: Tensor, operation: str) -> None:
     """Raise :class:`ShapeError` unless ``M`` is a floating or complex tensor of matrices."""
     if not isinstance(M, Tensor):
         raise ShapeError(f"{operation}: expected a torch.Tensor, got {type(M).__name__}")
-    if not (M.is_floating_point() or M.is_complex()):
-        raise ShapeError(f"{operation}: expected a floating-point or complex tensor, got {M.dtype}")
+    check_dense(M, operation)
     if M.dim() < 2:
         raise ShapeError(f"{operation}: expected matrices (*, m, n), got shape {tuple(M.shape)}")
+
+
+def check_dense(X: Tensor, operation: str) -> None:
+    """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of a type that can be computed with."""
+    if X.dtype not in _DTYPES:
+        narrow = X.is_floating_point()
+        advice = "; convert it to bfloat16, float16, float32 or float64 first" if narrow else ""
+        raise ShapeError(f"{operation}: expected a floating-point or complex tensor, got {X.dtype}{advice}")
+    if X.layout != torch.strided or X.is_nested:
+        kind = "a nested tensor" if X.is_nested else f"layout {X.layout}"
+        advice = "use torch.nested.to_padded_tensor or a loop" if X.is_nested else "call to_dense() first"
+        raise ShapeError(f"{operation}: expected a dense tensor, got {kind}; {advice}")
+
+
+def check_features(X: Tensor, where: str) -> None:
+    """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of real numbers."""
+    if not X.is_floating_point():
+        raise ShapeError(f"{where}: expected a real floating-point tensor, got {X.dtype}")
+    check_dense(X, where)
 
 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:

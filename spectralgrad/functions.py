@@ -115,6 +115,11 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
+    elif p.is_complex() or not _broadcasts(p, A):
+        raise ShapeError(
+            f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
+            f"got {p.dtype} of shape {tuple(p.shape)}"
+        )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
     return _positive(A, "power", divided.real_power(exponent), method, rtol, clamp)
 
@@ -224,6 +229,14 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
         return frechet.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
+
+
+def _broadcasts(p: Tensor, A: Tensor) -> bool:
+    """True if ``p`` expands to the batch of ``A``."""
+    batch = A.shape[:-2]
+    return p.dim() <= len(batch) and all(
+        size in (1, wanted) for size, wanted in zip(reversed(p.shape), reversed(batch), strict=False)
+    )
 
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:

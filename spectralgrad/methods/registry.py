@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..errors import MethodError
-from .base import Method
+from .base import DECOMPOSITIONS, FUNCTIONS, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
@@ -32,6 +32,9 @@ def methods(operation: str | None = None) -> MethodList:
         operation: ``"eigh"``, ``"svd"``, ``"sqrt"``, ``"inv_sqrt"``, ``"power"``, ``"log"``, ``"exp"`` or
             ``"function"``.
 
+    Raises:
+        MethodError: there is no such operation.
+
     Example:
         >>> methods("svd")
         svd         the textbook gradient 1/(λi − λj); NaN at ties
@@ -43,6 +46,9 @@ def methods(operation: str | None = None) -> MethodList:
         lorentzian  g/(g² + δ²): smooth broadening, used in tensor networks
         masked      exact gaps, zero between vectors that are numerically tied
     """
+    if operation not in (None, *DECOMPOSITIONS, *FUNCTIONS):
+        known = ", ".join(sorted(DECOMPOSITIONS | FUNCTIONS))
+        raise MethodError(f"methods: expected an operation from {known}, got {operation!r}")
     return MethodList({n: c.summary for n, c in METHODS.items() if operation is None or operation in c.operations})
 
 

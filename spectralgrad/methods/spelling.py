@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import Any
 
 from ..errors import MethodError
@@ -28,7 +29,9 @@ def parse(text: str, known: dict[str, type[Method]]) -> Method:
     """
     name, *settings = text.split(":")
     if name not in known:
-        raise MethodError(f"unknown method {name!r}; the methods are: {', '.join(known)}")
+        close = get_close_matches(name.lower().replace("_", "-").replace(" ", "-"), known, n=1, cutoff=0.75)
+        hint = f". Did you mean {close[0]!r}?" if close else ""
+        raise MethodError(f"unknown method {name!r}; the methods are: {', '.join(known)}{hint}")
     fields = parameters(known[name])
     values: dict[str, Any] = {}
     for setting in settings:

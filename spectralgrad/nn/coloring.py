@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import ShapeError
+from ..errors import ShapeError, check_features
 from ..methods import Method
 from .functional.coloring import wct
 from .spectral import SpectralModule
@@ -63,7 +63,10 @@ class WhiteningColoring2d(SpectralModule):
         self, content: Tensor, style: Tensor | None = None, *, matrix: Tensor | None = None, mean: Tensor | None = None
     ) -> Tensor:
         for name, X in (("content", content), ("style", style)):
-            if X is not None and X.dim() != 4:
+            if X is None:
+                continue
+            check_features(X, self._where)
+            if X.dim() != 4:
                 raise ShapeError(f"{self._where}: expected 4D {name} (N, C, H, W), got shape {tuple(X.shape)}")
         return wct(
             content,

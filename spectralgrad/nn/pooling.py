@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ShapeError
+from ..errors import ShapeError, check_features
 from ..methods import Method
 from .functional.matrices import check_choice
 from .functional.pooling import Side, covariance_pooling, operation_of
@@ -103,6 +103,7 @@ class CovariancePooling(SpectralModule):
         return d * d if self.output == "full" else d * (d + 1) // 2
 
     def forward(self, X: Tensor) -> Tensor:
+        check_features(X, self._where)
         if X.dim() < 3 or X.shape[1] != self.in_channels:
             raise ShapeError(f"{self._where}: expected features (N, {self.in_channels}, *), got shape {tuple(X.shape)}")
         X = X.flatten(2)

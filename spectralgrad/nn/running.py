@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import transforms
-from ..errors import ShapeError, SpectralError
+from ..errors import ShapeError, SpectralError, check_features
 from ..methods import Method
 from ..precision import working_dtype
 from .distributed import Reduce, reducer
@@ -221,13 +221,12 @@ class RunningNorm(SpectralModule):
         return f"{self.num_features}, {common}, method={str(self.method)!r}"
 
     def _check_input(self, X: Tensor, alone: bool) -> None:
+        check_features(X, self._where)
         if X.dim() not in self._dims:
             wanted = " or ".join(f"{n}D" for n in self._dims)
             raise ShapeError(f"{self._where}: expected {wanted} input, got shape {tuple(X.shape)}")
         if X.shape[1] != self.num_features:
             raise ShapeError(f"{self._where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
-        if not X.is_floating_point():
-            raise ShapeError(f"{self._where}: expected a real floating-point tensor, got {X.dtype}")
         if self.training and alone and X.shape[0] * X.shape[2:].numel() < 2:
             raise ShapeError(
                 f"{self._where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ...covariance import covariance
-from ...errors import ShapeError
+from ...errors import ShapeError, check_features
 from ...functions import matrix_sqrt
 from ...methods import Method, resolve
 from ...precision import full_precision, working_dtype
@@ -198,7 +198,8 @@ def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) ->
 
 def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
     """(N, C, *) → (N, G, d, n), or (1, G, d, N·n) for the batch as a whole, in working precision."""
-    if X.dim() < 3 or not X.is_floating_point():
+    check_features(X, where)
+    if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     if groups < 1 or X.shape[1] % groups:
         raise ShapeError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ... import gram
 from ...covariance import scaled_features
-from ...errors import ShapeError
+from ...errors import ShapeError, check_features
 from ...functions import matrix_function, matrix_log, matrix_power
 from ...methods import Exact, Method, resolve
 from ...precision import full_precision, rank_tolerance
@@ -80,7 +80,8 @@ def covariance_pooling(
     check_choice(output, ("triangle", "full"), "output", where)
     check_choice(side, ("auto", "channels", "positions"), "side", where)
     rule = resolve(method, operation_of(power))
-    if X.dim() < 3 or not X.is_floating_point():
+    check_features(X, where)
+    if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     with full_precision(X):
         S = _pooled(_features(X, center, where), power, center, eps, side, rule, shown, where)
