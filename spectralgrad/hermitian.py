@@ -18,6 +18,8 @@ def hermitian(G: Tensor) -> Tensor:
 def mirrored(A: Tensor) -> Tensor:
     """The Hermitian matrix that the lower triangle of ``A`` stands for; imaginary parts on the diagonal are ignored."""
     below = A.tril(-1)
+    if not A.is_complex():
+        return A.tril() + below.mT
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
@@ -28,7 +30,12 @@ def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
         A: matrices (*, d, d).
         operation: named in errors.
         positive: raise :class:`IndefiniteError` if an eigenvalue is clearly negative.
+
+    An exported program (torch.export, ONNX) leaves the checks out: they are an operator of this package, which the
+    runtime it is exported to does not have.
     """
+    if transforms.exporting():
+        return mirrored(A)
     result: Tensor = transforms.apply(_FromLower, _FromLowerForward, A, operation, positive)
     return result
 

@@ -89,6 +89,12 @@ def in_backward_pass() -> bool:
         return False
 
 
+def is_exporting() -> bool:
+    """``torch.compiler.is_exporting``, which is newer than the oldest torch that is supported; False without it."""
+    known = getattr(torch.compiler, "is_exporting", None)
+    return known is not None and known()
+
+
 def operator_options() -> dict[str, Any]:
     """Keyword arguments of ``torch.library.custom_op`` that keep CUDA graphs from recording an operator.
 

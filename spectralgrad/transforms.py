@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, nested_forward_modes
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_exporting, nested_forward_modes
 
 
 def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
@@ -60,6 +60,11 @@ def eager(*tensors: Tensor) -> bool:
     decides it; :func:`spectralgrad.torch_internals.intercepted` says how it knows.
     """
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
+
+
+def exporting() -> bool:
+    """True while torch.export or torch.onnx records a program."""
+    return is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:

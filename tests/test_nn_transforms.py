@@ -67,14 +67,29 @@ def test_evaluated_layers_are_exported(name):
         assert not any("spectralgrad" in str(node.target) for node in exported.graph.nodes)
 
 
-@pytest.mark.skipif(
+_needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")),
     reason="onnx, onnxruntime and onnxscript are needed: pip install 'spectralgrad[dev]'",
 )
-@pytest.mark.parametrize("fused", [False, True], ids=["layers", "fused"])
-def test_evaluated_nets_run_in_onnxruntime(fused):
+
+
+def _in_onnxruntime(net, X, *inputs):
+    """``net`` exported with the example ``X``, then run in onnxruntime on each of the inputs."""
     import onnxruntime
 
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's exporter about itself
+        program = torch.onnx.export(net, (X,), dynamo=True, verbose=False)
+    file = io.BytesIO()
+    program.save(file)
+    session = onnxruntime.InferenceSession(file.getvalue())
+    name = session.get_inputs()[0].name
+    return [torch.from_numpy(session.run(None, {name: x.numpy()})[0]) for x in inputs]
+
+
+@_needs_onnx
+@pytest.mark.parametrize("fused", [False, True], ids=["layers", "fused"])
+def test_evaluated_nets_run_in_onnxruntime(fused):
     torch.manual_seed(0)
     net = nn.Sequential(
         nn.Conv2d(3, 8, 3),
@@ -88,14 +103,22 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
     expected = net.eval()(X).detach()
     if fused:
         sg.nn.fuse_whitening(net)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's exporter about itself
-        program = torch.onnx.export(net, (X,), dynamo=True, verbose=False)
-    file = io.BytesIO()
-    program.save(file)
-    session = onnxruntime.InferenceSession(file.getvalue())
-    (result,) = session.run(None, {session.get_inputs()[0].name: X.numpy()})
-    assert_close(torch.from_numpy(result), expected, rtol=1e-4, atol=1e-5)
+    (result,) = _in_onnxruntime(net, X, X)
+    assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@_needs_onnx
+@pytest.mark.parametrize("normalize", ["trace", "frobenius"])
+def test_pooling_by_products_runs_in_onnxruntime(normalize):
+    """Newton–Schulz is made of products; the checks of the input, an operator of ours, are left out at export."""
+    torch.manual_seed(0)
+    pooling = sg.nn.CovariancePooling(8, reduce_to=6, method=sg.NewtonSchulz(normalize=normalize))
+    net = nn.Sequential(nn.Conv2d(3, 8, 3), pooling).eval()
+    X, other = torch.randn(2, 2, 3, 9, 9).unbind()
+    exported = torch.export.export(net, (X,))
+    assert not any("spectralgrad" in str(node.target) for node in exported.graph.nodes)
+    (result,) = _in_onnxruntime(net, X, other)
+    assert_close(result, net(other).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
