@@ -136,9 +136,10 @@ def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], No
 
 def _info(_: argparse.Namespace) -> None:
     from .methods import methods
-    from .native import kernel
+    from .native import absence, kernel
 
     native = kernel()
+    without = f"LAPACK through torch.linalg (native kernel {absence()})"
     capability = torch.backends.cpu.get_cpu_capability()
     rows = {
         "spectralgrad": __version__,
@@ -148,19 +149,13 @@ def _info(_: argparse.Namespace) -> None:
         "platform": f"{platform.system()} {platform.machine()}",
         "instruction set": f"{capability} (torch)",
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
-        "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else _without_kernel(),
+        "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else without,
         "accelerators": "cuda" if torch.cuda.is_available() else "none",
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
     print("\nmethods")
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
-
-
-def _without_kernel() -> str:
-    off = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
-    why = "switched off by SPECTRALGRAD_NATIVE=0" if off else "not built: install again where a C++ compiler is"
-    return f"LAPACK through torch.linalg (native kernel {why})"
 
 
 def _conformance(options: argparse.Namespace) -> None:
