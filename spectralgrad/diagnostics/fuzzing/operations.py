@@ -9,12 +9,13 @@ import torch
 
 from ... import functions
 from ...methods import methods
+from ...nn.functional import covariance_pooling, whiten
 from . import references
 from .cases import Case
 from .checks import Finding
 from .families import Kind
 from .hermitian import functional, judge_eigh, judge_learned_power, judge_projector
-from .rectangular import Rectangle, judge_covariance, judge_covariance_sqrt, judge_polar, judge_svd
+from .rectangular import Rectangle, judge_covariance, judge_covariance_sqrt, judge_polar, judge_svd, layer
 from .references import Spectrum
 
 _POSITIVE: tuple[Kind, ...] = ("positive",)
@@ -69,4 +70,16 @@ OPERATIONS: dict[str, Operation] = {
     "polar": Operation(_ANY, ("",), Rectangle, judge_polar),
     "covariance": Operation(_FEATURES, ("",), Rectangle, judge_covariance),
     "covariance_sqrt": Operation(_FEATURES, tuple(methods("sqrt")), Rectangle, judge_covariance_sqrt),
+    "covariance_pooling": Operation(
+        _FEATURES,
+        tuple(methods("sqrt")),
+        Rectangle,
+        layer(lambda X, method: covariance_pooling(X, normalize=True, method=method), squares=False),
+    ),
+    "whiten": Operation(
+        _FEATURES,
+        tuple(methods("inv_sqrt")),
+        Rectangle,
+        layer(lambda X, method: whiten(X, method=method), squares=True),
+    ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import torch
@@ -39,12 +39,16 @@ class Rectangle:
 
 
 def judge_svd(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-    """LAPACK's bar, descending order, a finite gradient."""
+    """LAPACK's bar, descending order, a finite gradient.
+
+    DDRVBD measures in ulps of 2u, and LAPACK needs that: its own result for three by three matrices with a close
+    pair is off by up to 36 n u (torch and numpy alike).
+    """
     M = case.matrices.clone().requires_grad_()
     U, S, Vh = svd(M, method=method)
-    half = rectangle.rounding.eps / 2
-    skew = torch.maximum(orthonormal(U, half), orthonormal(Vh.mH, half))
-    ratio = torch.maximum(residual(case.matrices, U, S, Vh, rectangle.rounding.unit), skew)
+    ulp = rectangle.rounding.eps
+    skew = torch.maximum(orthonormal(U, ulp), orthonormal(Vh.mH, ulp))
+    ratio = torch.maximum(residual(case.matrices, U, S, Vh, 2 * rectangle.rounding.unit), skew)
     yield Finding("LAPACK ratio", ratio, FORWARD)
     yield Finding("descending", (S.detach().diff(dim=-1) > 0).any(-1).double(), 0.5)
     if method != "svd":
@@ -134,6 +138,24 @@ def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iter
         yield finite("gradient finite", g, torch.ones(len(X), dtype=torch.bool))
     if method == "exact":
         yield _root_gradient(g, G, reference)
+
+
+def layer(call: Callable[[Tensor, str], Tensor], squares: bool) -> Callable[[Case, Rectangle, str], Iterator[Finding]]:
+    """The judge of a layer's function on real features: finite, if it ``squares`` where their covariance is."""
+
+    def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+        fits = rectangle.rounding.holds(rectangle.norm.square(), 2 * rectangle.exponent)
+        if case.matrices.is_complex() or (squares and not bool(fits.all())):
+            return
+        X = case.matrices.clone().requires_grad_()
+        Y = call(X, method)
+        (g,) = gradients((Y,), (X,), case)
+        everywhere = torch.ones(len(X), dtype=torch.bool)
+        yield finite("value finite", Y, everywhere)
+        if method != "svd":
+            yield finite("gradient finite", g, everywhere)
+
+    return judge
 
 
 def _root_gradient(g: Tensor, G: Tensor, reference: Covariance) -> Finding:
