@@ -1,4 +1,4 @@
-"""The command line: ``spectralgrad`` with info, conformance, inspect, bench, train, compare or report."""
+"""The command line: ``spectralgrad`` with info, conformance, inspect, bench, fuzz, train, compare or report."""
 
 from __future__ import annotations
 
@@ -55,15 +55,22 @@ def _parser() -> argparse.ArgumentParser:
     _add_inspect(commands)
     add_bench(commands)
     commands.add_parser(
-        "train", help="train a network as the papers did, or as you like", fill=_lab("command", "add_train_arguments")
+        "fuzz",
+        help="difficult random matrices through every operation and method",
+        fill=_later("diagnostics.fuzzing.command", "add_arguments"),
+    )
+    commands.add_parser(
+        "train",
+        help="train a network as the papers did, or as you like",
+        fill=_later("lab.command", "add_train_arguments"),
     )
     commands.add_parser(
         "compare",
         help="train by every method: who survives, and at what cost",
-        fill=_lab("compare_command", "add_compare_arguments"),
+        fill=_later("lab.compare_command", "add_compare_arguments"),
     )
     commands.add_parser(
-        "report", help="make the page of a comparison again", fill=_lab("compare_command", "add_report_arguments")
+        "report", help="make the page of a comparison again", fill=_later("lab.compare_command", "add_report_arguments")
     )
     return parser
 
@@ -122,16 +129,17 @@ class _Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
 
-def _lab(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
-    """What fills the parser of a command of the lab, which is not imported before that."""
-    return lambda parser: getattr(import_module(f".lab.{module}", __package__), function)(parser)
+def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
+    """What fills the parser of a command whose module is not imported before that."""
+    return lambda parser: getattr(import_module(f".{module}", __package__), function)(parser)
 
 
 def _info(_: argparse.Namespace) -> None:
     from .methods import methods
-    from .native import kernel
+    from .native import absence, kernel
 
     native = kernel()
+    without = f"LAPACK through torch.linalg (native kernel {absence()})"
     capability = torch.backends.cpu.get_cpu_capability()
     rows = {
         "spectralgrad": __version__,
@@ -141,19 +149,13 @@ def _info(_: argparse.Namespace) -> None:
         "platform": f"{platform.system()} {platform.machine()}",
         "instruction set": f"{capability} (torch)",
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
-        "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else _without_kernel(),
+        "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else without,
         "accelerators": "cuda" if torch.cuda.is_available() else "none",
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
     print("\nmethods")
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
-
-
-def _without_kernel() -> str:
-    off = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
-    why = "switched off by SPECTRALGRAD_NATIVE=0" if off else "not built: install again where a C++ compiler is"
-    return f"LAPACK through torch.linalg (native kernel {why})"
 
 
 def _conformance(options: argparse.Namespace) -> None:

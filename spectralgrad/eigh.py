@@ -127,7 +127,7 @@ class _Eigh(torch.autograd.Function):
             if gV is not None:
                 coupling = V.mH @ gV
                 if ctx.rule.filters_gauge:
-                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w)
+                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
                 inner = hermitian(ctx.rule.gaps(w).mT * coupling)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import os
+import warnings
 from functools import cache
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from . import selftest
+
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _VERSION = b"2"  # of the C interface
+_ADVICE = "SPECTRALGRAD_ISA=baseline asks for its plainest code; please report this."
 _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the functions whose derivative the kernel forms
 
 
@@ -113,22 +117,37 @@ def _in_memory(x: Tensor) -> Tensor:
 
 
 def kernel() -> Kernel | None:
-    """The kernel, or None if it was not built, does not load, or SPECTRALGRAD_NATIVE=0 switches it off.
+    """The kernel, or None if it was not built, does not load, fails its self-test, or is switched off.
+
+    SPECTRALGRAD_NATIVE=0 switches it off.
 
     Example:
         >>> native = kernel()
         >>> native is None or native.isa in ("avx512", "avx2", "baseline")
         True
     """
-    return None if os.environ.get("SPECTRALGRAD_NATIVE") == "0" else _load()
+    return None if os.environ.get("SPECTRALGRAD_NATIVE") == "0" else _load()[0]
+
+
+def absence() -> str:
+    """Why there is no kernel."""
+    if os.environ.get("SPECTRALGRAD_NATIVE") == "0":
+        return "switched off by SPECTRALGRAD_NATIVE=0"
+    return _load()[1]
 
 
 @cache
-def _load() -> Kernel | None:
-    folder = Path(__file__).parent
+def _load() -> tuple[Kernel | None, str]:
+    """The kernel, or None and why."""
+    folder, why = Path(__file__).parent, "not built: install again where a C++ compiler is"
     for path in sorted(folder.glob("_kernel*.so")) + sorted(folder.glob("_kernel*.dylib")):
         try:
-            return Kernel(path)
+            native = Kernel(path)
         except (OSError, AttributeError):
             continue
-    return None
+        wrong = selftest.problem(native)
+        if wrong is None:
+            return native, ""
+        why = f"not used: its {native.isa} code fails its self-test ({wrong})"
+        warnings.warn(f"native kernel {why}; torch.linalg serves instead. {_ADVICE}", RuntimeWarning, stacklevel=3)
+    return None, why

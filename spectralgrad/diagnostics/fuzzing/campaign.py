@@ -1,0 +1,145 @@
+"""A campaign: case after case through the operations, what was measured, and what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from .cases import LARGEST, Case, draw
+from .checks import FORWARD
+from .families import FAMILIES
+from .operations import OPERATIONS, Operation
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One matrix that failed one check of one operation."""
+
+    operation: str
+    method: str
+    check: str
+    measure: str
+    case: str
+    address: tuple[int, int, int, int]
+    index: int
+
+    def __str__(self) -> str:
+        by = f" by {self.method}" if self.method else ""
+        return f"{self.operation}{by}: {self.check}, {self.measure} on {self.case}, matrix {self.index}"
+
+    @property
+    def command(self) -> str:
+        """What shows it again."""
+        method = f" --method {self.method}" if self.method else ""
+        address = self.address if self.address[2:] != (LARGEST, 0) else self.address[:2]
+        return f'spectralgrad fuzz --operation "{self.operation}"{method} --case {":".join(map(str, address))}'
+
+
+@dataclass
+class Tally:
+    """What one operation has shown so far."""
+
+    matrices: int = 0
+    ratio: float = 0.0
+    gradient: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+
+
+@dataclass
+class Campaign:
+    """Cases of one seed through some operations by some methods.
+
+    Every case goes through every operation that takes its kind of input; methods take turns, so that after
+    as many rounds over the families as there are methods each has met each family.
+
+    Args:
+        operations: names from :data:`OPERATIONS`.
+        methods: methods to keep to; empty for all.
+        seed: of the random matrices.
+        largest: size of the largest matrices; some are three times that.
+        batch: matrices in a case; 0 for as many as take some milliseconds.
+
+    Example:
+        >>> campaign = Campaign(("eigh",), methods=("svd-pade",), batch=2)
+        >>> campaign.run(range(3))
+        >>> campaign.tallies["eigh"].matrices, campaign.failures
+        (6, [])
+    """
+
+    operations: tuple[str, ...] = tuple(OPERATIONS)
+    methods: tuple[str, ...] = ()
+    seed: int = 0
+    largest: int = LARGEST
+    batch: int = 0
+    matrices: int = 0
+    tallies: dict[str, Tally] = field(default_factory=dict)
+
+    @property
+    def failures(self) -> list[Failure]:
+        """All of them, operation by operation."""
+        return [failure for tally in self.tallies.values() for failure in tally.failures]
+
+    def run(self, numbers: Any, after: Callable[[Case], bool] | None = None) -> None:
+        """Run the cases of these numbers; ``after`` each, it stops if that returns True."""
+        for number in numbers:
+            case = draw(self.seed, number, self.largest, self.batch)
+            self.examine(case)
+            self.matrices += len(case.matrices)
+            if after is not None and after(case):
+                return
+
+    def examine(self, case: Case) -> None:
+        """One case through every operation that takes it."""
+        prepared: dict[Any, Any] = {}
+        for name in self.operations:
+            operation = OPERATIONS[name]
+            method = self._turn(operation, case.number)
+            if case.kind not in operation.kinds or method is None:
+                continue
+            if operation.prepare not in prepared:
+                prepared[operation.prepare] = operation.prepare(case.matrices)
+            self._measure(name, operation, method, case, prepared[operation.prepare])
+
+    def _turn(self, operation: Operation, number: int) -> str | None:
+        """The method whose turn it is."""
+        served = [m for m in operation.methods if not self.methods or not m or m in self.methods]
+        return served[number // len(FAMILIES) % len(served)] if served else None
+
+    def _measure(self, name: str, operation: Operation, method: str, case: Case, prepared: Any) -> None:
+        tally = self.tallies.setdefault(name, Tally())
+        tally.matrices += len(case.matrices)
+        try:
+            findings = list(operation.judge(case, prepared, method))
+        except Exception as problem:  # whatever it raises is what is looked for
+            tally.failures += self._exceptions(name, operation, method, case, problem)
+            return
+        for finding in findings:
+            failed = finding.failed
+            worst = float(finding.measure.nan_to_num(nan=float("inf")).amax()) if len(finding.measure) else 0.0
+            if finding.check == "gradient":
+                tally.gradient = max(tally.gradient, worst)
+            elif finding.limit == FORWARD:
+                tally.ratio = max(tally.ratio, worst)
+            for index in failed:
+                measure = f"{float(finding.measure[index]):.3g} of {finding.limit:g}" if finding.limit > 1 else "no"
+                tally.failures.append(self._failure(name, method, finding.check, measure, case, index))
+
+    def _exceptions(
+        self, name: str, operation: Operation, method: str, case: Case, problem: Exception
+    ) -> Iterator[Failure]:
+        """Which matrices of the batch raise when they are alone; the first, if none does."""
+        found = False
+        for index in range(len(case.matrices)):
+            alone = case._replace(matrices=case.matrices[index : index + 1])
+            try:
+                list(operation.judge(alone, operation.prepare(alone.matrices), method))
+            except Exception as error:
+                found = True
+                yield self._failure(name, method, type(error).__name__, str(error), case, index)
+        if not found:
+            yield self._failure(name, method, type(problem).__name__, f"{problem} (in a batch only)", case, 0)
+
+    @staticmethod
+    def _failure(name: str, method: str, check: str, measure: str, case: Case, index: int) -> Failure:
+        return Failure(name, method, check, measure, str(case), case.address, index)

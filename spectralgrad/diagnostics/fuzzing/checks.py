@@ -1,0 +1,73 @@
+"""The measures: LAPACK's ratios, gradient errors and finiteness, one number for each matrix of a batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .references import Rounding, normalised, shifted, wide
+
+FORWARD = 30.0  # LAPACK's bar for residuals in units of n·u‖A‖
+GRADIENT = 100.0  # the contract's bar for exact gradients in units of u·κ
+
+
+class Finding(NamedTuple):
+    """What was measured (batch,); a matrix fails where it is above the limit or NaN."""
+
+    check: str
+    measure: Tensor
+    limit: float
+
+    @property
+    def failed(self) -> list[int]:
+        """The matrices that failed."""
+        bad: list[int] = torch.nonzero(~(self.measure <= self.limit)).flatten().tolist()
+        return bad
+
+
+def finite(check: str, x: Tensor, wanted: Tensor) -> Finding:
+    """Fails where ``x`` holds NaN or Inf although it is ``wanted`` (batch,) to be finite."""
+    bad = ~torch.isfinite(x).flatten(1).all(1) if x.numel() else torch.zeros(len(x), dtype=torch.bool)
+    return Finding(check, (bad & wanted).double(), 0.5)
+
+
+def within(check: str, error: Tensor, unit: Tensor, wanted: Tensor, limit: float) -> Finding:
+    """The error in units, where that is ``wanted``; an error of zero passes whatever the unit."""
+    ratio = torch.where(error == 0, 0, error / unit)
+    return Finding(check, torch.where(wanted, ratio, 0), limit)
+
+
+def size(x: Tensor) -> Tensor:
+    """Frobenius norms (batch,)."""
+    return torch.linalg.vector_norm(x.flatten(1), dim=1)
+
+
+def one_norm(A: Tensor) -> Tensor:
+    """Largest column sums (batch,)."""
+    return A.abs().sum(-2).amax(-1)
+
+
+def hermitian_gradient(g: Tensor, rounding: Rounding) -> Finding:
+    """‖g − gᴴ‖ in units of n·u‖g‖, for gradients that are finite and not denormal."""
+    g, exponent = normalised(torch.nan_to_num(g, nan=torch.nan, posinf=torch.nan, neginf=torch.nan))
+    norm = size(g)
+    wanted = torch.isfinite(norm) & rounding.resolves(norm, exponent)
+    return within("gradient Hermitian", size(g - g.mH), g.shape[-1] * rounding.eps / 2 * norm, wanted, FORWARD)
+
+
+def orthonormal(V: Tensor, unit: float) -> Tensor:
+    """LAPACK's ‖VᴴV − I‖/(n u) (batch,)."""
+    V = wide(V)
+    identity = torch.eye(V.shape[-1], dtype=V.dtype)
+    return one_norm(V.mH @ V - identity) / (V.shape[-2] * unit)
+
+
+def residual(A: Tensor, left: Tensor, values: Tensor, right: Tensor, unit: Tensor) -> Tensor:
+    """LAPACK's ‖A − left·diag(values)·right‖/(‖A‖ n u) (batch,)."""
+    A, exponent = normalised(A)
+    values = shifted(wide(values), -exponent)
+    error = one_norm(A - (wide(left) * values.unsqueeze(-2)) @ wide(right))
+    norm = one_norm(A)
+    return torch.where(norm > 0, error / torch.where(norm > 0, norm, 1), error) / (max(A.shape[-2:]) * unit)

@@ -1,0 +1,163 @@
+"""Operations on Hermitian matrices, and what must hold for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from ... import functions
+from ...eigh import eigh
+from . import references
+from .cases import Case
+from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orthonormal, residual, size, within
+from .references import Function, FunctionReference, Spectrum, shifted, wide
+
+Call = Callable[[Tensor, str], Tensor]
+APPROXIMATE = ("pi", "svd-pi", "newton-schulz")  # forward passes that are not f(A), by their definition
+
+
+def gradients(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
+    """The gradients of Σ Re⟨output, cotangent⟩."""
+    cotangents = [case.cotangent(x, k) for k, x in enumerate(outputs)]
+    return torch.autograd.grad(outputs, inputs, cotangents)
+
+
+def vectors_differentiable(spectrum: Spectrum, cotangent: Tensor) -> Tensor:
+    r"""Whether a gradient as steep as :math:`\|G\|/(\epsilon^2\|A\|)` fits into the type (batch,).
+
+    Rules for the gaps are bounded by about that, so a smaller matrix has no representable gradient in general.
+    """
+    steepest = size(wide(cotangent)) / (spectrum.rounding.eps**2 * spectrum.size.clamp_min(1e-300))
+    return spectrum.rounding.holds(steepest, -spectrum.exponent) | (spectrum.size == 0)
+
+
+def judge_eigh(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
+    """LAPACK's bar, ascending order, the same bits beside other neighbours, a finite Hermitian gradient."""
+    A = case.matrices.clone().requires_grad_()
+    w, V = eigh(A, method=method)
+    unit = spectrum.rounding.unit
+    if method != "pi":
+        ratio = torch.maximum(residual(case.matrices, V, w, V.mH, unit), orthonormal(V, spectrum.rounding.eps / 2))
+        yield Finding("LAPACK ratio", ratio, FORWARD)
+        yield Finding("ascending", (w.detach().diff(dim=-1) < 0).any(-1).double(), 0.5)
+    if not A.is_complex():
+        turned = eigh(case.matrices.flip(0), method=method)
+        same = (turned[0].flip(0) == w).all(-1) & (turned[1].flip(0) == V).flatten(1).all(1)
+        yield Finding("independent of neighbours", (~same).double(), 0.5)
+    (g,) = gradients((w, V), (A,), case)
+    if method != "svd":
+        yield finite("gradient finite", g, vectors_differentiable(spectrum, case.cotangent(V, 1)))
+    yield hermitian_gradient(g, spectrum.rounding)
+
+
+def judge_function(case: Case, spectrum: Spectrum, method: str, f: Function, call: Call) -> Iterator[Finding]:
+    """f(A) and its gradient against the reference; finite wherever the true ones fit into the type."""
+    A = case.matrices.clone().requires_grad_()
+    S = call(A, method)
+    reference = spectrum.of(f)
+    (g,) = gradients((S,), (A,), case)
+    yield from _judge_value(S, reference, method)
+    yield from _judge_gradient(g, case.cotangent(S), reference, method)
+    if f is references.SQRT and method not in APPROXIMATE:
+        yield _squares_back(S, spectrum)
+
+
+def judge_learned_power(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
+    """A power with an exponent that learns: as any other, and the exponent's gradient is Σ G̃ᵢᵢ λᵖ ln λ."""
+    A = case.matrices.clone().requires_grad_()
+    p = torch.full((), 0.3, dtype=spectrum.A.real.dtype, requires_grad=True)
+    S = functions.matrix_power(A, p, method=method)
+    reference = spectrum.of(references.POWER)
+    g, slope = gradients((S,), (A, p), case)
+    yield from _judge_value(S, reference, method)
+    yield from _judge_gradient(g, case.cotangent(S), reference, method)
+    fits = reference.spectrum.rounding.holds(reference.height, reference.shift(0)).all()
+    yield finite("exponent's gradient finite", slope.expand(len(A), 1), fits.expand(len(A)))
+
+
+def _judge_value(S: Tensor, reference: FunctionReference, method: str) -> Iterator[Finding]:
+    rounding, shift = reference.spectrum.rounding, reference.shift(0)
+    fits = rounding.holds(reference.height, shift)
+    yield finite("value finite", S, fits)
+    if method in APPROXIMATE:
+        return
+    known = fits & reference.decided & rounding.resolves(reference.height, shift)
+    error = size(shifted(wide(S), -shift) - reference.value)
+    noise = S.shape[-1] * rounding.unit * reference.size
+    unit = noise * (reference.steepest + reference.second * noise) + S.shape[-1] * rounding.unit * reference.height
+    yield within("value", error, unit, known, FORWARD)
+
+
+def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: str) -> Iterator[Finding]:
+    rounding, shift, norm = reference.spectrum.rounding, reference.shift(1), size(wide(G))
+    fits = rounding.holds(reference.steepest * norm, shift) & rounding.holds(reference.height, reference.shift(0))
+    yield finite("gradient finite", g, fits & _differentiable(reference) if method == "svd" else fits)
+    yield hermitian_gradient(g, rounding)
+    if method == "exact":
+        known = fits & reference.decided & rounding.resolves(reference.steepest * norm, shift)
+        error = size(shifted(wide(g), -shift) - reference.gradient(G))
+        unit = rounding.unit * (reference.size * reference.second + reference.steepest) * norm
+        yield within("gradient", error, unit, known, GRADIENT)
+
+
+def _differentiable(reference: FunctionReference) -> Tensor:
+    """Where plain ``svd`` has a gradient: no two eigenvalues in the range that the solver finds equal."""
+    w = eigh(reference.spectrum.A).eigenvalues
+    inside = reference.support
+    tied = (w.diff(dim=-1).abs() * (torch.finfo(w.dtype).max / 2**10) < 1) & inside[:, 1:] & inside[:, :-1]
+    return ~tied.any(-1) & reference.decided
+
+
+def _squares_back(S: Tensor, spectrum: Spectrum) -> Finding:
+    """‖S² − A‖ in units of n·u‖A‖; holds for any decision on the rank."""
+    root = shifted(wide(S), -spectrum.exponent / 2)
+    error = size(root @ root - spectrum.scaled)
+    unit = spectrum.d * spectrum.rounding.unit * spectrum.size
+    return within("S·S = A", error, unit, spectrum.size > 0, FORWARD)
+
+
+def judge_projector(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
+    """A projector of rank k that commutes with A, catches the largest eigenvalues, and has a finite gradient."""
+    A = case.matrices.clone().requires_grad_()
+    d = spectrum.d
+    k = case.number % (d + 1)
+    P = functions.spectral_projector(A, k)
+    (g,) = gradients((P,), (A,), case)
+    G, unit = case.cotangent(P), spectrum.rounding.unit
+    value, everywhere = wide(P), torch.ones(len(A), dtype=torch.bool)
+    trace = value.diagonal(dim1=-2, dim2=-1).real.sum(-1)
+    flat = d * spectrum.rounding.eps / 2 * torch.ones_like(trace)
+    yield within("P·P = P", size(value @ value - value), flat, everywhere, FORWARD)
+    yield within("rank", (trace - k).abs(), flat * d, everywhere, FORWARD)
+    caught = (value @ spectrum.scaled).diagonal(dim1=-2, dim2=-1).real.sum(-1)
+    lost = (spectrum.w[:, d - k :].sum(-1) - caught).abs()
+    yield within("leading eigenvalues", lost, d * d * unit * spectrum.size, everywhere, FORWARD)
+    yield finite("gradient finite", g, vectors_differentiable(spectrum, G))
+    yield hermitian_gradient(g, spectrum.rounding)
+    yield from _projector_gradient(g, G, spectrum, k)
+
+
+def _projector_gradient(g: Tensor, G: Tensor, spectrum: Spectrum, k: int) -> Iterator[Finding]:
+    """The gradient where the cut is wide: divided differences 1/(λᵢ − λⱼ) across it, none elsewhere."""
+    w, V, d = spectrum.w, spectrum.V, spectrum.d
+    if not 0 < k < d:
+        return
+    gap = w[:, d - k] - w[:, d - k - 1]
+    above = torch.arange(d) >= d - k
+    across = above.unsqueeze(-1) ^ above.unsqueeze(-2)
+    differences = torch.where(across, (w.unsqueeze(-1) - w.unsqueeze(-2)).abs(), 1)
+    gamma = torch.where(across, 1 / differences, 0)
+    norm = size(wide(G))
+    wanted = (gap > 1e-3 * spectrum.size) & spectrum.rounding.holds(norm / gap, -spectrum.exponent)
+    wanted &= spectrum.rounding.resolves(norm / gap, -spectrum.exponent)
+    hermitian = (wide(G) + wide(G).mH) / 2
+    error = size(shifted(wide(g), spectrum.exponent) - V @ (gamma * (V.mH @ hermitian @ V)) @ V.mH)
+    unit = spectrum.rounding.unit * (spectrum.size / gap.square() + 1 / gap) * norm
+    yield within("gradient", error, unit, wanted, GRADIENT)
+
+
+def functional(f: Function, call: Call) -> Callable[[Case, Spectrum, str], Iterator[Finding]]:
+    """The judge of one matrix function."""
+    return lambda case, spectrum, method: judge_function(case, spectrum, method, f, call)

@@ -1,0 +1,85 @@
+"""The table: every operation, the kinds of input it takes, its methods, and its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ... import functions
+from ...methods import methods
+from ...nn.functional import covariance_pooling, whiten
+from . import references
+from .cases import Case
+from .checks import Finding
+from .families import Kind
+from .hermitian import functional, judge_eigh, judge_learned_power, judge_projector
+from .rectangular import Rectangle, judge_covariance, judge_covariance_sqrt, judge_polar, judge_svd, layer
+from .references import Spectrum
+
+_POSITIVE: tuple[Kind, ...] = ("positive",)
+_HERMITIAN: tuple[Kind, ...] = ("positive", "hermitian")
+_FEATURES: tuple[Kind, ...] = ("features",)
+_ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
+
+
+class Operation(NamedTuple):
+    """What is run on which kinds of input, by which methods, and what must hold of it."""
+
+    kinds: tuple[Kind, ...]
+    methods: tuple[str, ...]
+    prepare: Callable[[torch.Tensor], Any]
+    judge: Callable[[Case, Any, str], Iterator[Finding]]
+
+
+def _function(operation: str, kinds: tuple[Kind, ...], f: references.Function, call: Any) -> Operation:
+    return Operation(kinds, tuple(methods(operation)), Spectrum, functional(f, call))
+
+
+OPERATIONS: dict[str, Operation] = {
+    "eigh": Operation(_HERMITIAN, tuple(methods("eigh")), Spectrum, judge_eigh),
+    "svd": Operation(_ANY, tuple(methods("svd")), Rectangle, judge_svd),
+    "matrix_sqrt": _function(
+        "sqrt", _POSITIVE, references.SQRT, lambda A, method: functions.matrix_sqrt(A, method=method)
+    ),
+    "matrix_inv_sqrt": _function(
+        "inv_sqrt", _POSITIVE, references.INV_SQRT, lambda A, method: functions.matrix_inv_sqrt(A, method=method)
+    ),
+    "matrix_power 0.3": _function(
+        "power", _POSITIVE, references.POWER, lambda A, method: functions.matrix_power(A, 0.3, method=method)
+    ),
+    "matrix_power learned": Operation(_POSITIVE, tuple(methods("power")), Spectrum, judge_learned_power),
+    "matrix_power 2": _function(
+        "power", _HERMITIAN, references.SQUARE, lambda A, method: functions.matrix_power(A, 2, method=method)
+    ),
+    "matrix_power -1": _function(
+        "power", _HERMITIAN, references.INVERSE, lambda A, method: functions.matrix_power(A, -1, method=method)
+    ),
+    "matrix_log": _function("log", _POSITIVE, references.LOG, lambda A, method: functions.matrix_log(A, method=method)),
+    "matrix_exp": _function(
+        "exp", _HERMITIAN, references.EXP, lambda A, method: functions.matrix_exp(A, method=method)
+    ),
+    "matrix_function": _function(
+        "function",
+        _HERMITIAN,
+        references.TANH,
+        lambda A, method: functions.matrix_function(A, torch.tanh, method=method),
+    ),
+    "spectral_projector": Operation(_HERMITIAN, ("",), Spectrum, judge_projector),
+    "polar": Operation(_ANY, ("",), Rectangle, judge_polar),
+    "covariance": Operation(_FEATURES, ("",), Rectangle, judge_covariance),
+    "covariance_sqrt": Operation(_FEATURES, tuple(methods("sqrt")), Rectangle, judge_covariance_sqrt),
+    "covariance_pooling": Operation(
+        _FEATURES,
+        tuple(methods("sqrt")),
+        Rectangle,
+        layer(lambda X, method: covariance_pooling(X, normalize=True, method=method), squares=False),
+    ),
+    "whiten": Operation(
+        _FEATURES,
+        tuple(methods("inv_sqrt")),
+        Rectangle,
+        layer(lambda X, method: whiten(X, method=method), squares=True),
+    ),
+}

@@ -1,0 +1,178 @@
+"""Operations on rectangular matrices and features, and what must hold for each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ...covariance import covariance, covariance_sqrt
+from ...polar import polar
+from ...precision import rank_tolerance
+from ...svd import svd
+from .cases import Case
+from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
+from .hermitian import APPROXIMATE, gradients
+from .references import Rounding, normalised, shifted, wide
+
+
+class Rectangle:
+    """Matrices (batch, m, n) in double precision, with their singular values by LAPACK when asked for."""
+
+    def __init__(self, M: Tensor) -> None:
+        self.M = M
+        self.rounding = Rounding(M)
+        self.scaled, self.exponent = normalised(M)
+        self.norm = size(self.scaled)
+
+    @cached_property
+    def factors(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The reduced factors."""
+        return tuple(torch.linalg.svd(self.scaled, full_matrices=False))
+
+    def steep(self, G: Tensor, resolution: float) -> Tensor:
+        """Whether ‖G‖/(resolution·‖M‖) fits into the type (batch,)."""
+        steepest = size(wide(G)) / (resolution * self.norm.clamp_min(1e-300))
+        return self.rounding.holds(steepest, -self.exponent) | (self.norm == 0)
+
+
+def judge_svd(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+    """LAPACK's bar, descending order, a finite gradient.
+
+    DDRVBD measures in ulps of 2u, and LAPACK needs that: its own result for three by three matrices with a close
+    pair is off by up to 36 n u (torch and numpy alike).
+    """
+    M = case.matrices.clone().requires_grad_()
+    U, S, Vh = svd(M, method=method)
+    ulp = rectangle.rounding.eps
+    skew = torch.maximum(orthonormal(U, ulp), orthonormal(Vh.mH, ulp))
+    ratio = torch.maximum(residual(case.matrices, U, S, Vh, 2 * rectangle.rounding.unit), skew)
+    yield Finding("LAPACK ratio", ratio, FORWARD)
+    yield Finding("descending", (S.detach().diff(dim=-1) > 0).any(-1).double(), 0.5)
+    if method != "svd":
+        (g,) = gradients((U, S, Vh), (M,), case)
+        yield finite("gradient finite", g, rectangle.steep(case.cotangent(U), rectangle.rounding.eps**2))
+
+
+def judge_polar(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+    """Orthonormal columns or rows, a Hermitian positive semi-definite other factor, the true gradient."""
+    M = case.matrices.clone().requires_grad_()
+    Q = polar(M)
+    (g,) = gradients((Q,), (M,), case)
+    G, half = case.cotangent(Q), rectangle.rounding.eps / 2
+    tall = M.shape[-2] >= M.shape[-1]
+    yield Finding("orthonormal", orthonormal(Q if tall else Q.mH, half), FORWARD)
+    H = wide(Q).mH @ rectangle.scaled if tall else rectangle.scaled @ wide(Q).mH
+    everywhere, unit = torch.ones(len(M), dtype=torch.bool), max(M.shape[-2:]) * half * rectangle.norm
+    yield within("other factor Hermitian", size(H - H.mH), unit, everywhere, FORWARD)
+    smallest = torch.linalg.eigvalsh(torch.nan_to_num(H + H.mH) / 2).amin(-1)
+    yield within("other factor positive", -smallest.clamp_max(0), unit, everywhere, FORWARD)
+    yield finite("gradient finite", g, rectangle.steep(G, rectangle.rounding.eps))
+    yield _polar_gradient(g, G, rectangle)
+
+
+def _polar_gradient(g: Tensor, G: Tensor, rectangle: Rectangle) -> Finding:
+    """U((X − Xᴴ)/(σᵢ + σⱼ))Vᴴ with X = UᴴGV, and what leaves the space of U or V; for full rank."""
+    U, s, Vh = rectangle.factors
+    V, G, rounding = Vh.mH, wide(G), rectangle.rounding
+    least, norm = s[:, -1], size(G)
+    X = U.mH @ G @ V
+    safe = torch.where(s > 0, s, 1)
+    core = (X - X.mH) / (safe.unsqueeze(-1) + safe.unsqueeze(-2))
+    outside = (G @ V - U @ X) / safe.unsqueeze(-2) @ Vh + U / safe.unsqueeze(-2) @ (U.mH @ G - X @ Vh)
+    error = size(shifted(wide(g), rectangle.exponent) - U @ core @ Vh - outside)
+    unit = rounding.unit * (s[:, 0] / least.square() + 1 / least) * norm
+    wanted = least > 8 * rank_tolerance(max(g.shape[-2:]), g.dtype) * s[:, 0]
+    wanted &= rounding.holds(norm / least, -rectangle.exponent) & rounding.resolves(norm / least, -rectangle.exponent)
+    return within("gradient", error, unit, wanted, GRADIENT)
+
+
+class Covariance:
+    """Features (batch, d, N) scaled, centred and divided by √N in double precision."""
+
+    def __init__(self, rectangle: Rectangle) -> None:
+        X = rectangle.scaled
+        self.rounding, self.exponent, self.count = rectangle.rounding, rectangle.exponent, X.shape[-1]
+        self.centred = (X - X.mean(-1, keepdim=True)) / self.count**0.5
+        self.matrix = self.centred @ self.centred.mH
+        self.power = rectangle.norm.square() / self.count  # what rounding is relative to: before the mean is taken off
+        self.unit = self.rounding.unit * max(X.shape[-2:])
+
+
+def judge_covariance(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+    """The covariance and its gradient 2 sym(G) X/N."""
+    X = case.matrices.clone().requires_grad_()
+    C = covariance(X)
+    (g,) = gradients((C,), (X,), case)
+    reference, G = Covariance(rectangle), wide(case.cotangent(C))
+    rounding, twice = reference.rounding, 2 * rectangle.exponent
+    fits = rounding.holds(reference.power, twice)
+    yield finite("value finite", C, fits)
+    error = size(shifted(wide(C), -twice) - reference.matrix)
+    known = fits & rounding.resolves(reference.power, twice)
+    yield within("value", error, reference.unit * reference.power, known, FORWARD)
+    scale = size(G) * rectangle.norm / reference.count
+    fits = rounding.holds(scale, rectangle.exponent)
+    yield finite("gradient finite", g, fits)
+    error = size(shifted(wide(g), -rectangle.exponent) - (G + G.mH) @ reference.centred / reference.count**0.5)
+    yield within(
+        "gradient", error, reference.unit * scale, fits & rounding.resolves(scale, rectangle.exponent), FORWARD
+    )
+
+
+def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+    """S·S is the covariance; the gradient is finite at any scale, and that of constant rank by ``exact``."""
+    X = case.matrices.clone().requires_grad_()
+    S = covariance_sqrt(X, method=method)
+    (g,) = gradients((S,), (X,), case)
+    reference, G = Covariance(rectangle), case.cotangent(S)
+    root = shifted(wide(S), -rectangle.exponent)
+    yield finite("value finite", S, reference.rounding.holds(rectangle.norm, rectangle.exponent))
+    if method not in APPROXIMATE:
+        known = reference.rounding.resolves(rectangle.norm, rectangle.exponent)
+        unit = reference.unit * reference.power
+        yield within("S·S = C", size(root @ root - reference.matrix), unit, known, FORWARD)
+    if method != "svd":
+        yield finite("gradient finite", g, torch.ones(len(X), dtype=torch.bool))
+    if method == "exact":
+        yield _root_gradient(g, G, reference)
+
+
+def layer(call: Callable[[Tensor, str], Tensor], squares: bool) -> Callable[[Case, Rectangle, str], Iterator[Finding]]:
+    """The judge of a layer's function on real features: finite, if it ``squares`` where their covariance is."""
+
+    def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
+        fits = rectangle.rounding.holds(rectangle.norm.square(), 2 * rectangle.exponent)
+        if case.matrices.is_complex() or (squares and not bool(fits.all())):
+            return
+        X = case.matrices.clone().requires_grad_()
+        Y = call(X, method)
+        (g,) = gradients((Y,), (X,), case)
+        everywhere = torch.ones(len(X), dtype=torch.bool)
+        yield finite("value finite", Y, everywhere)
+        if method != "svd":
+            yield finite("gradient finite", g, everywhere)
+
+    return judge
+
+
+def _root_gradient(g: Tensor, G: Tensor, reference: Covariance) -> Finding:
+    """2·D·X/√N with D = U(Γ ∘ Uᴴ sym(G) U)Uᴴ and Γᵢⱼ = 1/(σᵢ + σⱼ), from the singular values of the features."""
+    G, rounding = wide(G), reference.rounding
+    d = G.shape[-1]
+    U, s, _ = torch.linalg.svd(reference.centred)
+    s = torch.nn.functional.pad(s, (0, d - s.shape[-1]))
+    noise = 64 * max(reference.centred.shape[-2:]) * torch.finfo(s.dtype).eps * reference.power.sqrt().unsqueeze(-1)
+    live = s > noise
+    least = torch.where(live, s, torch.inf).amin(-1)
+    total = torch.where(live, s, 0).unsqueeze(-1) + torch.where(live, s, 0).unsqueeze(-2)
+    gamma = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
+    D = U @ (gamma * (U.mH @ (G + G.mH) @ U)) @ U.mH
+    error = size(wide(g) - D @ reference.centred / reference.count**0.5)
+    scale = size(G) * (reference.power / reference.count).sqrt()
+    unit = reference.unit * (reference.power / least.pow(3) + 1 / least) * scale
+    tolerance = 8 * rank_tolerance(max(reference.centred.shape[-2:]), g.dtype) * reference.power
+    decided = (least.square() > tolerance) & rounding.resolves(reference.power.sqrt(), reference.exponent)
+    return within("gradient", error, unit, decided, GRADIENT)

@@ -1,0 +1,131 @@
+"""A few thousand difficult matrices through every operation and method; ``spectralgrad fuzz`` runs a million."""
+
+import json
+from functools import cache
+
+import pytest
+import torch
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+from spectralgrad.diagnostics.fuzzing import FAMILIES, OPERATIONS, Campaign, draw
+from spectralgrad.diagnostics.fuzzing.references import Spectrum
+from spectralgrad.testing import Reference, relative_error
+
+from .helpers import unit
+
+ROUNDS = max(len(operation.methods) for operation in OPERATIONS.values())
+CASES = ROUNDS * len(FAMILIES)  # every method meets every family
+
+
+@cache
+def _campaign():
+    campaign = Campaign(largest=24, batch=8)
+    campaign.run(range(CASES))
+    return campaign
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_difficult_matrices(operation):
+    failures = _campaign().tallies[operation].failures
+    first = {(f.method, f.check): f for f in reversed(failures)}
+    assert not failures, "\n".join(f"{f}\n  {f.command}" for f in first.values())
+
+
+def test_a_few_thousand_matrices_of_every_family_type_and_scale():
+    cases = [draw(0, number, batch=8) for number in range(CASES)]
+    assert sum(len(case.matrices) for case in cases) > 2000
+    assert {case.family for case in cases} == set(FAMILIES)
+    assert {case.scale for case in cases} == {"one", "any", "denormal", "tiny", "huge", "edge"}
+    assert {case.matrices.dtype for case in cases} == {torch.float32, torch.float64, torch.complex64, torch.complex128}
+    assert all(bool(torch.isfinite(case.matrices).all()) for case in cases)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt", "log", "exp"])
+def test_the_references_agree_with_fifty_digits(name):
+    """The closed forms in double precision are themselves checked, on real matrices of ordinary scale."""
+    from spectralgrad.diagnostics.fuzzing import references
+
+    function = getattr(references, name.upper())
+    A = torch.stack([sg.testing.with_spectrum([0.5, 0.5, 0.5 + 1e-9, 1.0, 2.0], seed=s) for s in range(3)])
+    G = torch.randn(3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    reference = Spectrum(A).of(function)
+    assert reference.spectrum.exponent.tolist() == [0.0] * 3
+    for k in range(3):
+        exact = Reference(A[k])
+        assert relative_error(reference.value[k], exact.value(name)) < 100 * unit(A.dtype)
+        assert relative_error(reference.gradient(G)[k], exact.gradient(name, G[k])) < 100 * 4 * unit(A.dtype)
+
+
+def test_wrong_results_are_noticed(monkeypatch):
+    """A relative error of 1e-3 in eigenvectors, values or gradients fails the operation that has it."""
+    from spectralgrad.diagnostics.fuzzing import hermitian
+
+    eigh = sg.eigh
+    monkeypatch.setattr(hermitian, "eigh", lambda A, **options: (eigh(A, **options)[0], eigh(A, **options)[1] * 1.001))
+    campaign = Campaign(("eigh",), batch=2)
+    campaign.run(range(2))
+    assert {f.check for f in campaign.failures} == {"LAPACK ratio"}
+    sqrt = sg.matrix_sqrt
+    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", lambda A, **options: sqrt(A * 1.001, **options))
+    campaign = Campaign(("matrix_sqrt",), methods=("exact",), batch=2)
+    campaign.run([0])
+    assert {"value", "gradient", "S·S = A"} == {f.check for f in campaign.failures}
+
+
+def test_an_exception_is_charged_to_its_matrix(monkeypatch):
+    from spectralgrad.diagnostics.fuzzing import hermitian
+
+    sqrt, bad = sg.matrix_sqrt, draw(0, 0, batch=3).matrices[1]
+
+    def raises(A, **options):
+        if any(torch.equal(bad, matrix) for matrix in A.detach()):
+            raise RuntimeError("no")
+        return sqrt(A, **options)
+
+    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", raises)
+    campaign = Campaign(("matrix_sqrt",), batch=3)
+    campaign.run([0])
+    (failure,) = campaign.failures
+    assert (failure.index, failure.check, failure.measure) == (1, "RuntimeError", "no")
+    assert failure.command == 'spectralgrad fuzz --operation "matrix_sqrt" --method exact --case 0:0:40:3'
+
+
+def test_the_command_prints_a_table_and_writes_json(capsys, tmp_path):
+    target = tmp_path / "fuzz.json"
+    arguments = ["fuzz", "--operation", "eigh,covariance", "--method", "svd-pade", "--matrices", "8000"]
+    assert main([*arguments, "--json", str(target)]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("worst ratio", "worst gradient", "eigh", "covariance"))
+    table = json.loads(target.read_text())["operations"]
+    assert all(row["failures"] == [] and row["ratio"] < 30 for row in table)
+
+
+def test_the_command_reports_a_failure_and_how_to_see_it_again(capsys, monkeypatch):
+    from spectralgrad.diagnostics.fuzzing import hermitian
+
+    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", lambda A, **_: A * torch.nan)
+    assert main(["fuzz", "--operation", "matrix_sqrt", "--method", "exact", "--case", "0:0"]) == 1
+    out = capsys.readouterr().out
+    assert "matrix_sqrt by exact: value finite, no on wishart" in out
+    assert 'again: spectralgrad fuzz --operation "matrix_sqrt" --method exact --case 0:0' in out
+
+
+def test_ctrl_c_shows_what_was_measured(capsys, monkeypatch):
+    def stopped(self, numbers, after):
+        Campaign.examine(self, draw(0, 0, batch=2))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Campaign, "run", stopped)
+    assert main(["fuzz", "--operation", "eigh"]) == 0
+    captured = capsys.readouterr()
+    assert "stopped" in captured.err
+    assert "worst ratio" in captured.out
+
+
+@pytest.mark.parametrize("wrong", [["--operation", "sqrt"], ["--method", "foo"], ["--case", "1"], ["--matrices", "0"]])
+def test_wrong_usage(wrong, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["fuzz", *wrong])
+    assert stop.value.code == 2
+    assert "expected" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""The kernel's test of itself at first use: wrong results are refused, torch.linalg serves, and ``info`` says so."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+from spectralgrad.native import Kernel, kernel, library, selftest
+
+NATIVE = kernel()
+pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
+WRONG = 1 + 1e-3
+
+
+def _off(result):
+    """The result of one of the kernel's methods with an error of a thousandth in its first tensor."""
+    return result * WRONG if isinstance(result, torch.Tensor) else (result[0] * WRONG, *result[1:])
+
+
+@pytest.fixture
+def loading():
+    """The kernel is loaded and tested again, before and after."""
+    library._load.cache_clear()
+    yield
+    library._load.cache_clear()
+
+
+@pytest.mark.parametrize("method", ["eigh", "root", "root_derivative", "weighted"])
+def test_an_error_in_any_function_is_noticed(method, monkeypatch):
+    right = getattr(Kernel, method)
+    monkeypatch.setattr(Kernel, method, lambda self, *args: _off(right(self, *args)))
+    assert selftest.problem(NATIVE) is not None
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        (lambda w, V, failed: (w.flip(-1), V.flip(-1), failed), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: (w, V * torch.nan, failed), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: (w, V, failed + 1), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: (w, V.index_fill(0, torch.tensor(16), 0.0), failed), "eigh of 3×3 matrices in float32"),
+    ],
+    ids=["descending", "not a number", "counted as failed", "last matrix"],
+)
+def test_damaged_results_are_noticed(damage, named, monkeypatch):
+    right = Kernel.eigh
+    monkeypatch.setattr(Kernel, "eigh", lambda self, A: damage(*right(self, A)))
+    assert selftest.problem(NATIVE) == named
+
+
+def test_an_error_in_one_type_and_size_only_is_noticed(monkeypatch):
+    right = Kernel.eigh
+    wrong = lambda A: A.dtype == torch.float64 and A.shape[-1] > 4  # noqa: E731
+    monkeypatch.setattr(Kernel, "eigh", lambda self, A: _off(right(self, A)) if wrong(A) else right(self, A))
+    assert selftest.problem(NATIVE) == "eigh of 6×6 matrices in float64"
+
+
+def test_a_kernel_that_raises_is_refused(monkeypatch):
+    def broken(self, A):
+        raise OSError("bad address")
+
+    monkeypatch.setattr(Kernel, "eigh", broken)
+    assert selftest.problem(NATIVE) == "OSError: bad address"
+
+
+def test_a_wrong_kernel_is_not_used_and_said_once(monkeypatch, loading, capsys):
+    right = Kernel.eigh
+    monkeypatch.setattr(Kernel, "eigh", lambda self, A: _off(right(self, A)))
+    A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).expand(8, 6, 6)
+    with pytest.warns(RuntimeWarning, match=rf"its {NATIVE.isa} code fails its self-test \(eigh of 3×3") as caught:
+        w = sg.eigh(A).eigenvalues
+    assert len(caught) == 1
+    assert_close(w, torch.arange(1.0, 7.0).expand(8, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert kernel() is None
+        assert main(["info"]) == 0
+    assert f"not used: its {NATIVE.isa} code fails its self-test" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [FakeTensorMode, lambda: torch.device("meta"), torch.inference_mode, lambda: torch.autocast("cpu", torch.bfloat16)],
+    ids=["fake", "meta", "inference", "autocast"],
+)
+def test_the_mode_at_first_use_does_not_matter(mode, loading):
+    with mode():
+        assert kernel() is not None
+
+
+def test_the_transform_at_first_use_does_not_matter(loading):
+    A = torch.diag(torch.tensor([1.0, 2.0, 3.0])).expand(4, 3, 3)
+    w = torch.func.vmap(torch.func.jacrev(lambda X: sg.eigh(X).eigenvalues.sum()))(A)
+    assert_close(w, torch.eye(3).expand(4, 3, 3))
+    assert kernel() is not None
+
+
+def test_every_instruction_set_passes_and_they_agree():
+    """The machine's own and those below it, each in a process of its own, since the choice is made once."""
+    code = (
+        "import json, torch; from spectralgrad.native import kernel, selftest\n"
+        "k = kernel(); A = torch.from_numpy(selftest._matrices(6)[0])\n"
+        "print(json.dumps([k.isa, selftest.problem(k), k.eigh(A)[0].tolist(), k.root(A, True, 0.0, 1.0)[0].tolist()]))"
+    )
+    results = {}
+    for isa in ("baseline", "avx2", "avx512"):
+        environment = {**os.environ, "SPECTRALGRAD_ISA": isa}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        used, problem, *found = json.loads(done.stdout)
+        assert problem is None
+        results[used] = [torch.tensor(x, dtype=torch.float64) for x in found]
+    bar = 2 * 30 * 6 * torch.finfo(torch.float64).eps / 2  # two results within LAPACK's bar of the truth
+    for w, Z in results.values():
+        assert_close(w, results["baseline"][0], rtol=0, atol=bar * float(w.max()))
+        assert_close(Z, results["baseline"][1], rtol=0, atol=bar * float(w.max()))
