@@ -59,7 +59,7 @@ def _refuse_indefinite(M: Tensor, operation: str) -> None:
     """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
     tolerance = negative_tolerance(M.shape[-1], M.dtype)
     size = M.abs().amax((-2, -1))
-    scaled = M / torch.where(size > 0, size, 1)[..., None, None]
+    scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]
     shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
     for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
         w = torch.linalg.eigvalsh(M[position])

@@ -44,3 +44,9 @@ def test_clearly_negative_denormal_eigenvalues_are_still_refused(d, count, dtype
     for method in ("exact", "svd-taylor", "newton-schulz"):
         with pytest.raises(sg.IndefiniteError):
             sg.matrix_sqrt(A, method=method)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_acceptance_of_denormal_decompositions(dtype):
+    A = _singular(5, 5, 1, dtype, FLOORS[dtype])[0]
+    assert sg.solvers.eigh_ratio(A, torch.linalg.eigh(A)) < 30 / (FLOORS[dtype] / torch.finfo(dtype).tiny)
