@@ -13,7 +13,7 @@ from .hermitian import hermitian
 from .methods import PI, SVDPI, Method, NewtonSchulz
 from .methods.base import reciprocal
 from .methods.iterations import stopping_rules
-from .precision import full_precision
+from .precision import full_precision, resolved
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -52,11 +52,14 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
 
 
 def _size(A: Tensor) -> Tensor:
-    """The largest modulus of each matrix (*, 1, 1) without gradient; one for a zero or empty matrix."""
+    """The largest modulus of each matrix (*, 1, 1) without gradient, at least a normal number; one for a zero matrix.
+
+    (Torch divides complex numbers by the reciprocal, which is infinite for a denormal one.)
+    """
     if 0 in A.shape[-2:]:
         return A.real.new_ones((*A.shape[:-2], 1, 1))
     size = A.detach().abs().amax((-2, -1), keepdim=True)
-    return torch.where(size > 0, size, 1)
+    return torch.where(size > 0, resolved(size), 1)
 
 
 def _scale(A: Tensor, normalize: str) -> Tensor:

@@ -20,11 +20,6 @@ OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a
 DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
 
 
-def shifted(C: Tensor, eps: float) -> Tensor:
-    """C + εI."""
-    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device) if eps else C
-
-
 def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str = "whitening_matrix") -> Tensor:
     r"""W with :math:`WMW^\top=I` (on the range of M), by one of three conventions.
 
