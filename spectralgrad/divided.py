@@ -151,7 +151,7 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
     """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
 
     def df(x: Tensor) -> Tensor:
-        if torch._C._functorch.peek_interpreter_stack() is not None or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is not None:
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
             return result
         # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.

@@ -113,7 +113,7 @@ class _Eigh(torch.autograd.Function):
         ctx.rule = inputs[3]
         ctx.save_for_backward(*output)
         ctx.save_for_forward(*output)
-        ctx.set_materialize_grads(False)
+        transforms.skip_unused(ctx)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]

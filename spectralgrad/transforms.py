@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+_VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # known of 2.13; the vmap rule that 2.6 generates stops at None
+
 
 def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     """Call the autograd function ``plain``, or ``forward``, its subclass that adds a forward-mode rule.
@@ -54,6 +56,12 @@ def _forward_levels() -> int:
 def differentiating() -> bool:
     """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
     return torch.is_grad_enabled() or forward_ad._current_level >= 0
+
+
+def skip_unused(ctx: Any) -> None:
+    """Have None instead of zeros for gradients of outputs that were not used, where torch can pass it on."""
+    if _VMAP_TAKES_NONE or torch.compiler.is_compiling() or not transformed():
+        ctx.set_materialize_grads(False)
 
 
 def plain(*tensors: Tensor) -> bool:
