@@ -127,6 +127,8 @@ class _Eigh(torch.autograd.Function):
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w)
                 inner = hermitian(ctx.rule.gaps(w).mT * coupling)
+                if not transforms.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
+                    inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None

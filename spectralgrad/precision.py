@@ -36,7 +36,7 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-@torch.compiler.assume_constant_result
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _has_autocast(kind: str) -> bool:
     """Whether a kind of device has autocast at all; Dynamo of torch 2.6 does not know the question."""
     return torch.amp.is_autocast_available(kind)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-_VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # known of 2.13; the vmap rule that 2.6 generates stops at None
+VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
 
 
 def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
@@ -21,7 +21,7 @@ def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     if torch.compiler.is_compiling():
         return plain.apply(*inputs)
     if torch._C._functorch.peek_interpreter_stack() is not None:
-        if _forward_levels() > 1:
+        if _levels("Jvp") > 1:
             raise NotImplementedError(
                 "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
                 "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
@@ -46,11 +46,12 @@ def _eager(function: Any) -> Any:
     return type(function.__name__, (function,), body)
 
 
-def _forward_levels() -> int:
+def _levels(kind: str) -> int:
+    """How many transforms of torch.func of this kind are nested around the call."""
     from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
-    kinds = [interpreter.key() for interpreter in retrieve_all_functorch_interpreters()]
-    return sum(kind == torch._C._functorch.TransformType.Jvp for kind in kinds)
+    wanted = getattr(torch._C._functorch.TransformType, kind)
+    return sum(interpreter.key() == wanted for interpreter in retrieve_all_functorch_interpreters())
 
 
 def differentiating() -> bool:
@@ -60,7 +61,7 @@ def differentiating() -> bool:
 
 def skip_unused(ctx: Any) -> None:
     """Have None instead of zeros for gradients of outputs that were not used, where torch can pass it on."""
-    if _VMAP_TAKES_NONE or torch.compiler.is_compiling() or not transformed():
+    if VMAP_TAKES_NONE or torch.compiler.is_compiling() or not _levels("Vmap"):
         ctx.set_materialize_grads(False)
 
 
