@@ -4,13 +4,19 @@ TORCH  := 2.13.0
 BIN    := .venv/bin
 PIP    := --quiet --disable-pip-version-check
 
-.PHONY: demo test bench docs lint clean
+OTHER  := .venv-torch-$(VERSION)
+
+.PHONY: demo test test-torch bench docs lint clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
 
 test: .venv/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+# The suite with another torch, e.g. `make test-torch VERSION=2.15.0`: some GB and ten minutes to install.
+test-torch: $(OTHER)/ready
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n 2 --dist loadgroup
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -38,5 +44,13 @@ docs: .venv/ready
 	$(BIN)/pip install $(PIP) -e '.[dev]' 'torch==$(TORCH)'
 	touch $@
 
+$(OTHER)/ready: pyproject.toml Makefile
+	$(if $(VERSION),,$(error which torch? For example: make test-torch VERSION=2.15.0))
+	@echo 'Installing torch $(VERSION) into $(OTHER): some GB, ten minutes.'
+	$(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/pip install $(PIP) 'torch==$(VERSION)' numpy
+	$(OTHER)/bin/pip install $(PIP) -e '.[dev]' 'torch==$(VERSION)'
+	touch $@
+
 clean:
-	rm -rf .venv build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-torch-* build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -125,7 +125,7 @@ class _Eigh(torch.autograd.Function):
         ctx.rule = inputs[4]
         ctx.save_for_backward(*output, inputs[3])
         ctx.save_for_forward(*output, inputs[3])
-        ctx.set_materialize_grads(False)
+        transforms.skip_unused(ctx)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -139,6 +139,8 @@ class _Eigh(torch.autograd.Function):
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
                 inner = hermitian(within(ctx.rule.gaps(w), support).mT * coupling)
+                if not transforms.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
+                    inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None

@@ -108,7 +108,7 @@ def matrix_power(
     Reference: as in :func:`matrix_sqrt`.
     """
     check_square(A, "matrix_power")
-    if not isinstance(p, Tensor | float | int):
+    if not isinstance(p, (Tensor, float, int)):
         raise ShapeError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
@@ -247,7 +247,7 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         if isinstance(rule, NewtonSchulz):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
             return iterative.newton_schulz_root(wide, operation, rule).to(A.dtype)
-        if isinstance(rule, GapMethod | PI):
+        if isinstance(rule, (GapMethod, PI)):
             function = divided.SQRT if operation == "sqrt" else divided.INV_SQRT
             return _positive(A, operation, function, rule, rtol, clamp)
         which = roots.Root(f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp)

@@ -66,7 +66,7 @@ class _Polar(torch.autograd.Function):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         Q, S, Vh = output
         ctx.mark_non_differentiable(S, Vh)
-        ctx.set_materialize_grads(False)
+        transforms.skip_unused(ctx)
         ctx.save_for_backward(inputs[0], S, Vh, Q)
         ctx.save_for_forward(inputs[0], S, Vh, Q)
 

@@ -32,9 +32,15 @@ def widen(A: Tensor) -> Tensor:
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast does not lower the precision of matrix products."""
     kind = A.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if _has_autocast(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _has_autocast(kind: str) -> bool:
+    """Whether a kind of device has autocast at all; Dynamo of torch 2.6 does not know the question."""
+    return torch.amp.is_autocast_available(kind)
 
 
 def _largest(X: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ class _Root(torch.autograd.Function):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         A, ctx.which = inputs
         ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
+        transforms.skip_unused(ctx)
         ctx.save_for_backward(A, *output)
         ctx.save_for_forward(A, *output)
 

@@ -65,15 +65,15 @@ def in_transform() -> bool:
         return True
 
 
-def nested_forward_modes() -> int:
-    """How many transforms of torch.func around this call use forward mode; 1 if torch cannot tell."""
+def nested(kind: str) -> int:
+    """How many transforms of torch.func of this kind (``Jvp``, ``Vmap``, …) are around a call; 1 if torch cannot tell."""
     try:
         from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
-        forward = torch._C._functorch.TransformType.Jvp
+        wanted = getattr(torch._C._functorch.TransformType, kind)
     except (ImportError, AttributeError):
         return 1
-    return sum(interpreter.key() == forward for interpreter in retrieve_all_functorch_interpreters())
+    return sum(interpreter.key() == wanted for interpreter in retrieve_all_functorch_interpreters())
 
 
 def in_forward_mode() -> bool:

@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_exporting, nested_forward_modes
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_exporting, nested
+
+VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
 
 
 def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
@@ -23,7 +25,7 @@ def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
     if torch.compiler.is_compiling():
         return plain.apply(*inputs)
     if in_transform():
-        if nested_forward_modes() > 1:
+        if nested("Jvp") > 1:
             raise NotImplementedError(
                 "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
                 "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
@@ -51,6 +53,12 @@ def _eager(function: Any) -> Any:
 def differentiating() -> bool:
     """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
     return torch.is_grad_enabled() or in_forward_mode()
+
+
+def skip_unused(ctx: Any) -> None:
+    """Have None instead of zeros for gradients of outputs that were not used, where torch can pass it on."""
+    if VMAP_TAKES_NONE or torch.compiler.is_compiling() or not nested("Vmap"):
+        ctx.set_materialize_grads(False)
 
 
 def eager(*tensors: Tensor) -> bool:

@@ -1,6 +1,8 @@
 """P1–P39: Why Approximate Matrix Square Root Outperforms Accurate SVD (ICCV 2021): formulas, Padé, bounds, tables."""
 
 import math
+import operator
+from functools import reduce
 
 import mpmath
 import numpy as np
@@ -284,10 +286,15 @@ def test_p19_p21_bounds_of_table_7_take_machine_epsilon_for_the_smallest_number(
 
 
 def test_p20_published_bounds_are_accidents_of_summation():
-    """Q(1) is rounding noise whose sign depends on the order of summation; 6.48e20 is P(1)·2⁷⁰; the bounds disagree."""
+    """Q(1) is rounding noise whose sign depends on the order of summation; 6.48e20 is P(1)·2⁷⁰; the bounds disagree.
+
+    Q(1) = Σqᵢ is 0 in exact arithmetic, so a sum that rounds after each addition returns only its own rounding errors.
+    The built-in sum does that up to Python 3.11; from 3.12 on it carries those errors along (Neumaier) and the order no
+    longer shows. Hence the additions are written out.
+    """
     p, q = PUBLISHED.coefficients()
     generator = np.random.default_rng(0)
-    sums = [sum(generator.permutation(q).tolist()) for _ in range(200)]
+    sums = [reduce(operator.add, generator.permutation(q).tolist()) for _ in range(200)]
     assert min(sums) < 0 < max(sums)
     assert max(map(abs, sums)) < 100 * EPS
     assert abs(math.fsum(p)) * 2**70 == pytest.approx(6.48e20, rel=0.01)

@@ -158,7 +158,7 @@ def wct(
     options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "shown": shown, "where": where}
     white = whiten(content, **options)  # type: ignore[arg-type]
     colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
-    if isinstance(strength, float | int) and strength == 1:
+    if isinstance(strength, (float, int)) and strength == 1:
         return colored
     return (strength * colored + (1 - strength) * content).to(content.dtype)
 
