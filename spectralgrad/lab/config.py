@@ -211,7 +211,7 @@ class Config:
         """
         try:
             values = tomllib.loads(Path(path).read_text("utf-8"))
-        except tomllib.TOMLDecodeError as problem:
+        except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, or nested without end
             raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
             return (base or cls()).replaced(**values)
@@ -227,7 +227,7 @@ FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in data
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML; strings of JSON are strings of TOML."""
+    """A value in TOML. Its strings are those of JSON, but for surrogate pairs and for U+007F as it is."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value) if isinstance(value, float) else json.dumps(value)
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
