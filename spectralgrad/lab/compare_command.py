@@ -190,10 +190,15 @@ def _said(engine: Engine) -> str:
 def _remember(out: Path, engine: Engine, options: argparse.Namespace) -> None:
     """What made the results: the commands and the machine."""
     before = session(out)
-    commands = [*before["commands"], shlex.join(["spectralgrad", *options.arguments])]
-    note = options.note or before["note"]
+    commands = [*before["commands"], _text(shlex.join(["spectralgrad", *options.arguments]))]
+    note = _text(options.note) or before["note"]
     content = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "note": note}
     write_json(out / SESSION, {**content, "machine": machine()})
+
+
+def _text(argument: str) -> str:
+    """An argument as UTF-8 has it, whatever the encoding of file names."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -227,7 +227,7 @@ FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in data
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML. Its strings are those of JSON, but for surrogate pairs and for U+007F as it is."""
+    """A value in TOML; strings of JSON are strings of TOML, if they are not escaped as surrogate pairs."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

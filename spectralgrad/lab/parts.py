@@ -14,11 +14,12 @@ from torch.optim.lr_scheduler import MultiStepLR
 
 from ..nn.spectral import SpectralModule
 from ..training import HybridSwitch
-from . import networks
+from . import networks, rows
 from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
 from .networks.own import asks_for
 from .parallel import Group
+from .states import like, tensor
 from .synchronised import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights
 
@@ -80,19 +81,36 @@ class Parts:
         """Go on from a :meth:`state` that has been through a file.
 
         Raises:
-            CheckpointError: it is the state of another network.
+            CheckpointError: it is the state of another network, or of none.
         """
+        saved = self._read(state, "state")
         try:
-            self.net.load_state_dict(state["model"])
-            moments = {int(index): values for index, values in state["optimizer"]["state"].items()}
-            self.optimizer.load_state_dict({**state["optimizer"], "state": moments})
+            self.net.load_state_dict(saved["model"])
+            moments = {int(index): values for index, values in saved["optimizer"]["state"].items()}
+            self.optimizer.load_state_dict({**saved["optimizer"], "state": moments})
             self.optimizer._opt_called = True  # type: ignore[attr-defined]  # by the process that saved
         except (RuntimeError, ValueError) as problem:
             raise CheckpointError(f"the checkpoint is of another network: {problem}") from None
-        schedule = state["scheduler"]
+        schedule = saved["scheduler"]
         self.scheduler.load_state_dict({**schedule, "milestones": Counter(schedule["milestones"])})
-        if self.switch is not None and state["switch"] is not None:
-            self.switch.load_state_dict(state["switch"])
+        if self.switch is not None:
+            self.switch.load_state_dict(saved["switch"])
+
+    @property
+    def _read(self) -> rows.Reader:
+        """Of a state: everything in it is of the kind of what there is now."""
+        now = self.state()
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        moment = {str(i): rows.record({"momentum_buffer": rows.maybe(like(p))}) for i, p in enumerate(trained)}
+        optimizer = {"state": rows.record({}, moment), "param_groups": like(now["optimizer"]["param_groups"])}
+        return rows.record(
+            {
+                "model": rows.table(tensor),
+                "optimizer": rows.record(optimizer),
+                "scheduler": like(now["scheduler"]),
+                "switch": like(now["switch"]),
+            }
+        )
 
 
 def build(config: Config, shape: tuple[int, int, int], classes: int, group: Group) -> Parts:

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import torch
 
 from ..version import __version__
+from . import rows
 from .config import FIELDS, Config
 
-NAN = float("nan")
+NAN = math.nan
 Status = Literal["running", "done", "failed"]
 
 
@@ -92,6 +93,11 @@ class Failure:
             said += f", smallest gap {gap:.2g}"
         return said
 
+    @classmethod
+    def from_dict(cls, values: Any, place: str = "failure") -> Failure:
+        """From plain values, as :meth:`Result.to_dict` has them; ``place`` is named by errors."""
+        return cls(**_FAILURE(values, place))
+
 
 def versions() -> dict[str, str]:
     """What the run was made with.
@@ -158,25 +164,62 @@ class Result:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Result:
-        """The reverse of :meth:`to_dict`; fields that a newer version added to the configuration are left out."""
-        known = {name: value for name, value in values["config"].items() if name in FIELDS}
-        epochs = [_epoch(epoch) for epoch in values["epochs"]]
-        failure = values["failure"]
-        if failure is not None:
-            failure = Failure(**{**failure, "spectrum": tuple(map(unpacked, failure["spectrum"]))})
-        return cls(**{**values, "config": Config(**known), "epochs": epochs, "failure": failure})
+    def from_dict(cls, values: Any) -> Result:
+        """The reverse of :meth:`to_dict`; fields that a newer version added are left out.
+
+        Raises:
+            ValueError: a value is missing, of another kind, or out of range; the message says which.
+        """
+        row = _RESULT(values, "result")
+        epochs = [Epoch(**epoch) for epoch in row["epochs"]]
+        if [epoch.epoch for epoch in epochs] != list(range(len(epochs))):
+            raise rows.RowError("result.epochs: expected epochs 0, 1, 2, … in their order")
+        return cls(**{**row, "epochs": epochs})
 
     @classmethod
-    def from_json(cls, text: str) -> Result:
+    def from_json(cls, text: str | bytes) -> Result:
         """The reverse of :meth:`to_json`."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(rows.parsed(text.encode("utf-8") if isinstance(text, str) else text))
 
 
-def _epoch(values: dict[str, Any]) -> Epoch:
-    as_they_are = ("epoch", "rank", "method", "test_top5")
-    known: dict[str, Any] = {name: v if name in as_they_are else unpacked(v) for name, v in values.items()}
-    return Epoch(**known)
+def _config(value: Any, place: str) -> Config:
+    known = rows.record({}, {name: lambda item, _: item for name in FIELDS})(value, place)
+    return Config(**known)
+
+
+_PERCENT, _COUNT = rows.number(0, 100), rows.number(0)
+_EPOCH = rows.record(
+    {
+        "epoch": rows.whole(),
+        "lr": _COUNT,
+        "train_loss": rows.number(infinite=True),
+        "train_error": _PERCENT,
+        "test_loss": rows.number(infinite=True),
+        "test_error": _PERCENT,
+        "seconds": _COUNT,
+        "images_per_second": _COUNT,
+        "step_ms": _COUNT,
+    },
+    {
+        "condition": rows.number(0, infinite=True),
+        "rank": rows.whole(),
+        "method": rows.words,
+        "test_top5": rows.maybe(_PERCENT),
+    },
+)
+_FAILURE = rows.record(
+    {"step": rows.whole(), "epoch": rows.whole(), "reason": rows.words},
+    {"layer": rows.maybe(rows.words), "spectrum": rows.series(rows.number(infinite=True))},
+)
+_RESULT = rows.record(
+    {
+        "config": _config,
+        "status": rows.one_of("running", "done", "failed"),
+        "epochs": rows.series(_EPOCH),
+        "failure": rows.maybe(Failure.from_dict),
+    },
+    {"versions": rows.table(rows.words), "started": rows.words, "seconds": _COUNT},
+)
 
 
 def count(number: int, thing: str) -> str:
@@ -203,13 +246,3 @@ def packed(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
-
-
-def unpacked(value: Any) -> float:
-    """The number that :func:`packed` made something else of.
-
-    Example:
-        >>> unpacked(None), unpacked("-inf"), unpacked(2.0)
-        (nan, -inf, 2.0)
-    """
-    return NAN if value is None else float(value)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
@@ -19,6 +19,8 @@ from .records import Result
 RESULTS = "results.jsonl"
 FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
 GRID = ("method", "layer", "group_size", "seed")
+_LONGEST = 1 << 24  # bytes of a row; one of 10,000 epochs has 3 MB
+_SHOWN = 10  # damaged lines that a warning lists
 _SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # a comparison's batch normalisation has none of these
 
 
@@ -66,21 +68,53 @@ class ResultsFile:
             return file.read(1) != b"\n"
 
     def read(self) -> list[Result]:
-        """All rows, the last of several for the same run; a damaged line is left out with a warning."""
+        """All rows, the last of several for the same run.
+
+        Lines that hold no result are left out with a warning that names the file and the lines.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         if not self.path.exists():
             return []
         found: dict[str, Result] = {}
-        for number, line in enumerate(self.path.read_text("utf-8", errors="replace").splitlines(), 1):
-            if not line.strip():
-                continue
+        damaged: dict[int, str] = {}
+        for number, line in self._lines():
             try:
                 result = Result.from_json(line)
-            except (ValueError, KeyError, TypeError, AttributeError) as problem:
-                said = str(problem).splitlines()[0]
-                warnings.warn(f"{self.path.name}, line {number} is damaged and left out: {said}", stacklevel=2)
-                continue
-            found[key(result.config)] = result
+            except ValueError as problem:
+                damaged[number] = str(problem).splitlines()[0][:200]
+            else:
+                found[key(result.config)] = result
+        if damaged:
+            warnings.warn(f"{self.path}, {_listed(damaged)}", stacklevel=2)
         return list(found.values())
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Those with anything in them, from 1; of one that is too long for a result a part, which is none."""
+        with self.path.open("rb") as file:
+            number = 0
+            while line := file.readline(_LONGEST):
+                number += 1
+                rest = line
+                while rest and not rest.endswith(b"\n"):
+                    rest = file.readline(_LONGEST)
+                if line.strip():
+                    yield number, line
+
+
+def _listed(damaged: dict[int, str]) -> str:
+    """Which lines are left out, and why the first is.
+
+    Example:
+        >>> _listed({3: "nested too deeply"}), _listed({3: "no", 5: "no", 8: "no"})
+        ('line 3 is damaged and left out: nested too deeply', 'line 3 is damaged and left out: no; so are lines 5, 8')
+    """
+    (first, why), *others = damaged.items()
+    said = f"line {first} is damaged and left out: {why}"
+    shown = ", ".join(str(number) for number, _ in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return f"{said}; so {'is line' if len(others) == 1 else 'are lines'} {shown}{more}" if others else said
 
 
 def key(config: Config) -> str:

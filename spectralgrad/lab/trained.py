@@ -74,7 +74,8 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         config: of the run.
 
     Returns:
-        None if the folder has no checkpoint, the pictures are away, or the network has no such layer.
+        None if the folder has no checkpoint, the pictures are away, the network has no such layer, or what the layer
+        meets is not finite.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
@@ -93,8 +94,10 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
     pictures = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]
     if isinstance(layer, CovariancePooling):
         features = torch.cat(_seen_inputs(net, layer, pictures))[:_SAMPLES]
-        return TrainedLayer.pooling(features.flatten(2), layer.eps)
-    return TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
+        found = TrainedLayer.pooling(features.flatten(2), layer.eps)
+    else:
+        found = TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
+    return found if bool(torch.isfinite(found.matrices).all()) else None
 
 
 class _SeenError(Exception):

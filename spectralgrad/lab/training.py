@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..diagnostics import Monitor
-from . import checkpoints, randomness
+from . import checkpoints, randomness, rows
 from .config import Config
 from .data import load_for
 from .failures import DivergedError, Patience, Watch
@@ -28,8 +28,9 @@ from .parallel import Group, WorkerLostError, processes
 from .parts import build
 from .previous import previous
 from .progress import Progress, Silent, Step
-from .records import Epoch, Failure, Result, packed, unpacked
+from .records import Epoch, Failure, Result, packed
 from .sinks import Files
+from .states import like, tally, tensor
 
 
 def train(
@@ -248,15 +249,19 @@ class _Run:
         self._saved = monotonic()
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.parts.restore(state)
-        self.result = dataclasses.replace(
-            Result.from_dict(state["result"]), config=self.config, status="running", failure=None
-        )
-        tally = state["tally"]
-        looks = [[unpacked(condition), rank] for condition, rank in tally["looks"]]
-        self.tally = Tally(**{**tally, "looks": looks, "images": float(tally["images"])})
-        if self.group.rank < len(state["random"]["torch"]):
-            randomness.restore({name: values[self.group.rank] for name, values in state["random"].items()})
+        kinds = randomness.capture()
+        required = {name: rows.series(like(value)) for name, value in kinds.items() if name != "cuda"}
+        shared = {"random": rows.record(required, {"cuda": rows.series(tensor)}), "tally": tally}
+        try:
+            self.parts.restore(state)
+            saved = rows.record(shared)(state, "state")
+            known = Result.from_dict(state.get("result"))
+            self.tally = Tally(**saved["tally"])
+            if self.group.rank < min(map(len, saved["random"].values())):
+                randomness.restore({name: values[self.group.rank] for name, values in saved["random"].items()})
+        except (ValueError, OverflowError, RuntimeError) as problem:
+            raise checkpoints.damaged(self.folder, problem) from None
+        self.result = dataclasses.replace(known, config=self.config, status="running", failure=None)
 
     def _interrupted(self) -> None:
         """A test can be left: the next one renews the statistics again. With several processes it is finished first."""
@@ -284,7 +289,7 @@ class _Run:
         found = sorted((json.loads(note) for note in notes if note), key=lambda note: note["layer"] is None)
         if not found:
             raise lost or WorkerLostError(self.group.rank, self.group.world, RuntimeError("no process says why"))
-        return Failure(**{**found[0], "spectrum": tuple(map(unpacked, found[0]["spectrum"]))})
+        return Failure.from_dict(found[0])
 
     def _count_seconds(self) -> None:
         self.result.seconds = self._worked + perf_counter() - self._began
