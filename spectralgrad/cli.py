@@ -16,7 +16,7 @@ import torch
 
 from .bench.command import add_parser as add_bench
 from .errors import SpectralError
-from .files import require_folder, write_json
+from .files import require_folder, said, write_json
 from .output import any_encoding
 from .version import __version__
 
@@ -41,7 +41,8 @@ def _run(arguments: Sequence[str] | None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (SpectralError, OSError, ValueError, ImportError) as problem:
-        print(f"spectralgrad {options.command}: {problem}", file=sys.stderr)
+        text = said(problem) if isinstance(problem, OSError) else problem
+        print(f"spectralgrad {options.command}: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 
 from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
+from .names import job_name, mark
 from .networks import NETWORKS
 from .networks.own import asks_for
 from .records import Result
@@ -106,9 +106,7 @@ def job(config: Config, folder: Path) -> Job:
         'svd-pi-d16-seed1'
     """
     fixed = {**json.loads(key(config)), "epochs": None}  # a run that is made longer stays where it is
-    mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
-    size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
-    name = "-".join([label(config).replace(" → ", "-to-").replace(":", "-"), *size, f"seed{config.seed}", mark])
+    name = job_name(config, mark(json.dumps(fixed, sort_keys=True)))
     return Job(name, config, folder / "runs" / name)
 
 

@@ -85,7 +85,7 @@ class Config:
     classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
     momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
     weight_decay: float = _field(5e-4, TRAINING, "weight decay", least=0)
-    milestones: tuple[int, ...] = _field((), TRAINING, "epochs at which rates are multiplied by gamma", least=1)
+    milestones: tuple[int, ...] = _field((), TRAINING, "rates are multiplied by gamma after these epochs", least=1)
     gamma: float = _field(0.1, TRAINING, "factor at a milestone", least=0)
     precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
                             "float32", "bfloat16")  # fmt: skip
@@ -173,6 +173,16 @@ class Config:
     def spectral(self) -> bool:
         """Whether the network has a spectral layer, or may have one: nobody knows a network that is your own."""
         return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
+
+    @property
+    def located(self) -> bool:
+        """Whether numbers depend on the folder of the pictures: known datasets are the same wherever they are.
+
+        Example:
+            >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located
+            (False, True)
+        """
+        return self.dataset == "folder" or ":" in self.dataset
 
     def replaced(self, **values: Any) -> Config:
         """The same with other values.

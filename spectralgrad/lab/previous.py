@@ -90,6 +90,6 @@ def _begun(folder: Path, state: Any) -> Result:
 
 def _differences(old: Config, new: Config) -> str:
     """In words; empty if the new run is the old one."""
-    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.dataset == "folder")]
+    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.located)]
     differ = [n for n in fixed if getattr(old, n) != getattr(new, n)]
     return "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)

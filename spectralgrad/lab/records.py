@@ -24,7 +24,7 @@ class Epoch:
     """One pass over the training pictures, and the test after it. Errors are percentages.
 
     Attributes:
-        epoch: from 0.
+        epoch: from 0, as all positions in stored results; people are shown it from 1.
         lr: learning rate of the body of the network.
         train_loss: mean over the pictures, as they were met.
         train_error: the same.
@@ -65,14 +65,14 @@ class Failure:
 
     Attributes:
         step: training steps before the one that failed.
-        epoch: in which it failed.
+        epoch: in which it failed, from 0.
         reason: in words.
         layer: the name of the layer to blame, if one is.
         spectrum: eigenvalues, ascending, of the matrix that layer decomposed; empty if it has none.
 
     Example:
         >>> print(Failure(12, 0, "the gradient is not finite", "norm1", (0.01, 0.01, 4.0)))
-        step 12 (epoch 0): the gradient is not finite; layer 'norm1', 3 eigenvalues from 0.01 to 4, smallest gap 0
+        step 12 (epoch 1): the gradient is not finite; layer 'norm1', 3 eigenvalues from 0.01 to 4, smallest gap 0
     """
 
     step: int
@@ -82,7 +82,7 @@ class Failure:
     spectrum: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        said = f"step {self.step} (epoch {self.epoch}): {self.reason}"
+        said = f"step {self.step} (epoch {self.epoch + 1}): {self.reason}"
         if self.layer is not None:
             said += f"; layer {self.layer!r}"
         if self.spectrum:

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from ..files import naming
 from .config import FIELDS, Config
 from .previous import FREE
 from .records import Result
@@ -50,14 +51,15 @@ class ResultsFile:
         line = result.to_json() + "\n"
         if self._torn():
             line = "\n" + line
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            left = line.encode("utf-8")
-            while left:  # a disk that gets full takes a part first, and says why the next time
-                left = left[os.write(handle, left) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with naming(self.path):
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                left = line.encode("utf-8")
+                while left:  # a disk that gets full takes a part first, and says why the next time
+                    left = left[os.write(handle, left) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def _torn(self) -> bool:
         """Whether the last line has no end: somebody was killed while writing it."""
@@ -125,7 +127,7 @@ def key(config: Config) -> str:
         (True, False)
     """
     values = {name: value for name, value in config.to_dict().items() if name not in FREE_FIELDS}
-    if config.dataset == "folder":  # other datasets are the same wherever they are
+    if config.located:
         values["data"] = config.data
     return json.dumps(values, sort_keys=True)
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..diagnostics import Monitor
+from ..files import naming
 from . import checkpoints, randomness, rows
 from .config import Config
 from .data import load_for
@@ -59,6 +60,7 @@ def train(
         RunBusyError: another process is writing into the folder.
         RunExistsError: the folder holds a run and ``resume`` is false.
         CheckpointError: its checkpoint is damaged.
+        OSError: a file could not be written; the last checkpoint still counts.
         Stopped: somebody asked to stop; the checkpoint is written.
         WorkerLostError: another process went away.
         SpectralError: a run in the caller's process group has failed before.
@@ -74,7 +76,7 @@ def train(
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        with processes(config.device) as group, stoppable() as stop, sole_writer(where, group):
+        with processes(config.device) as group, stoppable() as stop, naming(where), sole_writer(where, group):
             kept = previous(config, where, resume)
             group.wait()  # nobody writes before all have looked
             if kept.result is not None:
@@ -127,11 +129,16 @@ class _Run:
                 self.result.status = "done"
         finally:
             self._count_seconds()
+            self._close()
+        return self.result
+
+    def _close(self) -> None:
+        try:
             if self.monitor is not None:
                 self.monitor.close()
             self.files.close()
+        finally:
             self.progress.stop(self.result)
-        return self.result
 
     def _ending(self) -> tuple[Failure | None, WorkerLostError | None]:
         """Train; what failed here, or that another process does not answer. No error is kept, nor what it refers to."""
