@@ -11,7 +11,7 @@ import spectralgrad
 
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
-    ["version", "errors", "files", "lazy", "output"],
+    ["version", "errors", "files", "lazy", "output", "plugins"],
     ["precision", "transforms", "native"],
     ["hermitian"],
     ["methods", "solvers"],

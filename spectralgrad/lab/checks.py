@@ -21,7 +21,7 @@ def kinds(field: dataclasses.Field[Any]) -> list[str]:
         (['int'], ['tuple'])
     """
     words = [word.strip() for word in str(field.type).split("|")]
-    return ["tuple" if word.startswith("tuple") else word for word in words if word != "None"]
+    return ["tuple" if word.startswith("tuple") else word for word in words if word not in ("None", "Method")]
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> Any:

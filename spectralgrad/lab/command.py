@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .. import plugins
 from ..files import said
 from .checkpoints import POINTER
 from .checks import kinds, parsed
 from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from .data import DATASETS
+from .data import DATASETS, known
+from .data.registry import GROUP
 from .interrupts import Stopped
 from .memory import keep_memory
 from .names import run_name
@@ -118,7 +120,7 @@ def _reader(field: Any) -> Callable[[str], Any]:
 def _epilog() -> str:
     lists = {
         "presets": {name: _said(config) for name, config in PRESETS.items()},
-        "datasets": {name: str(source) for name, source in DATASETS.items()},
+        "datasets": {name: str(source) for name, source in DATASETS.items()} | _installed(),
         "networks": {name: str(line) for name, line in NETWORKS.items()},
     }
     blocks = []
@@ -128,6 +130,10 @@ def _epilog() -> str:
     return "\n\n".join([*blocks, _EXAMPLES])
 
 
+def _installed() -> dict[str, str]:
+    return {name: "of an installed package" for name in plugins.names(GROUP) if name not in DATASETS}
+
+
 def _said(config: Config) -> str:
     return f"{config.network} on {config.dataset}, {_layers(config)}, {count(config.epochs, 'epoch')}"
 
@@ -135,10 +141,10 @@ def _said(config: Config) -> str:
 def _layers(config: Config) -> str:
     """The spectral layers in words."""
     if ":" in config.network:
-        return f"by {config.method}" if asks_for(config.network, "method") else "with its own layers"
+        return f"by {config.text('method')}" if asks_for(config.network, "method") else "with its own layers"
     layers = [config.layer] if config.layer != "batchnorm" else []
     layers += ["covariance pooling"] if config.pooling == "covariance" else []
-    return f"{' and '.join(layers)} by {config.method}" if layers else "batch normalisation"
+    return f"{' and '.join(layers)} by {config.text('method')}" if layers else "batch normalisation"
 
 
 def chosen(options: argparse.Namespace) -> Config:
@@ -173,8 +179,8 @@ def check_sense(config: Config, given: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: a name or a flag has no meaning.
     """
-    if config.dataset not in DATASETS:
-        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    if not known(config.dataset):
+        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, or module:callable, got {config.dataset!r}")
     if ":" in config.network:
         idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
         if idle:

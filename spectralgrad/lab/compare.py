@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..methods import Method
 from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
 from .names import job_name, mark
@@ -37,7 +38,7 @@ DEFAULT = Config(
 
 def grid(
     base: Config = DEFAULT,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str | Method] = METHODS,
     group_sizes: Sequence[int | None] = GROUP_SIZES,
     seeds: Sequence[int] = SEEDS,
 ) -> list[Config]:
@@ -45,7 +46,7 @@ def grid(
 
     Args:
         base: what all have in common.
-        methods: by name; ``batchnorm`` is a network with nothing spectral, once a seed.
+        methods: names or objects; ``batchnorm`` is a network with nothing spectral, once a seed.
         group_sizes: None for all channels.
         seeds: of weights, order and augmentation.
 
@@ -69,7 +70,7 @@ def grid(
     return list({key(run): run for run in runs}.values())
 
 
-def _config(base: Config, method: str, group_size: int | None, seed: int) -> Config:
+def _config(base: Config, method: str | Method, group_size: int | None, seed: int) -> Config:
     if method != BATCHNORM and not base.spectral:
         raise ConfigError(f"methods: {method} needs a spectral layer; expected --layer whitening or denoising")
     if method == BATCHNORM:

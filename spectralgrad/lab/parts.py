@@ -12,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
+from ..methods import Method
 from ..nn.spectral import SpectralModule
 from ..training import HybridSwitch
 from . import networks, rows
@@ -19,6 +20,7 @@ from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
 from .networks.own import asks_for
 from .parallel import Group
+from .recorded import text_of
 from .states import like, tensor
 from .synchronised import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights
@@ -52,7 +54,7 @@ class Parts:
     @property
     def method(self) -> str:
         """The method of the first spectral layer; empty without one."""
-        return next((str(layer.method) for layer in self.spectral.values()), "")
+        return next((text_of(layer.method) for layer in self.spectral.values()), "")
 
     def advance(self) -> None:
         """An epoch has ended."""
@@ -203,7 +205,7 @@ def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwi
 class _OwnFirst(HybridSwitch):
     """Before the switch every layer uses the method that it was made with."""
 
-    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str, warmup_epochs: int) -> None:
+    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str | Method, warmup_epochs: int) -> None:
         spectral = {name: m for name, m in net.named_modules() if isinstance(m, SpectralModule)}
         self._made_with = {name: layer.method for name, layer in spectral.items()}
         super().__init__(net, scheduler, method=method, warmup_epochs=warmup_epochs, first=method)

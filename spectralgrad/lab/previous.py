@@ -9,6 +9,7 @@ from typing import Any
 from ..errors import SpectralError
 from . import checkpoints
 from .config import FIELDS, Config, ConfigError
+from .recorded import HINT, Recorded
 from .records import Result
 from .sinks import RESULT
 
@@ -91,5 +92,6 @@ def _begun(folder: Path, state: Any) -> Result:
 def _differences(old: Config, new: Config) -> str:
     """In words; empty if the new run is the old one."""
     fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.located)]
-    differ = [n for n in fixed if getattr(old, n) != getattr(new, n)]
-    return "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)
+    differ = [n for n in fixed if old.text(n) != new.text(n)]
+    hint = [HINT] if any(isinstance(getattr(old, name), Recorded) for name in differ) else []
+    return "; ".join([*(f"{name} was {old.text(name)!r}, is {new.text(name)!r}" for name in differ), *hint])

@@ -13,7 +13,8 @@ import torch
 
 from ..version import __version__
 from . import rows
-from .config import FIELDS, Config
+from .config import FIELDS, METHOD_FIELDS, Config
+from .recorded import as_recorded
 
 NAN = math.nan
 Status = Literal["running", "done", "failed"]
@@ -184,7 +185,10 @@ class Result:
 
 def _config(value: Any, place: str) -> Config:
     known = rows.record({}, {name: lambda item, _: item for name in FIELDS})(value, place)
-    return Config(**known)
+    methods = {
+        name: as_recorded(rows.words(known[name], name)) for name in METHOD_FIELDS if known.get(name) is not None
+    }
+    return Config(**{**known, **methods})
 
 
 _PERCENT, _COUNT = rows.number(0, 100), rows.number(0)

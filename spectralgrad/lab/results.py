@@ -143,7 +143,8 @@ def label(config: Config) -> str:
     """
     if config.layer == "batchnorm" and config.pooling == "average":
         return "batchnorm"
-    return f"{config.method} → {config.hybrid}" if config.hybrid else config.method
+    method, hybrid = config.text("method"), config.text("hybrid")
+    return f"{method} → {hybrid}" if hybrid else str(method)
 
 
 @dataclass(frozen=True)
@@ -244,7 +245,7 @@ def common(results: Sequence[Result]) -> dict[str, Any]:
     """The values that all runs share, without those a comparison varies and those no number depends on."""
     configs = [result.config for result in results]
     left_out = {*GRID, *FREE_FIELDS, *_varied(configs)}
-    return {name: getattr(configs[0], name) for name in FIELDS if name not in left_out} if configs else {}
+    return {name: configs[0].text(name) for name in FIELDS if name not in left_out} if configs else {}
 
 
 def _varied(configs: list[Config]) -> list[str]:

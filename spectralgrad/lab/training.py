@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -16,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..diagnostics import Monitor
 from ..files import naming
 from . import checkpoints, randomness, rows
 from .config import Config
-from .data import load_for
+from .data import Dataset, as_dataset, fingerprint, load_for
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
+from .looks import Looks
 from .loop import Stepper, Stopwatch, Tally, batches
 from .parallel import Group, WorkerLostError, processes
 from .parts import build
@@ -35,7 +34,12 @@ from .states import like, tally, tensor
 
 
 def train(
-    config: Config, folder: str | Path | None = None, *, resume: bool = False, progress: Progress | None = None
+    config: Config,
+    folder: str | Path | None = None,
+    *,
+    data: Any = None,
+    resume: bool = False,
+    progress: Progress | None = None,
 ) -> Result:
     """Train a network as a configuration says.
 
@@ -47,6 +51,9 @@ def train(
         config: what to do.
         folder: gets config.toml, result.json, log.csv, a checkpoint, and TensorBoard events; None keeps nothing. With
             several machines it has to be on a disk that all of them see.
+        data: pictures to use in place of ``config.dataset``: a :class:`~spectralgrad.lab.data.Dataset`, or a pair of
+            training and test pictures, see :func:`~spectralgrad.lab.data.as_dataset`. The result's configuration has
+            their name and a digest of them as ``dataset``; to resume, pass them again.
         resume: go on from the checkpoint in the folder, if there is one, to the numbers of a run that was never
             interrupted. A finished or failed run is returned as it is, unless ``config`` has more epochs.
         progress: is told how it goes; by default nobody is.
@@ -72,6 +79,9 @@ def train(
         ('done', 1, True)
     """
     where = None if folder is None else Path(folder)
+    pictures = None if data is None else as_dataset(data).smaller(config.train_size, config.test_size)
+    if pictures is not None:
+        config = config.replaced(dataset=fingerprint(pictures), data=None)
     state, threads = randomness.capture(), torch.get_num_threads()
     try:
         if config.threads is not None:
@@ -82,7 +92,7 @@ def train(
             if kept.result is not None:
                 return kept.result
             told = progress if progress is not None and group.leads else Silent()
-            return _Run(config, where, group, stop, told, kept.state).go()
+            return _Run(config, pictures or load_for(config), where, group, stop, told, kept.state).go()
     finally:
         torch.set_num_threads(threads)
         randomness.restore(state)
@@ -94,6 +104,7 @@ class _Run:
     def __init__(
         self,
         config: Config,
+        data: Dataset,
         folder: Path | None,
         group: Group,
         stop: Stop,
@@ -102,7 +113,6 @@ class _Run:
     ) -> None:
         self.config, self.group, self.stop, self.progress = config, group, stop, progress
         self.folder = folder
-        data = load_for(config)
         self.train, self.test = batches(config, data, group)
         randomness.seed(config.seed)
         self.parts = build(config, self.train.shape, len(data.classes), group)
@@ -114,7 +124,7 @@ class _Run:
         self.stepper = Stepper(config, self.parts, self.watch, group)
         self.patience = Patience(len(data.classes), config.patience)
         self.files = Files(folder if group.leads else None, self.result, self.tally.step)
-        self.monitor = self._monitor()
+        self.looks = Looks(config, self.parts, group, len(self.train), self.tally.step, self.files.writer)
         self._began, self._worked, self._saved = perf_counter(), self.result.seconds, monotonic()
 
     def go(self) -> Result:
@@ -134,8 +144,7 @@ class _Run:
 
     def _close(self) -> None:
         try:
-            if self.monitor is not None:
-                self.monitor.close()
+            self.looks.close()
             self.files.close()
         finally:
             self.progress.stop(self.result)
@@ -164,7 +173,7 @@ class _Run:
             counts = self.stepper(images, labels, stop=self.stop.wanted, save=self._save_is_due)
             working = clock.lap()
             tally.add(counts, loading + working, 1000 * working)
-            self._look()
+            self.looks.take(tally)
             self.progress.step(self._step())
             if counts.save or counts.stop:
                 self._save()
@@ -206,26 +215,6 @@ class _Run:
     def _renewing(self) -> Iterator[tuple[Tensor, Tensor]]:
         """The batches over which running statistics are averaged before the test."""
         return islice(self.train.epoch(self.tally.epoch), self.config.renew_batches)
-
-    def _monitor(self) -> Monitor | None:
-        if not (self.config.monitor_every and self.parts.spectral):
-            return None
-        every, begin = min(self.config.monitor_every, len(self.train)), self.tally.step
-        return Monitor(self.parts.net, every, start=begin, tensorboard=self.files.writer)
-
-    def _look(self) -> None:
-        """Take over what the monitors of all processes saw in this step: the worst of the layers, if they saw any."""
-        step = self.tally.step - 1
-        if self.monitor is None or step % self.monitor.every:
-            return
-        newest = self.monitor.records[-len(self.parts.spectral) :]
-        seen = [r for r in newest if r.step == step and not math.isnan(r.condition)]
-        nothing = -math.inf
-        condition, rank = self.group.most(
-            [max((r.condition for r in seen), default=nothing), max((-r.rank for r in seen), default=nothing)]
-        )
-        if condition > nothing:
-            self.tally.looks.append([condition, int(-rank)])
 
     def _step(self) -> Step:
         tally = self.tally

@@ -34,7 +34,8 @@ def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
         return None
     function = measuring.function_of(spectral[0].config)
     serving = serve(function)
-    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method.partition(":")[0] in serving))
+    named = [r.config.text("method") for r in spectral]
+    methods = list(dict.fromkeys(name for name in named if name.partition(":")[0] in serving))
     if not methods:
         return None
     runs = {_name(r, spectral): r for r in spectral if r.status == "done" and function in r.config.operations}
