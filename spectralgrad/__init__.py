@@ -20,6 +20,7 @@ from .methods import (
     Analytic,
     Clip,
     Exact,
+    GapMethod,
     Lorentzian,
     Masked,
     Method,
@@ -30,6 +31,7 @@ from .methods import (
     TopN,
     Trunc,
     methods,
+    register_method,
 )
 from .polar import polar
 from .svd import svd
@@ -41,6 +43,7 @@ __all__ = [
     "Analytic",
     "Clip",
     "Exact",
+    "GapMethod",
     "IndefiniteError",
     "Lorentzian",
     "Masked",
@@ -73,6 +76,7 @@ __all__ = [
     "nn",
     "optim",
     "polar",
+    "register_method",
     "solvers",
     "spectral_projector",
     "svd",

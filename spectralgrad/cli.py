@@ -16,15 +16,22 @@ import torch
 
 from .bench.command import add_parser as add_bench
 from .errors import SpectralError
-from .files import require_folder, write_json
+from .files import require_folder, said, write_json
+from .output import any_encoding
 from .version import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit status: 0 done, 1 an error that is told in one line, 2 wrong usage.
 
-    ``train`` has two more: 3 for a run that failed, 130 for one that was stopped.
+    ``train`` has two more: 3 for a run that failed, 130 for one that was stopped. Characters that the encoding of
+    stdout or stderr does not have are written in ASCII.
     """
+    with any_encoding():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -34,7 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (SpectralError, OSError, ValueError, ImportError) as problem:
-        print(f"spectralgrad {options.command}: {problem}", file=sys.stderr)
+        text = said(problem) if isinstance(problem, OSError) else problem
+        print(f"spectralgrad {options.command}: {text}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130

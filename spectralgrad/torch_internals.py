@@ -66,7 +66,7 @@ def in_transform() -> bool:
 
 
 def nested(kind: str) -> int:
-    """How many transforms of torch.func of this kind (``Jvp``, ``Vmap``, …) are around a call; 1 if torch cannot tell."""
+    """How many transforms of torch.func of a kind (``Jvp``, ``Vmap``) are around a call; 1 if torch cannot tell."""
     try:
         from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 

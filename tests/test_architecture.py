@@ -12,7 +12,7 @@ import spectralgrad
 
 PACKAGE = Path(spectralgrad.__file__).parent
 LEVELS = [
-    ["version", "errors", "files", "lazy"],
+    ["version", "errors", "files", "lazy", "output", "plugins"],
     ["torch_internals"],
     ["precision", "transforms", "overrides", "native"],
     ["hermitian"],

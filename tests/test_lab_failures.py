@@ -150,11 +150,11 @@ def test_a_failed_run_says_so_and_exits_with_three(tmp_path, capsys):
     arguments = ["train", "--width", "2", "--train-size", "64", "--epochs", "1", "--no-tensorboard"]
     assert main([*arguments, "--method", "svd", "--out", str(tmp_path / "a")]) == 3
     out = capsys.readouterr().out
-    assert "failed at step 0 (epoch 0): the gradient is not finite; layer 'bn1', 64 eigenvalues from 0.01 to" in out
+    assert "failed at step 0 (epoch 1): the gradient is not finite; layer 'bn1', 64 eigenvalues from 0.01 to" in out
     assert main([*arguments, "--method", "svd", "--out", str(tmp_path / "a"), "--resume"]) == 3
     assert main([*arguments, "--out", str(tmp_path / "b")]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[-2].startswith("epoch   0  lr 0.1")
+    assert out[-2].startswith("epoch   1  lr 0.05")
     assert out[-1].startswith("done: error ")
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--out", str(tmp_path / "b")])

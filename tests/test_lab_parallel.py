@@ -168,7 +168,7 @@ def test_a_dead_worker_ends_the_run_with_a_clear_message(tmp_path):
         first.kill()
         second.kill()
     assert (code, silence) == (1, "")
-    assert "epoch   0" in out
+    assert "epoch   1" in out
     assert "process 0 of 2 lost another process of this run" in err
     assert f"Go on with: spectralgrad train --out {tmp_path / 'run'} --resume" in err
     assert "Traceback" not in err

@@ -158,7 +158,7 @@ def test_the_papers_numbers_stand_beside_and_impossible_ones_are_marked(tmp_path
 
 def test_failures_tell_step_layer_and_spectrum(page):
     for word in (
-        "svd, seed 0: step 3, epoch 0, layer bn1",
+        "svd, seed 0: step 3, epoch 1, layer bn1",
         "The gradient is not finite",
         "7 of 16 eigenvalues are tied at 0.01",
     ):

@@ -275,14 +275,14 @@ def test_the_bar_shows_loss_error_speed_and_condition():
     bar._bar.refresh()
     bar.epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, 1e5, 9, "exact"))
     bar.stop(Result(Config()))
-    for words in ("epoch 0 of 0–2", "loss 2.123", "error 81.2 %", "512 images/s", "κ 1.5e+05", "test 1.2000  40.00 %"):
+    for words in ("epoch 1 of 3", "loss 2.123", "error 81.2 %", "512 images/s", "κ 1.5e+05", "test 1.2000  40.00 %"):
         assert words in stream.getvalue()
 
 
 def test_without_a_terminal_there_is_a_line_an_epoch():
     stream = io.StringIO()
     train(QUICK.replaced(train_size=64), progress=Lines(stream))
-    assert [line[:9] for line in stream.getvalue().splitlines()] == ["epoch   0", "epoch   1"]
+    assert [line[:9] for line in stream.getvalue().splitlines()] == ["epoch   1", "epoch   2"]
 
 
 def test_warnings_are_one_line_on_the_command_line():

@@ -6,8 +6,8 @@ moment the new checkpoint counts. Only afterwards is the old file of tensors rem
 
 from __future__ import annotations
 
-import json
 import re
+import reprlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,23 @@ from torch import Tensor
 
 from ..errors import SpectralError
 from ..files import write_bytes, write_json
+from . import rows
 from .records import packed
+from .states import tensor
 
 POINTER = "checkpoint.json"
 _TENSOR = "$tensor"
+_NAME = re.compile(r"checkpoint-\d{1,18}\.safetensors")  # beside the pointer, and nowhere else
 _OURS = re.compile(r"checkpoint-(\d+)\.safetensors(\.[0-9a-f]{8}\.part)?|checkpoint\.json\.[0-9a-f]{8}\.part")
+
+
+def _tensors(value: Any, place: str) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise rows.RowError(f"{place}: expected a name like checkpoint-1.safetensors, got {reprlib.repr(value)}")
+    return value
+
+
+_CONTENT = rows.record({"tensors": _tensors, "state": rows.table(lambda value, _: value)})
 
 
 class CheckpointError(SpectralError, ValueError):
@@ -65,11 +77,21 @@ def load(folder: Path) -> dict[str, Any] | None:
     if not pointer.exists():
         return None
     try:
-        content = json.loads(pointer.read_text("utf-8"))
-        tensors = load_tensors(folder / content["tensors"])
-        return dict(_joined(content["state"], tensors))
-    except (ValueError, KeyError, TypeError) as problem:
-        raise CheckpointError(f"{pointer}: not a checkpoint of spectralgrad: {problem!r}") from None
+        content = _CONTENT(rows.parsed(pointer.read_bytes()), POINTER)
+        return dict(_joined(content["state"], load_tensors(folder / content["tensors"])))
+    except CheckpointError:
+        raise
+    except (ValueError, KeyError, TypeError, OSError) as problem:
+        raise damaged(folder, problem) from None
+
+
+def damaged(folder: Path | None, problem: Exception) -> CheckpointError:
+    """The error of a checkpoint that cannot be used."""
+    if isinstance(problem, CheckpointError):
+        return problem
+    said = str(problem) if isinstance(problem, ValueError) else repr(problem)
+    path = POINTER if folder is None else folder / POINTER
+    return CheckpointError(f"{path}: not a checkpoint of spectralgrad: {said[:300]}")
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
@@ -101,7 +123,10 @@ def load_weights(source: str | Path) -> dict[str, Tensor]:
     state = load(path.parent if path.name == POINTER else path)
     if state is None:
         raise CheckpointError(f"{path}: expected the folder of a run, which has {POINTER}, or a .safetensors file")
-    return dict(state["model"])
+    try:
+        return dict(rows.record({"model": rows.table(tensor)})(state, POINTER)["model"])
+    except ValueError as problem:
+        raise damaged(path, problem) from None
 
 
 def _generation(folder: Path) -> int:

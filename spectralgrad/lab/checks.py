@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import unicodedata
 from typing import Any
 
+LARGEST_INT = 2**53  # a float holds every whole number up to it
+_LONGEST = 4096  # characters of a text
 _WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
@@ -18,7 +21,7 @@ def kinds(field: dataclasses.Field[Any]) -> list[str]:
         (['int'], ['tuple'])
     """
     words = [word.strip() for word in str(field.type).split("|")]
-    return ["tuple" if word.startswith("tuple") else word for word in words if word != "None"]
+    return ["tuple" if word.startswith("tuple") else word for word in words if word not in ("None", "Method")]
 
 
 def check(field: dataclasses.Field[Any], value: Any) -> Any:
@@ -46,11 +49,25 @@ def _means_none(field: dataclasses.Field[Any], value: Any) -> bool:
 
 
 def _of_kind(value: Any, wanted: list[str], field: dataclasses.Field[Any]) -> Any:
+    if isinstance(value, int) and abs(value) > LARGEST_INT:
+        raise ValueError(f"expected {_wanted(field)} of at most {LARGEST_INT}, got a larger one")
     if isinstance(value, int) and not isinstance(value, bool) and "float" in wanted and "int" not in wanted:
         value = float(value)
     if type(value).__name__ not in wanted:
         raise ValueError(f"expected {_wanted(field)}, got {value!r}")
+    if isinstance(value, str) and not printable(value):
+        raise ValueError(f"expected printable text of at most {_LONGEST} characters, got {value[:80]!r}")
     return value
+
+
+def printable(text: str) -> bool:
+    """Whether a text is of moderate length and without control characters, and UTF-8 can hold it.
+
+    Example:
+        >>> printable("svd-taylor λ"), printable(chr(27)), printable(chr(0xD800))
+        (True, False, False)
+    """
+    return len(text) <= _LONGEST and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 def _in_range(field: dataclasses.Field[Any], value: Any) -> Any:

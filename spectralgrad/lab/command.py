@@ -11,11 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .. import plugins
+from ..files import said
+from .checkpoints import POINTER
 from .checks import kinds, parsed
 from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from .data import DATASETS
+from .data import DATASETS, known
+from .data.registry import GROUP
 from .interrupts import Stopped
 from .memory import keep_memory
+from .names import run_name
 from .networks import NETWORKS, NetworkError
 from .networks.config import SETTINGS
 from .networks.own import asks_for
@@ -28,6 +33,7 @@ from .sinks import CONFIG
 from .training import train
 
 FAILED = 3
+START = "small"  # the preset of a command that names none
 EIGENVECTORS = "svd-pade"  # the method of layers that need eigenvectors, which the default does not have
 _TITLES = {
     DATA: "pictures",
@@ -37,12 +43,12 @@ _TITLES = {
     RUNNING: "running",
 }
 DESCRIPTION = """\
-Train a network with a spectral layer. Start from a preset, a TOML file or the defaults; every value is a flag.
+Train a network with a spectral layer. Start from a preset (by default `small`); every value is a flag.
 The run's folder gets config.toml, log.csv, result.json, a checkpoint and TensorBoard events. Ctrl-C keeps a
 checkpoint; the same command with --resume goes on to the same numbers."""
 _EXAMPLES = """\
 examples:
-  spectralgrad train                                     the defaults: a small net on embedded pictures
+  spectralgrad train                                     the preset small: a small net on embedded pictures
   spectralgrad train --method svd                        plain SVD, recorded as failed
   spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
   spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade
@@ -57,17 +63,20 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "spectralgrad train [--preset NAME] [--config FILE] [--out DIR] [--resume] [any value as a flag]"
     parser.description, parser.epilog = DESCRIPTION, _epilog()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--preset", metavar="NAME", help="start from this protocol; listed below")
+    parser.add_argument("--preset", metavar="NAME", help=f"start from this protocol; listed below (default: {START})")
     parser.add_argument("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder of the run (default: one in runs/)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the run (default: runs/ and a name that says what the run is)",
+    )
     parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
-    add_fields(parser)
+    add_fields(parser, preset(START))
     parser.set_defaults(run=run)
 
 
-def add_fields(
-    parser: argparse.ArgumentParser, defaults: Config | None = None, leave_out: tuple[str, ...] = ()
-) -> None:
+def add_fields(parser: argparse.ArgumentParser, defaults: Config, leave_out: tuple[str, ...] = ()) -> None:
     """Give a parser a flag for every field of a configuration; a flag that is not given leaves no trace.
 
     Args:
@@ -79,7 +88,7 @@ def add_fields(
         section = parser.add_argument_group(title)
         for field in FIELDS.values():
             if field.metadata["group"] == group and field.name not in leave_out:
-                _add(section, field, getattr(defaults or Config(), field.name))
+                _add(section, field, getattr(defaults, field.name))
 
 
 def _add(section: Any, field: Any, default: Any) -> None:
@@ -111,7 +120,7 @@ def _reader(field: Any) -> Callable[[str], Any]:
 def _epilog() -> str:
     lists = {
         "presets": {name: _said(config) for name, config in PRESETS.items()},
-        "datasets": {name: str(source) for name, source in DATASETS.items()},
+        "datasets": {name: str(source) for name, source in DATASETS.items()} | _installed(),
         "networks": {name: str(line) for name, line in NETWORKS.items()},
     }
     blocks = []
@@ -121,6 +130,10 @@ def _epilog() -> str:
     return "\n\n".join([*blocks, _EXAMPLES])
 
 
+def _installed() -> dict[str, str]:
+    return {name: "of an installed package" for name in plugins.names(GROUP) if name not in DATASETS}
+
+
 def _said(config: Config) -> str:
     return f"{config.network} on {config.dataset}, {_layers(config)}, {count(config.epochs, 'epoch')}"
 
@@ -128,10 +141,10 @@ def _said(config: Config) -> str:
 def _layers(config: Config) -> str:
     """The spectral layers in words."""
     if ":" in config.network:
-        return f"by {config.method}" if asks_for(config.network, "method") else "with its own layers"
+        return f"by {config.text('method')}" if asks_for(config.network, "method") else "with its own layers"
     layers = [config.layer] if config.layer != "batchnorm" else []
     layers += ["covariance pooling"] if config.pooling == "covariance" else []
-    return f"{' and '.join(layers)} by {config.method}" if layers else "batch normalisation"
+    return f"{' and '.join(layers)} by {config.text('method')}" if layers else "batch normalisation"
 
 
 def chosen(options: argparse.Namespace) -> Config:
@@ -142,7 +155,7 @@ def chosen(options: argparse.Namespace) -> Config:
     Raises:
         ConfigError: they describe none.
     """
-    config = preset(options.preset) if options.preset else Config()
+    config = preset(options.preset or START)
     file = options.config
     if options.resume and options.out and not (options.preset or file) and (options.out / CONFIG).exists():
         file = options.out / CONFIG
@@ -166,8 +179,8 @@ def check_sense(config: Config, given: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: a name or a flag has no meaning.
     """
-    if config.dataset not in DATASETS:
-        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, got {config.dataset!r}")
+    if not known(config.dataset):
+        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, or module:callable, got {config.dataset!r}")
     if ":" in config.network:
         idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
         if idle:
@@ -189,29 +202,36 @@ def note(config: Config) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Train; returns the exit status."""
-    leads = os.environ.get("RANK", "0") == "0"
     try:
-        config = chosen(options)
-        out = options.out or Path("runs") / _name(config, options.preset)
-        if leads:
-            print(f"{_said(config)}{note(config)}; in {out}", flush=True)
-        keep_memory()
+        config, start = chosen(options), options.preset or START
+    except (ConfigError, NetworkError) as problem:
+        options.parser.error(str(problem))
+    out: Path = options.out or Path("runs") / run_name(config, start, preset(start))
+    leads = os.environ.get("RANK", "0") == "0"
+    if leads:
+        print(f"{_said(config)}{note(config)}; in {out}", flush=True)
+    keep_memory()
+    try:
         with short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:
         options.parser.error(str(problem))
-    except WorkerLostError as problem:
-        print(f"spectralgrad train: {problem}\n{_advice(out)}", file=sys.stderr)
-        return 1
-    except Stopped as stopped:
-        if leads:
-            print(f"\n{stopped}; the checkpoint is kept. {_advice(out)}", file=sys.stderr)
-        return 128 + stopped.signal
-    except KeyboardInterrupt:
-        if leads:
-            print(f"\nstopped in the middle of a step. {_advice(out)}", file=sys.stderr)
-        return 130
+    except (WorkerLostError, Stopped, KeyboardInterrupt, OSError) as problem:
+        return _ended(problem, out, leads)
     return _told(result, out) if leads else _status(result)
+
+
+def _ended(problem: BaseException, out: Path, leads: bool) -> int:
+    """Say why a run ended before its time and what is kept; returns the exit status."""
+    if isinstance(problem, WorkerLostError | OSError):
+        text = said(problem) if isinstance(problem, OSError) else problem
+        print(f"spectralgrad train: {text}\n{_kept(out)}", file=sys.stderr)
+        return 1
+    if leads:
+        stopped = isinstance(problem, Stopped)
+        text = f"{problem}; the checkpoint is kept" if stopped else "stopped in the middle of a step"
+        print(f"\n{text}. {_advice(out)}", file=sys.stderr)
+    return 128 + problem.signal if isinstance(problem, Stopped) else 130
 
 
 def _told(result: Result, out: Path) -> int:
@@ -233,11 +253,8 @@ def _advice(out: Path) -> str:
     return f"Go on with: spectralgrad train --out {out} --resume"
 
 
-def _name(config: Config, preset_name: str | None) -> str:
-    parts = [preset_name or f"{config.dataset}-{config.network.replace(':', '.')}"]
-    parts += [config.method if config.spectral else "batchnorm"]
-    parts += [f"d{config.group_size}"] if config.group_size else []
-    return "-".join([*parts, f"seed{config.seed}"])
+def _kept(out: Path) -> str:
+    return f"The last checkpoint is kept. {_advice(out)}" if (out / POINTER).is_file() else "No checkpoint was kept."
 
 
 @contextmanager

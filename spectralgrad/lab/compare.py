@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..methods import Method
 from .config import Config, ConfigError
 from .jobs import Engine, Here, Job
+from .names import job_name, mark
 from .networks import NETWORKS
 from .networks.own import asks_for
 from .records import Result
@@ -37,7 +38,7 @@ DEFAULT = Config(
 
 def grid(
     base: Config = DEFAULT,
-    methods: Sequence[str] = METHODS,
+    methods: Sequence[str | Method] = METHODS,
     group_sizes: Sequence[int | None] = GROUP_SIZES,
     seeds: Sequence[int] = SEEDS,
 ) -> list[Config]:
@@ -45,7 +46,7 @@ def grid(
 
     Args:
         base: what all have in common.
-        methods: by name; ``batchnorm`` is a network with nothing spectral, once a seed.
+        methods: names or objects; ``batchnorm`` is a network with nothing spectral, once a seed.
         group_sizes: None for all channels.
         seeds: of weights, order and augmentation.
 
@@ -69,7 +70,7 @@ def grid(
     return list({key(run): run for run in runs}.values())
 
 
-def _config(base: Config, method: str, group_size: int | None, seed: int) -> Config:
+def _config(base: Config, method: str | Method, group_size: int | None, seed: int) -> Config:
     if method != BATCHNORM and not base.spectral:
         raise ConfigError(f"methods: {method} needs a spectral layer; expected --layer whitening or denoising")
     if method == BATCHNORM:
@@ -106,9 +107,7 @@ def job(config: Config, folder: Path) -> Job:
         'svd-pi-d16-seed1'
     """
     fixed = {**json.loads(key(config)), "epochs": None}  # a run that is made longer stays where it is
-    mark = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
-    size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
-    name = "-".join([label(config).replace(" → ", "-to-").replace(":", "-"), *size, f"seed{config.seed}", mark])
+    name = job_name(config, mark(json.dumps(fixed, sort_keys=True)))
     return Job(name, config, folder / "runs" / name)
 
 

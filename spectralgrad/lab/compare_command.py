@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ..bench.report import machine
-from ..files import require_folder, write_json
+from ..files import require_folder, said, write_json
 from ..methods import methods
 from .command import EIGENVECTORS, add_fields, check_sense, note
 from .compare import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
 from .config import FIELDS, Config, ConfigError
 from .data import load_for
-from .jobs import Engine, Here, Processes, Submitit, cores
+from .jobs import KEPT, Engine, Here, Processes, Submitit, cores
 from .loop import batches
 from .networks import NetworkError, build
 from .parallel import Group
@@ -108,6 +108,9 @@ def _compare(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where it was.", file=sys.stderr)
         return 130
+    except OSError as problem:
+        print(f"spectralgrad compare: {said(problem)}; {KEPT}", file=sys.stderr)
+        return 1
     print(f"\n{text(sorted(ResultsFile(out / RESULTS).read(), key=order))}\n")
     page = report(out)
     print(f"{page.headline}\n\n{time.perf_counter() - began:.0f} s; the page: {page.path}")
@@ -178,7 +181,7 @@ def _plan(configs: Sequence[Config], left: int, engine: Engine, out: Path) -> st
 
 def _rates(config: Config) -> str:
     drops = ",".join(map(str, config.milestones))
-    return f", rate {config.lr:g}" + (f" × {config.gamma:g} at {drops}" if drops else "")
+    return f", rate {config.lr:g}" + (f" × {config.gamma:g} after epoch {drops}" if drops else "")
 
 
 def _said(engine: Engine) -> str:
@@ -190,10 +193,15 @@ def _said(engine: Engine) -> str:
 def _remember(out: Path, engine: Engine, options: argparse.Namespace) -> None:
     """What made the results: the commands and the machine."""
     before = session(out)
-    commands = [*before["commands"], shlex.join(["spectralgrad", *options.arguments])]
-    note = options.note or before["note"]
+    commands = [*before["commands"], _text(shlex.join(["spectralgrad", *options.arguments]))]
+    note = _text(options.note) or before["note"]
     content = {"commands": list(dict.fromkeys(commands)), "running": _said(engine), "note": note}
     write_json(out / SESSION, {**content, "machine": machine()})
+
+
+def _text(argument: str) -> str:
+    """An argument as UTF-8 has it, whatever the encoding of file names."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _names(text: str) -> tuple[str, ...]:

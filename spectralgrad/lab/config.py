@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import MethodError, SpectralError
-from ..methods import resolve
+from ..methods import Method, resolve, spelling
 from ..nn.functional.matrices import OPERATION
 from .checks import check
+from .recorded import HINT, text_of
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
+METHOD_FIELDS = ("method", "hybrid")
 DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
 
 
@@ -36,7 +38,8 @@ def _field(default: Any, group: str, text: str, *choices: str, least: float | No
 class Config:
     """Everything a training run depends on. Field names are the flags: ``group_size`` is ``--group-size``.
 
-    Values are checked when the object is made. ``None`` means what the help text of the field says.
+    Values are checked when the object is made. ``None`` means what the help text of the field says. A method may be an
+    object: one that a word means becomes that word, any other is kept, and recorded by its repr.
 
     Raises:
         ConfigError: a value is out of range, of the wrong kind, or does not go with another.
@@ -51,7 +54,9 @@ class Config:
         spectralgrad.lab.config.ConfigError: lr: expected a number ≥ 0, got -1.0
     """
 
-    dataset: str = _field("fashion", DATA, "name of the pictures; `fashion` comes with the package")
+    dataset: str = _field(
+        "fashion", DATA, "name of the pictures, or your own as module:callable; `fashion` comes with the package"
+    )
     data: str | None = _field(None, DATA, "folder that holds them")
     train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
     test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
@@ -66,7 +71,9 @@ class Config:
     layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
                         "batchnorm", "whitening", "denoising")  # fmt: skip
     group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
-    method: str = _field("exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`")
+    method: str | Method = _field(  # noqa: RUF009
+        "exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`"
+    )
     eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: the layer's own)", least=0)
     statistics: str = _field("covariance", NETWORK, "what whitening averages for evaluation", "covariance", "whitening")
     whitening: str = _field("zca", NETWORK, "the kind of whitening", "zca", "pca", "cholesky")
@@ -85,7 +92,7 @@ class Config:
     classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
     momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
     weight_decay: float = _field(5e-4, TRAINING, "weight decay", least=0)
-    milestones: tuple[int, ...] = _field((), TRAINING, "epochs at which rates are multiplied by gamma", least=1)
+    milestones: tuple[int, ...] = _field((), TRAINING, "rates are multiplied by gamma after these epochs", least=1)
     gamma: float = _field(0.1, TRAINING, "factor at a milestone", least=0)
     precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
                             "float32", "bfloat16")  # fmt: skip
@@ -96,7 +103,9 @@ class Config:
                           "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
     nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
     olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
-    hybrid: str | None = _field(None, CONDITIONING, "switch from `method` to this one for the last stage")
+    hybrid: str | Method | None = _field(  # noqa: RUF009
+        None, CONDITIONING, "switch from `method` to this one for the last stage"
+    )
     warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", least=0)
 
     device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
@@ -114,8 +123,12 @@ class Config:
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Method) and field.name in METHOD_FIELDS:
+                object.__setattr__(self, field.name, spelling(value) or value)
+                continue
             try:
-                object.__setattr__(self, field.name, check(field, getattr(self, field.name)))
+                object.__setattr__(self, field.name, check(field, value))
             except ValueError as problem:
                 raise ConfigError(f"{field.name}: {problem}") from None
         self._check_together()
@@ -136,17 +149,18 @@ class Config:
         if tuple(sorted(set(self.milestones))) != self.milestones:
             raise ConfigError(f"milestones: expected epochs that increase, got {self.milestones}")
 
-    def _check_method(self, name: str, operation: str) -> None:
+    def _check_method(self, method: str | Method, operation: str) -> None:
         try:
-            resolve(name, operation)
+            resolve(method, operation)
         except MethodError as problem:
             why = "denoising needs eigenvectors: " if operation == "eigh" else ""
-            raise ConfigError(f"{why}{problem}") from None
+            hint = f"; {HINT}" if isinstance(method, str) and "(" in method else ""
+            raise ConfigError(f"{why}{problem}{hint}") from None
 
     def _check_hybrid(self) -> None:
         if not self.milestones:
             raise ConfigError("hybrid: expected milestones; the switch comes before the last of them")
-        if self.hybrid == self.method:
+        if self.text("hybrid") == self.text("method"):
             raise ConfigError(f"hybrid: expected another method than the first stage's, got {self.method!r} for both")
         if self.milestones[-1] - self.warmup_epochs >= self.epochs:
             raise ConfigError(
@@ -174,6 +188,16 @@ class Config:
         """Whether the network has a spectral layer, or may have one: nobody knows a network that is your own."""
         return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
 
+    @property
+    def located(self) -> bool:
+        """Whether numbers depend on the folder of the pictures: known datasets are the same wherever they are.
+
+        Example:
+            >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located
+            (False, True)
+        """
+        return self.dataset == "folder" or ":" in self.dataset
+
     def replaced(self, **values: Any) -> Config:
         """The same with other values.
 
@@ -197,7 +221,7 @@ class Config:
             dataset = "fashion"
             workers
         """
-        values = {name: getattr(self, name) for name in FIELDS}
+        values = {name: self.text(name) for name in FIELDS}
         said = {name: v for name, v in values.items() if v is not None or FIELDS[name].default is not None}
         return "".join(f"{name} = {_toml('none' if value is None else value)}\n" for name, value in said.items())
 
@@ -211,7 +235,7 @@ class Config:
         """
         try:
             values = tomllib.loads(Path(path).read_text("utf-8"))
-        except tomllib.TOMLDecodeError as problem:
+        except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, or nested without end
             raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
             return (base or cls()).replaced(**values)
@@ -220,14 +244,19 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {name: list(v) if isinstance(v := getattr(self, name), tuple) else v for name in FIELDS}
+        return {name: list(v) if isinstance(v := self.text(name), tuple) else v for name in FIELDS}
+
+    def text(self, name: str) -> Any:
+        """The value of a field as records have it: a method in one word, or its repr if no word means it."""
+        value = getattr(self, name)
+        return text_of(value) if isinstance(value, Method) else value
 
 
 FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML; strings of JSON are strings of TOML."""
+    """A value in TOML; strings of JSON are strings of TOML, if they are not escaped as surrogate pairs."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value) if isinstance(value, float) else json.dumps(value)
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -14,8 +14,9 @@ from torch import Tensor
 from .. import functions
 from ..errors import SpectralError
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
+from . import rows
 from .config import Config
-from .records import packed, unpacked
+from .records import packed
 from .trained import TrainedLayer
 
 GAPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 0.0)  # relative distance within each pair; 0 is a tie
@@ -62,12 +63,37 @@ class Gradients:
         return dict(packed(vars(self)))
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Gradients:
-        """The reverse of :meth:`to_dict`."""
-        at_gaps = {name: tuple(map(unpacked, errors)) for name, errors in values["at_gaps"].items()}
-        layer = values["layer"] and {name: unpacked(error) for name, error in values["layer"].items()}
-        lists = {name: tuple(values[name]) for name in ("gaps", "spectrum")}
-        return cls(**{**values, **lists, "at_gaps": at_gaps, "layer": layer})
+    def from_dict(cls, values: Any) -> Gradients:
+        """The reverse of :meth:`to_dict`.
+
+        Raises:
+            ValueError: a value is missing or of another kind.
+        """
+        found = cls(**_GRADIENTS(values, "gradients"))
+        if any(len(errors) != len(found.gaps) for errors in found.at_gaps.values()):
+            raise rows.RowError("gradients.at_gaps: expected an error for each gap")
+        if set(found.layer or ()) - set(found.missing):
+            raise rows.RowError("gradients.missing: expected every method of the layer")
+        return found
+
+
+_ERRORS = rows.number(0, infinite=True)
+_GRADIENTS = rows.record(
+    {
+        "function": rows.one_of("sqrt", "inv_sqrt"),
+        "gaps": rows.series(rows.number(0)),
+        "at_gaps": rows.table(rows.series(_ERRORS)),
+        "layer": rows.maybe(rows.table(_ERRORS)),
+    },
+    {
+        "missing": rows.table(rows.whole()),
+        "matrices": rows.whole(),
+        "spectrum": rows.series(rows.number()),
+        "run": rows.words,
+        "size": rows.whole(),
+        "of_features": rows.one_of(True, False),
+    },
+)
 
 
 def function_of(config: Config) -> str:

@@ -17,12 +17,14 @@ from typing import Any, Protocol
 import torch
 
 from ..errors import SpectralError
+from ..files import said
 from .config import Config
 from .interrupts import Stopped
 from .memory import keep_memory
 from .records import Result
 from .training import train
 
+KEPT = "finished runs are kept, and the same command goes on with the others"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 _stop = threading.Event()  # in a process of a pool: no more runs
@@ -62,7 +64,8 @@ def _apart(job: Job) -> Result:
         _stop.set()
         raise JobError(f"{job.name}: {stopped}") from None
     except (SpectralError, OSError, ValueError, RuntimeError, ImportError) as problem:
-        raise JobError(f"{job.name}: {problem}") from None
+        text = f"{said(problem)}; {KEPT}" if isinstance(problem, OSError) else problem
+        raise JobError(f"{job.name}: {text}") from None
 
 
 class Engine(Protocol):
@@ -123,10 +126,7 @@ class Processes:
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:
-            raise JobError(
-                "a process was killed, perhaps for want of memory: try fewer --jobs. Finished runs are kept, and the "
-                "same command goes on with the others"
-            ) from None
+            raise JobError(f"a process was killed, perhaps for want of memory: try fewer --jobs; {KEPT}") from None
         finally:
             said.close()
             pool.shutdown(cancel_futures=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..errors import SpectralError
@@ -26,7 +26,8 @@ class RunBusyError(SpectralError, RuntimeError):
 def sole_writer(folder: Path | None, group: Group) -> Iterator[None]:
     """Within this block no other run writes into the folder; the system ends it when the process dies.
 
-    The process that leads takes the lock. Where the file system has none, or cannot be written, nothing is done.
+    The process that leads takes the lock. If the folder holds nothing else afterwards, the lock goes again. Where the
+    file system has no locks, or cannot be written, nothing is done.
 
     Raises:
         RunBusyError: another process is writing there; all processes of the group are told.
@@ -40,15 +41,36 @@ def sole_writer(folder: Path | None, group: Group) -> Iterator[None]:
         ...
         spectralgrad.lab.locks.RunBusyError: ... is being written by another process...
     """
-    handle = _opened(folder) if folder is not None and group.leads else None
+    leads = folder is not None and group.leads
+    made = [path for path in (folder, *folder.parents) if not path.exists()] if folder is not None and leads else []
+    handle, busy = _taken(folder) if folder is not None and leads else (None, False)
     try:
-        busy = handle is not None and not _taken(handle)
         if group.total([float(busy)])[0]:
             raise RunBusyError(f"{folder} is being written by another process; wait for it, or stop it")
         yield
     finally:
         if handle is not None:
+            assert folder is not None
+            if not busy:
+                _tidy(folder, made)
             os.close(handle)
+
+
+def _taken(folder: Path) -> tuple[int | None, bool]:
+    """A handle of the lock, and whether another process has it."""
+    while True:
+        handle = _opened(folder)
+        if handle is None:
+            return None, False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return handle, True
+        except OSError:  # a file system without locks
+            return handle, False
+        if _same(handle, folder / LOCK):
+            return handle, False
+        os.close(handle)  # its last owner has removed it since it was opened
 
 
 def _opened(folder: Path) -> int | None:
@@ -61,11 +83,17 @@ def _opened(folder: Path) -> int | None:
         return None
 
 
-def _taken(handle: int) -> bool:
+def _same(handle: int, path: Path) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
         return False
-    except OSError:  # a file system without locks
-        return True
-    return True
+
+
+def _tidy(folder: Path, made: list[Path]) -> None:
+    """Nothing is left of a run that did not begin: neither the lock alone nor the folders that were made for it."""
+    with suppress(OSError):
+        if [path.name for path in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            for path in made:
+                path.rmdir()

@@ -12,13 +12,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
+from ..methods import Method
 from ..nn.spectral import SpectralModule
 from ..training import HybridSwitch
-from . import networks
+from . import networks, rows
 from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
 from .networks.own import asks_for
 from .parallel import Group
+from .recorded import text_of
+from .states import like, tensor
 from .synchronised import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights
 
@@ -51,7 +54,7 @@ class Parts:
     @property
     def method(self) -> str:
         """The method of the first spectral layer; empty without one."""
-        return next((str(layer.method) for layer in self.spectral.values()), "")
+        return next((text_of(layer.method) for layer in self.spectral.values()), "")
 
     def advance(self) -> None:
         """An epoch has ended."""
@@ -80,19 +83,36 @@ class Parts:
         """Go on from a :meth:`state` that has been through a file.
 
         Raises:
-            CheckpointError: it is the state of another network.
+            CheckpointError: it is the state of another network, or of none.
         """
+        saved = self._read(state, "state")
         try:
-            self.net.load_state_dict(state["model"])
-            moments = {int(index): values for index, values in state["optimizer"]["state"].items()}
-            self.optimizer.load_state_dict({**state["optimizer"], "state": moments})
+            self.net.load_state_dict(saved["model"])
+            moments = {int(index): values for index, values in saved["optimizer"]["state"].items()}
+            self.optimizer.load_state_dict({**saved["optimizer"], "state": moments})
             self.optimizer._opt_called = True  # type: ignore[attr-defined]  # by the process that saved
         except (RuntimeError, ValueError) as problem:
             raise CheckpointError(f"the checkpoint is of another network: {problem}") from None
-        schedule = state["scheduler"]
+        schedule = saved["scheduler"]
         self.scheduler.load_state_dict({**schedule, "milestones": Counter(schedule["milestones"])})
-        if self.switch is not None and state["switch"] is not None:
-            self.switch.load_state_dict(state["switch"])
+        if self.switch is not None:
+            self.switch.load_state_dict(saved["switch"])
+
+    @property
+    def _read(self) -> rows.Reader:
+        """Of a state: everything in it is of the kind of what there is now."""
+        now = self.state()
+        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+        moment = {str(i): rows.record({"momentum_buffer": rows.maybe(like(p))}) for i, p in enumerate(trained)}
+        optimizer = {"state": rows.record({}, moment), "param_groups": like(now["optimizer"]["param_groups"])}
+        return rows.record(
+            {
+                "model": rows.table(tensor),
+                "optimizer": rows.record(optimizer),
+                "scheduler": like(now["scheduler"]),
+                "switch": like(now["switch"]),
+            }
+        )
 
 
 def build(config: Config, shape: tuple[int, int, int], classes: int, group: Group) -> Parts:
@@ -185,7 +205,7 @@ def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwi
 class _OwnFirst(HybridSwitch):
     """Before the switch every layer uses the method that it was made with."""
 
-    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str, warmup_epochs: int) -> None:
+    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str | Method, warmup_epochs: int) -> None:
         spectral = {name: m for name, m in net.named_modules() if isinstance(m, SpectralModule)}
         self._made_with = {name: layer.method for name, layer in spectral.items()}
         super().__init__(net, scheduler, method=method, warmup_epochs=warmup_epochs, first=method)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from ..errors import SpectralError
 from . import checkpoints
 from .config import FIELDS, Config, ConfigError
+from .recorded import HINT, Recorded
 from .records import Result
 from .sinks import RESULT
 
@@ -47,8 +47,7 @@ def previous(config: Config, folder: Path | None, resume: bool) -> Previous:
     result, state = read_result(folder), checkpoints.load(folder)
     if result is None and state is None:
         return Previous()
-    known = Result.from_dict(state["result"]) if result is None and state is not None else result
-    assert known is not None
+    known = result if result is not None else _begun(folder, state)
     if not resume:
         state_of = f"{known.status}, {len(known.epochs)} of {known.config.epochs} epochs"
         differ = _differences(known.config, config)
@@ -77,13 +76,22 @@ def read_result(folder: Path) -> Result | None:
     if not path.exists():
         return None
     try:
-        return Result.from_dict(json.loads(path.read_text("utf-8")))
-    except (ValueError, KeyError, TypeError) as problem:
-        raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem!r}") from None
+        return Result.from_json(path.read_bytes())
+    except (ValueError, OSError) as problem:
+        raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem}") from None
+
+
+def _begun(folder: Path, state: Any) -> Result:
+    """The result that a checkpoint holds."""
+    try:
+        return Result.from_dict(state.get("result"))
+    except ValueError as problem:
+        raise checkpoints.damaged(folder, problem) from None
 
 
 def _differences(old: Config, new: Config) -> str:
     """In words; empty if the new run is the old one."""
-    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.dataset == "folder")]
-    differ = [n for n in fixed if getattr(old, n) != getattr(new, n)]
-    return "; ".join(f"{name} was {getattr(old, name)!r}, is {getattr(new, name)!r}" for name in differ)
+    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.located)]
+    differ = [n for n in fixed if old.text(n) != new.text(n)]
+    hint = [HINT] if any(isinstance(getattr(old, name), Recorded) for name in differ) else []
+    return "; ".join([*(f"{name} was {old.text(name)!r}, is {new.text(name)!r}" for name in differ), *hint])

@@ -60,7 +60,7 @@ class Lines(Silent):
 
     Example:
         >>> Lines().epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, 1e5, 9, "exact"))
-        epoch   0  lr 0.1      loss 1.5000  error 50.00 %  test 1.2000  40.00 %  500 images/s  κ 1.0e+05  exact
+        epoch   1  lr 0.1      loss 1.5000  error 50.00 %  test 1.2000  40.00 %  500 images/s  κ 1.0e+05  exact
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -92,7 +92,7 @@ class Bar(Silent):
         self._bar.start()
 
     def step(self, step: Step) -> None:
-        name = f"epoch {step.epoch} of 0–{self._epochs - 1}"
+        name = f"epoch {step.epoch + 1} of {self._epochs}"
         if self._task is None:
             self._task = self._bar.add_task(name, total=step.batches, said="")
         said = f"loss {step.loss:.3f}  error {step.error:.1f} %  {step.images_per_second:.0f} images/s"
@@ -119,8 +119,9 @@ class Bar(Silent):
 def line(epoch: Epoch) -> str:
     """An epoch in one line."""
     return (
-        f"epoch {epoch.epoch:3d}  lr {epoch.lr:<7.4g}  loss {epoch.train_loss:.4f}  error {epoch.train_error:.2f} %  "
-        f"test {epoch.test_loss:.4f}  {epoch.test_error:.2f} %{_top5(epoch)}  {epoch.images_per_second:.0f} images/s"
+        f"epoch {epoch.epoch + 1:3d}  lr {epoch.lr:<7.4g}  loss {epoch.train_loss:.4f}  "
+        f"error {epoch.train_error:.2f} %  test {epoch.test_loss:.4f}  {epoch.test_error:.2f} %{_top5(epoch)}  "
+        f"{epoch.images_per_second:.0f} images/s"
         f"{_condition(epoch.condition)}{f'  {epoch.method}' if epoch.method else ''}"
     )
 

@@ -12,9 +12,11 @@ from typing import Any, Literal
 import torch
 
 from ..version import __version__
-from .config import FIELDS, Config
+from . import rows
+from .config import FIELDS, METHOD_FIELDS, Config
+from .recorded import as_recorded
 
-NAN = float("nan")
+NAN = math.nan
 Status = Literal["running", "done", "failed"]
 
 
@@ -23,7 +25,7 @@ class Epoch:
     """One pass over the training pictures, and the test after it. Errors are percentages.
 
     Attributes:
-        epoch: from 0.
+        epoch: from 0, as all positions in stored results; people are shown it from 1.
         lr: learning rate of the body of the network.
         train_loss: mean over the pictures, as they were met.
         train_error: the same.
@@ -64,14 +66,14 @@ class Failure:
 
     Attributes:
         step: training steps before the one that failed.
-        epoch: in which it failed.
+        epoch: in which it failed, from 0.
         reason: in words.
         layer: the name of the layer to blame, if one is.
         spectrum: eigenvalues, ascending, of the matrix that layer decomposed; empty if it has none.
 
     Example:
         >>> print(Failure(12, 0, "the gradient is not finite", "norm1", (0.01, 0.01, 4.0)))
-        step 12 (epoch 0): the gradient is not finite; layer 'norm1', 3 eigenvalues from 0.01 to 4, smallest gap 0
+        step 12 (epoch 1): the gradient is not finite; layer 'norm1', 3 eigenvalues from 0.01 to 4, smallest gap 0
     """
 
     step: int
@@ -81,7 +83,7 @@ class Failure:
     spectrum: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        said = f"step {self.step} (epoch {self.epoch}): {self.reason}"
+        said = f"step {self.step} (epoch {self.epoch + 1}): {self.reason}"
         if self.layer is not None:
             said += f"; layer {self.layer!r}"
         if self.spectrum:
@@ -91,6 +93,11 @@ class Failure:
             gap = min(b - a for a, b in zip(self.spectrum, self.spectrum[1:], strict=False))
             said += f", smallest gap {gap:.2g}"
         return said
+
+    @classmethod
+    def from_dict(cls, values: Any, place: str = "failure") -> Failure:
+        """From plain values, as :meth:`Result.to_dict` has them; ``place`` is named by errors."""
+        return cls(**_FAILURE(values, place))
 
 
 def versions() -> dict[str, str]:
@@ -158,25 +165,65 @@ class Result:
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Result:
-        """The reverse of :meth:`to_dict`; fields that a newer version added to the configuration are left out."""
-        known = {name: value for name, value in values["config"].items() if name in FIELDS}
-        epochs = [_epoch(epoch) for epoch in values["epochs"]]
-        failure = values["failure"]
-        if failure is not None:
-            failure = Failure(**{**failure, "spectrum": tuple(map(unpacked, failure["spectrum"]))})
-        return cls(**{**values, "config": Config(**known), "epochs": epochs, "failure": failure})
+    def from_dict(cls, values: Any) -> Result:
+        """The reverse of :meth:`to_dict`; fields that a newer version added are left out.
+
+        Raises:
+            ValueError: a value is missing, of another kind, or out of range; the message says which.
+        """
+        row = _RESULT(values, "result")
+        epochs = [Epoch(**epoch) for epoch in row["epochs"]]
+        if [epoch.epoch for epoch in epochs] != list(range(len(epochs))):
+            raise rows.RowError("result.epochs: expected epochs 0, 1, 2, … in their order")
+        return cls(**{**row, "epochs": epochs})
 
     @classmethod
-    def from_json(cls, text: str) -> Result:
+    def from_json(cls, text: str | bytes) -> Result:
         """The reverse of :meth:`to_json`."""
-        return cls.from_dict(json.loads(text))
+        return cls.from_dict(rows.parsed(text.encode("utf-8") if isinstance(text, str) else text))
 
 
-def _epoch(values: dict[str, Any]) -> Epoch:
-    as_they_are = ("epoch", "rank", "method", "test_top5")
-    known: dict[str, Any] = {name: v if name in as_they_are else unpacked(v) for name, v in values.items()}
-    return Epoch(**known)
+def _config(value: Any, place: str) -> Config:
+    known = rows.record({}, {name: lambda item, _: item for name in FIELDS})(value, place)
+    methods = {
+        name: as_recorded(rows.words(known[name], name)) for name in METHOD_FIELDS if known.get(name) is not None
+    }
+    return Config(**{**known, **methods})
+
+
+_PERCENT, _COUNT = rows.number(0, 100), rows.number(0)
+_EPOCH = rows.record(
+    {
+        "epoch": rows.whole(),
+        "lr": _COUNT,
+        "train_loss": rows.number(infinite=True),
+        "train_error": _PERCENT,
+        "test_loss": rows.number(infinite=True),
+        "test_error": _PERCENT,
+        "seconds": _COUNT,
+        "images_per_second": _COUNT,
+        "step_ms": _COUNT,
+    },
+    {
+        "condition": rows.number(0, infinite=True),
+        "rank": rows.whole(),
+        "method": rows.words,
+        "test_top5": rows.maybe(_PERCENT),
+    },
+)
+_FAILURE = rows.record(
+    {"step": rows.whole(), "epoch": rows.whole(), "reason": rows.words},
+    {"layer": rows.maybe(rows.words), "spectrum": rows.series(rows.number(infinite=True))},
+)
+_RESULT = rows.record(
+    {
+        "config": _config,
+        "status": rows.one_of("running", "done", "failed"),
+        "epochs": rows.series(_EPOCH),
+        "failure": rows.maybe(Failure.from_dict),
+    },
+    {"versions": rows.table(rows.words), "started": rows.words, "seconds": _COUNT},
+)
 
 
 def count(number: int, thing: str) -> str:
@@ -203,13 +250,3 @@ def packed(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
-
-
-def unpacked(value: Any) -> float:
-    """The number that :func:`packed` made something else of.
-
-    Example:
-        >>> unpacked(None), unpacked("-inf"), unpacked(2.0)
-        (nan, -inf, 2.0)
-    """
-    return NAN if value is None else float(value)

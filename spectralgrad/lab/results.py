@@ -6,12 +6,13 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+from ..files import naming
 from .config import FIELDS, Config
 from .previous import FREE
 from .records import Result
@@ -19,6 +20,8 @@ from .records import Result
 RESULTS = "results.jsonl"
 FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
 GRID = ("method", "layer", "group_size", "seed")
+_LONGEST = 1 << 24  # bytes of a row; one of 10,000 epochs has 3 MB
+_SHOWN = 10  # damaged lines that a warning lists
 _SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # a comparison's batch normalisation has none of these
 
 
@@ -48,14 +51,15 @@ class ResultsFile:
         line = result.to_json() + "\n"
         if self._torn():
             line = "\n" + line
-        handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            left = line.encode("utf-8")
-            while left:  # a disk that gets full takes a part first, and says why the next time
-                left = left[os.write(handle, left) :]
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        with naming(self.path):
+            handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            try:
+                left = line.encode("utf-8")
+                while left:  # a disk that gets full takes a part first, and says why the next time
+                    left = left[os.write(handle, left) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
 
     def _torn(self) -> bool:
         """Whether the last line has no end: somebody was killed while writing it."""
@@ -66,21 +70,53 @@ class ResultsFile:
             return file.read(1) != b"\n"
 
     def read(self) -> list[Result]:
-        """All rows, the last of several for the same run; a damaged line is left out with a warning."""
+        """All rows, the last of several for the same run.
+
+        Lines that hold no result are left out with a warning that names the file and the lines.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
         if not self.path.exists():
             return []
         found: dict[str, Result] = {}
-        for number, line in enumerate(self.path.read_text("utf-8", errors="replace").splitlines(), 1):
-            if not line.strip():
-                continue
+        damaged: dict[int, str] = {}
+        for number, line in self._lines():
             try:
                 result = Result.from_json(line)
-            except (ValueError, KeyError, TypeError, AttributeError) as problem:
-                said = str(problem).splitlines()[0]
-                warnings.warn(f"{self.path.name}, line {number} is damaged and left out: {said}", stacklevel=2)
-                continue
-            found[key(result.config)] = result
+            except ValueError as problem:
+                damaged[number] = str(problem).splitlines()[0][:200]
+            else:
+                found[key(result.config)] = result
+        if damaged:
+            warnings.warn(f"{self.path}, {_listed(damaged)}", stacklevel=2)
         return list(found.values())
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Those with anything in them, from 1; of one that is too long for a result a part, which is none."""
+        with self.path.open("rb") as file:
+            number = 0
+            while line := file.readline(_LONGEST):
+                number += 1
+                rest = line
+                while rest and not rest.endswith(b"\n"):
+                    rest = file.readline(_LONGEST)
+                if line.strip():
+                    yield number, line
+
+
+def _listed(damaged: dict[int, str]) -> str:
+    """Which lines are left out, and why the first is.
+
+    Example:
+        >>> _listed({3: "nested too deeply"}), _listed({3: "no", 5: "no", 8: "no"})
+        ('line 3 is damaged and left out: nested too deeply', 'line 3 is damaged and left out: no; so are lines 5, 8')
+    """
+    (first, why), *others = damaged.items()
+    said = f"line {first} is damaged and left out: {why}"
+    shown = ", ".join(str(number) for number, _ in others[:_SHOWN])
+    more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+    return f"{said}; so {'is line' if len(others) == 1 else 'are lines'} {shown}{more}" if others else said
 
 
 def key(config: Config) -> str:
@@ -91,7 +127,7 @@ def key(config: Config) -> str:
         (True, False)
     """
     values = {name: value for name, value in config.to_dict().items() if name not in FREE_FIELDS}
-    if config.dataset == "folder":  # other datasets are the same wherever they are
+    if config.located:
         values["data"] = config.data
     return json.dumps(values, sort_keys=True)
 
@@ -107,7 +143,8 @@ def label(config: Config) -> str:
     """
     if config.layer == "batchnorm" and config.pooling == "average":
         return "batchnorm"
-    return f"{config.method} → {config.hybrid}" if config.hybrid else config.method
+    method, hybrid = config.text("method"), config.text("hybrid")
+    return f"{method} → {hybrid}" if hybrid else str(method)
 
 
 @dataclass(frozen=True)
@@ -208,7 +245,7 @@ def common(results: Sequence[Result]) -> dict[str, Any]:
     """The values that all runs share, without those a comparison varies and those no number depends on."""
     configs = [result.config for result in results]
     left_out = {*GRID, *FREE_FIELDS, *_varied(configs)}
-    return {name: getattr(configs[0], name) for name in FIELDS if name not in left_out} if configs else {}
+    return {name: configs[0].text(name) for name in FIELDS if name not in left_out} if configs else {}
 
 
 def _varied(configs: list[Config]) -> list[str]:

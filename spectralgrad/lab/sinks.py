@@ -34,10 +34,19 @@ class Files:
         self.writer: Any = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / CONFIG, result.config.to_toml())
+            self._begin(folder)
             if result.config.tensorboard:
                 self.writer = _tensorboard(folder, step)
+
+    def _begin(self, folder: Path) -> None:
+        """A run that has no result has nothing."""
+        write_text(folder / CONFIG, self._result.config.to_toml())
+        try:
             self.write()
+        except OSError:
+            if not (folder / RESULT).exists():
+                (folder / CONFIG).unlink()
+            raise
 
     def write(self, step: int | None = None) -> None:
         """Result and log as they are now; the newest epoch to TensorBoard, if ``step`` says which was its last."""
@@ -65,12 +74,13 @@ class Files:
 
 
 def _log(epochs: list[Epoch]) -> str:
-    """A row an epoch; a value that there is none of is an empty cell."""
+    """A row an epoch, counted from 1; a value that there is none of is an empty cell."""
     text = io.StringIO(newline="")
     rows = csv.DictWriter(text, [field.name for field in dataclasses.fields(Epoch)])
     rows.writeheader()
     for epoch in epochs:
-        rows.writerow({name: _cell(value) for name, value in dataclasses.asdict(epoch).items()})
+        values = {**dataclasses.asdict(epoch), "epoch": epoch.epoch + 1}
+        rows.writerow({name: _cell(value) for name, value in values.items()})
     return text.getvalue()
 
 

@@ -67,7 +67,7 @@ def line(result: Result) -> str:
         >>> from spectralgrad.lab.records import Failure
         >>> failed = Result(Config(method="svd", group_size=16), "failed", failure=Failure(0, 0, "no gradient"))
         >>> print(line(failed))
-        svd d=16 seed 0: failed at step 0 (epoch 0): no gradient
+        svd d=16 seed 0: failed at step 0 (epoch 1): no gradient
     """
     name = dataclasses.replace(summarise([result])[0], sized=True).name + f" seed {result.config.seed}"
     if result.failure is not None:

@@ -19,6 +19,7 @@ from ..nn.spectral import SpectralModule
 from .checkpoints import load_weights
 from .config import Config
 from .data import load_for
+from .importing import imported
 from .loop import batches
 from .parallel import Group
 from .parts import build
@@ -74,12 +75,15 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         config: of the run.
 
     Returns:
-        None if the folder has no checkpoint, the pictures are away, or the network has no such layer.
+        None if the folder has no checkpoint, the pictures are away, the network has no such layer, what the layer meets
+        is not finite, or the network or the pictures are of a module that nobody has imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
         True
     """
+    if not imported(config.network) or not imported(config.dataset):
+        return None  # results name modules; to import them is for the user to say
     try:
         weights, data = load_weights(folder), load_for(config)
         train, _ = batches(config, data, Group())
@@ -93,8 +97,10 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
     pictures = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]
     if isinstance(layer, CovariancePooling):
         features = torch.cat(_seen_inputs(net, layer, pictures))[:_SAMPLES]
-        return TrainedLayer.pooling(features.flatten(2), layer.eps)
-    return TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
+        found = TrainedLayer.pooling(features.flatten(2), layer.eps)
+    else:
+        found = TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
+    return found if bool(torch.isfinite(found.matrices).all()) else None
 
 
 class _SeenError(Exception):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -16,24 +15,31 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..diagnostics import Monitor
-from . import checkpoints, randomness
+from ..files import naming
+from . import checkpoints, randomness, rows
 from .config import Config
-from .data import load_for
+from .data import Dataset, as_dataset, fingerprint, load_for
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
+from .looks import Looks
 from .loop import Stepper, Stopwatch, Tally, batches
 from .parallel import Group, WorkerLostError, processes
 from .parts import build
 from .previous import previous
 from .progress import Progress, Silent, Step
-from .records import Epoch, Failure, Result, packed, unpacked
+from .records import Epoch, Failure, Result, packed
 from .sinks import Files
+from .states import like, tally, tensor
 
 
 def train(
-    config: Config, folder: str | Path | None = None, *, resume: bool = False, progress: Progress | None = None
+    config: Config,
+    folder: str | Path | None = None,
+    *,
+    data: Any = None,
+    resume: bool = False,
+    progress: Progress | None = None,
 ) -> Result:
     """Train a network as a configuration says.
 
@@ -45,6 +51,9 @@ def train(
         config: what to do.
         folder: gets config.toml, result.json, log.csv, a checkpoint, and TensorBoard events; None keeps nothing. With
             several machines it has to be on a disk that all of them see.
+        data: pictures to use in place of ``config.dataset``: a :class:`~spectralgrad.lab.data.Dataset`, or a pair of
+            training and test pictures, see :func:`~spectralgrad.lab.data.as_dataset`. The result's configuration has
+            their name and a digest of them as ``dataset``; to resume, pass them again.
         resume: go on from the checkpoint in the folder, if there is one, to the numbers of a run that was never
             interrupted. A finished or failed run is returned as it is, unless ``config`` has more epochs.
         progress: is told how it goes; by default nobody is.
@@ -58,6 +67,7 @@ def train(
         RunBusyError: another process is writing into the folder.
         RunExistsError: the folder holds a run and ``resume`` is false.
         CheckpointError: its checkpoint is damaged.
+        OSError: a file could not be written; the last checkpoint still counts.
         Stopped: somebody asked to stop; the checkpoint is written.
         WorkerLostError: another process went away.
         SpectralError: a run in the caller's process group has failed before.
@@ -69,17 +79,20 @@ def train(
         ('done', 1, True)
     """
     where = None if folder is None else Path(folder)
+    pictures = None if data is None else as_dataset(data).smaller(config.train_size, config.test_size)
+    if pictures is not None:
+        config = config.replaced(dataset=fingerprint(pictures), data=None)
     state, threads = randomness.capture(), torch.get_num_threads()
     try:
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        with processes(config.device) as group, stoppable() as stop, sole_writer(where, group):
+        with processes(config.device) as group, stoppable() as stop, naming(where), sole_writer(where, group):
             kept = previous(config, where, resume)
             group.wait()  # nobody writes before all have looked
             if kept.result is not None:
                 return kept.result
             told = progress if progress is not None and group.leads else Silent()
-            return _Run(config, where, group, stop, told, kept.state).go()
+            return _Run(config, pictures or load_for(config), where, group, stop, told, kept.state).go()
     finally:
         torch.set_num_threads(threads)
         randomness.restore(state)
@@ -91,6 +104,7 @@ class _Run:
     def __init__(
         self,
         config: Config,
+        data: Dataset,
         folder: Path | None,
         group: Group,
         stop: Stop,
@@ -99,7 +113,6 @@ class _Run:
     ) -> None:
         self.config, self.group, self.stop, self.progress = config, group, stop, progress
         self.folder = folder
-        data = load_for(config)
         self.train, self.test = batches(config, data, group)
         randomness.seed(config.seed)
         self.parts = build(config, self.train.shape, len(data.classes), group)
@@ -111,7 +124,7 @@ class _Run:
         self.stepper = Stepper(config, self.parts, self.watch, group)
         self.patience = Patience(len(data.classes), config.patience)
         self.files = Files(folder if group.leads else None, self.result, self.tally.step)
-        self.monitor = self._monitor()
+        self.looks = Looks(config, self.parts, group, len(self.train), self.tally.step, self.files.writer)
         self._began, self._worked, self._saved = perf_counter(), self.result.seconds, monotonic()
 
     def go(self) -> Result:
@@ -126,11 +139,15 @@ class _Run:
                 self.result.status = "done"
         finally:
             self._count_seconds()
-            if self.monitor is not None:
-                self.monitor.close()
-            self.files.close()
-            self.progress.stop(self.result)
+            self._close()
         return self.result
+
+    def _close(self) -> None:
+        try:
+            self.looks.close()
+            self.files.close()
+        finally:
+            self.progress.stop(self.result)
 
     def _ending(self) -> tuple[Failure | None, WorkerLostError | None]:
         """Train; what failed here, or that another process does not answer. No error is kept, nor what it refers to."""
@@ -156,7 +173,7 @@ class _Run:
             counts = self.stepper(images, labels, stop=self.stop.wanted, save=self._save_is_due)
             working = clock.lap()
             tally.add(counts, loading + working, 1000 * working)
-            self._look()
+            self.looks.take(tally)
             self.progress.step(self._step())
             if counts.save or counts.stop:
                 self._save()
@@ -199,26 +216,6 @@ class _Run:
         """The batches over which running statistics are averaged before the test."""
         return islice(self.train.epoch(self.tally.epoch), self.config.renew_batches)
 
-    def _monitor(self) -> Monitor | None:
-        if not (self.config.monitor_every and self.parts.spectral):
-            return None
-        every, begin = min(self.config.monitor_every, len(self.train)), self.tally.step
-        return Monitor(self.parts.net, every, start=begin, tensorboard=self.files.writer)
-
-    def _look(self) -> None:
-        """Take over what the monitors of all processes saw in this step: the worst of the layers, if they saw any."""
-        step = self.tally.step - 1
-        if self.monitor is None or step % self.monitor.every:
-            return
-        newest = self.monitor.records[-len(self.parts.spectral) :]
-        seen = [r for r in newest if r.step == step and not math.isnan(r.condition)]
-        nothing = -math.inf
-        condition, rank = self.group.most(
-            [max((r.condition for r in seen), default=nothing), max((-r.rank for r in seen), default=nothing)]
-        )
-        if condition > nothing:
-            self.tally.looks.append([condition, int(-rank)])
-
     def _step(self) -> Step:
         tally = self.tally
         last = float(tally.looks[-1][0]) if tally.looks else float("nan")
@@ -248,15 +245,19 @@ class _Run:
         self._saved = monotonic()
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.parts.restore(state)
-        self.result = dataclasses.replace(
-            Result.from_dict(state["result"]), config=self.config, status="running", failure=None
-        )
-        tally = state["tally"]
-        looks = [[unpacked(condition), rank] for condition, rank in tally["looks"]]
-        self.tally = Tally(**{**tally, "looks": looks, "images": float(tally["images"])})
-        if self.group.rank < len(state["random"]["torch"]):
-            randomness.restore({name: values[self.group.rank] for name, values in state["random"].items()})
+        kinds = randomness.capture()
+        required = {name: rows.series(like(value)) for name, value in kinds.items() if name != "cuda"}
+        shared = {"random": rows.record(required, {"cuda": rows.series(tensor)}), "tally": tally}
+        try:
+            self.parts.restore(state)
+            saved = rows.record(shared)(state, "state")
+            known = Result.from_dict(state.get("result"))
+            self.tally = Tally(**saved["tally"])
+            if self.group.rank < min(map(len, saved["random"].values())):
+                randomness.restore({name: values[self.group.rank] for name, values in saved["random"].items()})
+        except (ValueError, OverflowError, RuntimeError) as problem:
+            raise checkpoints.damaged(self.folder, problem) from None
+        self.result = dataclasses.replace(known, config=self.config, status="running", failure=None)
 
     def _interrupted(self) -> None:
         """A test can be left: the next one renews the statistics again. With several processes it is finished first."""
@@ -284,7 +285,7 @@ class _Run:
         found = sorted((json.loads(note) for note in notes if note), key=lambda note: note["layer"] is None)
         if not found:
             raise lost or WorkerLostError(self.group.rank, self.group.world, RuntimeError("no process says why"))
-        return Failure(**{**found[0], "spectrum": tuple(map(unpacked, found[0]["spectrum"]))})
+        return Failure.from_dict(found[0])
 
     def _count_seconds(self) -> None:
         self.result.seconds = self._worked + perf_counter() - self._began

@@ -4,7 +4,7 @@ from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
-from .registry import METHODS, methods, resolve
+from .registry import METHODS, methods, named, register_method, resolve, spelling
 
 __all__ = [
     "METHODS",
@@ -24,6 +24,9 @@ __all__ = [
     "TopN",
     "Trunc",
     "methods",
+    "named",
+    "register_method",
     "resolve",
     "robust_pade",
+    "spelling",
 ]

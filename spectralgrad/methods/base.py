@@ -43,6 +43,19 @@ class GapMethod(Method):
 
     .. math:: \partial L/\partial A
               = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V + \mathrm{diag}\,\bar\lambda\bigr)V^H .
+
+    A rule of your own is a frozen dataclass with :meth:`gaps`; :func:`spectralgrad.register_method` gives it a name.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Halved(GapMethod):
+        ...     name, summary, reference = "halved", "half the textbook gradient", "this example"
+        ...     def gaps(self, w):
+        ...         gap = differences(w)
+        ...         return reciprocal(2 * gap, gap != 0)
+        >>> Halved().bias(torch.tensor([1.0, 3.0]))
+        tensor([[0.0000, 0.5000],
+                [0.5000, 0.0000]])
     """
 
     operations: ClassVar[frozenset[str]] = DECOMPOSITIONS | FUNCTIONS

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import MISSING, fields
+from typing import Any
+
+from .. import plugins
 from ..errors import MethodError
-from .base import DECOMPOSITIONS, FUNCTIONS, Method
+from .base import DECOMPOSITIONS, FUNCTIONS, GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
@@ -15,6 +20,12 @@ METHODS: dict[str, type[Method]] = {
         Exact, Analytic, Clip, Trunc, TopN, Taylor, Pade, SVDPI, PI, SVDNewton, NewtonSchulz, Lorentzian, Masked,
     )
 }  # fmt: skip
+
+
+GROUP = "spectralgrad.methods"  # of entry points
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_RESERVED = ("batchnorm", "none")  # words of the lab
+_OWN = tuple(METHODS.values())
 
 
 class MethodList(dict[str, str]):
@@ -49,7 +60,113 @@ def methods(operation: str | None = None) -> MethodList:
     if operation not in (None, *DECOMPOSITIONS, *FUNCTIONS):
         known = ", ".join(sorted(DECOMPOSITIONS | FUNCTIONS))
         raise MethodError(f"methods: expected an operation from {known}, got {operation!r}")
+    for name in plugins.names(GROUP):
+        _load(name)
     return MethodList({n: c.summary for n, c in METHODS.items() if operation is None or operation in c.operations})
+
+
+def register_method(kind: type[Method]) -> type[Method]:
+    """Make a method of your own known by its name, to functions, layers and ``lab.Config``; use it as a decorator.
+
+    Packages can do without this call: an entry point in the group ``spectralgrad.methods``, whose name is the
+    method's, is found when somebody asks for that name.
+
+    Args:
+        kind: a frozen dataclass derived from :class:`GapMethod`, or from a method of this library, with ``name``,
+            ``summary``, ``reference`` and a default for every field.
+
+    Returns:
+        the class.
+
+    Raises:
+        MethodError: it is something else, or the name is taken.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import spectralgrad as sg
+        >>> @sg.register_method
+        ... @dataclass(frozen=True)
+        ... class Tenth(sg.GapMethod):
+        ...     name, summary, reference = "tenth", "gaps clipped at a tenth", "this example"
+        ...     limit: float = 0.1
+        ...     def gaps(self, w):
+        ...         gap = w.unsqueeze(-1) - w.unsqueeze(-2)
+        ...         return torch.where(gap == 0, 0.0, 1 / gap).clamp(-self.limit, self.limit)
+        >>> sg.eigh(torch.eye(2), method="tenth:limit=0.5").eigenvalues
+        tensor([1., 1.])
+        >>> del METHODS["tenth"]
+    """
+    problem = _problem(kind)
+    if problem:
+        raise MethodError(f"register_method: {problem}")
+    METHODS[kind.name] = kind
+    return kind
+
+
+def _problem(kind: Any) -> str:
+    """Why something cannot be registered; empty if it can."""
+    if not _derived(kind):
+        return f"expected a class derived from GapMethod or from a method of spectralgrad, got {kind!r}"
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
+        return f"expected a name of small letters, digits and hyphens, not {' or '.join(_RESERVED)}, got {name!r}"
+    known = METHODS.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        return f"the name {name!r} is that of {known.__module__}.{known.__qualname__}; choose another"
+    if not isinstance(getattr(kind, "summary", None), str) or not isinstance(getattr(kind, "reference", None), str):
+        return f"expected {kind.__name__} to have a summary and a reference, a line each"
+    if not kind.operations or not kind.operations <= DECOMPOSITIONS | FUNCTIONS:
+        return f"expected operations of {', '.join(sorted(DECOMPOSITIONS | FUNCTIONS))}, got {kind.operations!r}"
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    return f"expected a default for {', '.join(needed)}" if needed else ""
+
+
+def _derived(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, (GapMethod, *_OWN))
+
+
+def named(text: str) -> Method:
+    """The method that a word means, whatever it serves; see :func:`resolve`.
+
+    Raises:
+        MethodError: there is no such method.
+    """
+    name = text.partition(":")[0]
+    if name not in METHODS:
+        _load(name)
+    return parse(text, METHODS)
+
+
+def spelling(method: Method) -> str | None:
+    """The word that means an equal method; None if there is none.
+
+    Example:
+        >>> spelling(Taylor(degree=19)), spelling(Exact())
+        ('svd-taylor:degree=19', 'exact')
+    """
+    text = str(method)
+    if METHODS.get(method.name) is not type(method):
+        return None
+    try:
+        back = parse(text, METHODS)
+        same = all(bool(getattr(back, f.name) == getattr(method, f.name)) for f in fields(method))
+    except Exception:  # a field that no word can hold, or that cannot be compared
+        return None
+    return text if same else None
+
+
+def _load(name: str) -> None:
+    """Register the entry point of that name, if there is one."""
+    if name in METHODS:
+        return
+    kind = plugins.load(GROUP, name)
+    if kind is None:
+        return
+    problem = _problem(kind) or (f"its method is called {kind.name!r}" if kind.name != name else "")
+    if problem:
+        plugins.refuse(GROUP, name, problem)
+    else:
+        METHODS[name] = kind
 
 
 def resolve(method: str | Method, operation: str) -> Method:
@@ -67,7 +184,7 @@ def resolve(method: str | Method, operation: str) -> Method:
         'svd-clip'
     """
     if isinstance(method, str):
-        method = METHODS[method]() if method in METHODS else parse(method, METHODS)
+        method = METHODS[method]() if method in METHODS else named(method)
     if not isinstance(method, Method):
         raise MethodError(f"method: expected a name or a Method object, got {type(method).__name__}")
     if operation not in method.operations:

@@ -39,8 +39,13 @@ def parse(text: str, known: dict[str, type[Method]]) -> Method:
         if key not in fields or not equals:
             wanted = ", ".join(f"{field.name}={field.default}" for field in fields.values()) or "no parameters"
             raise MethodError(f"method {text!r}: expected {name}, then :PARAMETER=VALUE; it has {wanted}")
-        values[key] = _value(value, str(fields[key].type), f"method {text!r}: expected {key} to be")
+        values[key] = _value(value, _kind(fields[key].type), f"method {text!r}: expected {key} to be")
     return known[name](**values)
+
+
+def _kind(annotation: Any) -> str:
+    """The name of a field's type, which is text where annotations are not evaluated."""
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _value(text: str, kind: str, expected: str) -> Any:

@@ -4,8 +4,9 @@ from .augmentation import AUGMENTATIONS, Augmentation
 from .batches import Batches
 from .dataset import Dataset, Split
 from .errors import DataError
+from .own import as_dataset, fingerprint
 from .pictures import ImageFiles
-from .registry import DATASETS, Source, load, load_for
+from .registry import DATASETS, Source, known, load, load_for, register
 
 __all__ = [
     "AUGMENTATIONS",
@@ -17,6 +18,10 @@ __all__ = [
     "ImageFiles",
     "Source",
     "Split",
+    "as_dataset",
+    "fingerprint",
+    "known",
     "load",
     "load_for",
+    "register",
 ]

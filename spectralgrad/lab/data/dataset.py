@@ -17,7 +17,8 @@ class Split:
     """Pictures and their labels.
 
     Args:
-        images: uint8 (N, C, H, W) in memory, or :class:`ImageFiles`, decoded when asked for.
+        images: uint8 (N, C, H, W) in memory, float32 in the same units of 1/255, or
+            :class:`ImageFiles`, decoded when asked for.
         labels: int64 (N,).
 
     Example:

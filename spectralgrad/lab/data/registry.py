@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+from ... import plugins
 from .birds import SOURCE as BIRDS
 from .birds import read_birds
 from .cifar import CIFAR10, CIFAR100, read_cifar
@@ -17,6 +19,7 @@ from .errors import DataError
 from .folders import LAYOUT, read_folders
 from .idx import SOURCE as FASHION
 from .idx import read_fashion_mnist
+from .own import as_dataset, own_dataset
 from .tiny import SOURCE as TINY
 from .tiny import read_tiny_imagenet
 
@@ -31,7 +34,7 @@ class Source:
 
     Args:
         summary: one line.
-        read: reads it from a folder.
+        read: reads it from a folder; see :func:`as_dataset` for what it may return.
         advice: where to get it.
         folder: whether it needs one.
 
@@ -41,7 +44,7 @@ class Source:
     """
 
     summary: str
-    read: Callable[[Path], Dataset]
+    read: Callable[[Path], Any]
     advice: str = ""
     folder: bool = True
 
@@ -93,6 +96,67 @@ DATASETS: dict[str, Source] = {
 }
 
 
+GROUP = "spectralgrad.data"  # of entry points
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def register(name: str, source: Source | Callable[[Path], Any]) -> None:
+    """Make pictures of your own known by a name, to :func:`load` and ``Config(dataset=...)``.
+
+    Packages can do without this call: an entry point in the group ``spectralgrad.data``, which refers to a source or
+    a reader, is found when somebody asks for its name.
+
+    Args:
+        name: letters, digits, dots and hyphens; a name that is taken before is refused.
+        source: a :class:`Source`, or what reads the pictures from a folder; see :func:`as_dataset` for what it may
+            return.
+
+    Raises:
+        DataError: the name is taken or no name, or there is nothing to call.
+
+    Example:
+        >>> images, labels = torch.rand(6, 1, 8, 8), torch.arange(6) % 2
+        >>> register("noise", Source("noise", lambda _: ((images, labels), (images, labels)), folder=False))
+        >>> load("noise").classes
+        ('0', '1')
+        >>> del DATASETS["noise"]
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or name in DATASETS:
+        taken = " that is not taken" if name in DATASETS else " of letters, digits, dots and hyphens"
+        raise DataError(f"register: expected a name{taken}, got {name!r}")
+    if not isinstance(source, Source) and not callable(source):
+        raise DataError(f"register: expected a Source or a reader to call, got {type(source).__name__}")
+    DATASETS[name] = source if isinstance(source, Source) else Source(_line(source), source)
+
+
+def _line(read: Callable[..., Any]) -> str:
+    return ((getattr(read, "__doc__", None) or "").strip() or "your own").splitlines()[0]
+
+
+def known(name: str) -> bool:
+    """Whether :func:`load` would look for pictures of that name; nothing is imported.
+
+    Example:
+        >>> known("fashion"), known("my.module:pictures"), known("mnist")
+        (True, True, False)
+    """
+    return name in DATASETS or ":" in name or name in plugins.names(GROUP)
+
+
+def _source(name: str) -> Source:
+    if name not in DATASETS:
+        found = plugins.load(GROUP, name)
+        try:
+            if found is not None:
+                register(name, found)
+        except DataError as problem:
+            plugins.refuse(GROUP, name, str(problem))
+    if name not in DATASETS:
+        passed = " This one was an object: pass `data=` to train again." if "@" in name else ""
+        raise DataError(f"expected a dataset of {', '.join(DATASETS)}, or 'module:callable', got {name!r}.{passed}")
+    return DATASETS[name]
+
+
 class Wanted(Protocol):
     """Says which pictures a run wants."""
 
@@ -123,8 +187,8 @@ def load(
     """A dataset by its name.
 
     Args:
-        name: one of ``DATASETS``.
-        folder: where its files are; ``"fashion"`` needs none.
+        name: one of ``DATASETS``, an entry point of an installed package, or your own as ``"module:callable"``.
+        folder: where its files are; ``"fashion"`` needs none, your own gets it if it has a parameter ``folder``.
         train_size: take so many training pictures only, the first ones when classes take turns.
         test_size: the same for test pictures.
 
@@ -138,11 +202,12 @@ def load(
         >>> data.classes[5]
         'sandal'
     """
-    if name not in DATASETS:
-        raise DataError(f"expected a dataset of {', '.join(DATASETS)}, got {name!r}")
-    source = DATASETS[name]
+    place = None if folder is None else Path(folder).expanduser()
+    if ":" in name:
+        return own_dataset(name, place).smaller(train_size, test_size)
+    source = _source(name)
     if source.folder and folder is None:
         raise DataError(f"{name}: expected the folder of its files (--data DIR), got none", source=source.advice)
     if folder is not None and not source.folder:
         raise DataError(f"{name} is in the package: expected no folder, got {folder}; say --dataset NAME too")
-    return source.read(Path(folder or "").expanduser()).smaller(train_size, test_size)
+    return as_dataset(source.read(place or Path()), name).smaller(train_size, test_size)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ...methods import Method
+
 LAYERS = ("batchnorm", "whitening", "denoising")
 POOLINGS = ("average", "covariance")
 WEIGHTS = ("plain", "sn", "ol", "ow")
@@ -43,7 +45,7 @@ class NetworkConfig(Protocol):
     @property
     def group_size(self) -> int | None: ...
     @property
-    def method(self) -> str | None: ...
+    def method(self) -> str | Method | None: ...
     @property
     def eps(self) -> float | None: ...
     @property

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import reduce
-from pathlib import Path
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
 
+from ..importing import named, parameters
 from .config import SETTINGS, NetworkConfig
 from .errors import NetworkError
 
@@ -53,47 +47,11 @@ def asks_for(name: str, setting: str) -> bool:
 
 
 def _parameters(make: Callable[..., Any]) -> set[str]:
-    """The names of its parameters; ``classes`` is among them if it takes any."""
-    try:
-        found = inspect.signature(make).parameters.values()
-    except (TypeError, ValueError):  # a callable without a signature
-        return {"classes"}
-    names = {p.name for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return names | ({"classes"} if any(p.kind is p.VAR_KEYWORD for p in found) else set())
+    """The names of its parameters; ``classes`` is among them if it takes any, or tells none."""
+    found = parameters(make)
+    names = {name for name, p in found.items() if p.kind is not p.VAR_KEYWORD}
+    return names | ({"classes"} if len(names) < len(found) else set())
 
 
 def _callable(name: str) -> Callable[..., Any]:
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise NetworkError(f"expected a network as 'module:callable', got {name!r}")
-    try:
-        make = reduce(getattr, attribute.split("."), _imported(module_name))
-    except AttributeError as problem:
-        raise NetworkError(f"network {name!r}: {problem}") from problem
-    if not callable(make):
-        raise NetworkError(f"network {name!r}: expected something to call, got {type(make).__name__}")
-    found: Callable[..., Any] = make
-    return found
-
-
-def _imported(name: str) -> ModuleType:
-    with _current_folder():
-        try:
-            return importlib.import_module(name)
-        except ModuleNotFoundError as problem:
-            if problem.name is None or not f"{name}.".startswith(f"{problem.name}."):
-                raise  # found, and missing something itself
-            raise NetworkError(f"network module {name!r} not found, neither installed nor in {Path.cwd()}") from problem
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    folder = str(Path.cwd())
-    there = folder in sys.path
-    if not there:
-        sys.path.append(folder)
-    try:
-        yield
-    finally:
-        if not there:
-            sys.path.remove(folder)
+    return named(name, "network", NetworkError)

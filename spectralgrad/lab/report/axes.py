@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ...diagnostics.table import number
 
+_DECADES = 300  # on each side of 1; beyond, a power of ten may be 0 or infinite
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -43,7 +44,8 @@ class Axis:
             return cls(0.1, 1.0, True) if log else cls(0.0, 1.0)
         low, high = min(known), max(known)
         if log:
-            below, above = math.floor(math.log10(low) + 1e-3), math.ceil(math.log10(high) - 1e-3)
+            below = min(max(-_DECADES, math.floor(math.log10(low) + 1e-3)), _DECADES - 1)
+            above = min(_DECADES, math.ceil(math.log10(high) - 1e-3))
             return cls(10.0**below, 10.0 ** max(above, below + 1), True)
         low = min(low, 0.0) if zero else low
         step = _step((high - low) or abs(high) or 1.0, 4)
@@ -55,7 +57,7 @@ class Axis:
         return min(1.0, max(0.0, (here - low) / (high - low)))
 
     def _scaled(self, value: float) -> float:
-        return math.log10(max(value, 1e-300)) if self.log else value
+        return math.log10(max(value, 10.0**-_DECADES / 10)) if self.log else value
 
     def ticks(self, count: int = 4) -> list[tuple[float, str]]:
         """About so many round numbers, two at least, and how they are written."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from .. import rows
 from ..config import FIELDS
 from ..records import Result
 from ..results import common
@@ -22,12 +23,30 @@ def session(folder: Path) -> dict[str, Any]:
         >>> session(Path("nowhere"))
         {'running': '', 'note': '', 'machine': None, 'commands': []}
     """
+    path = folder / SESSION
     try:
-        known = dict(json.loads((folder / SESSION).read_text("utf-8")))
-    except (OSError, ValueError, TypeError):  # none there, or damaged: the page does without
+        known = _SESSION(rows.parsed(path.read_bytes()), "session") if path.exists() else {}
+    except (OSError, ValueError) as problem:
+        warnings.warn(f"{path} is damaged and left out: {str(problem)[:200]}", stacklevel=2)
         known = {}
-    commands = known.get("commands", [known["command"]] if "command" in known else [])
-    return {"running": "", "note": "", "machine": None, **known, "commands": commands}
+    commands = known.get("commands", (known["command"],) if "command" in known else ())
+    return {"running": "", "note": "", "machine": None, **known, "commands": list(commands)}
+
+
+_MACHINE = rows.record(
+    {"cpu": rows.words, "cores": rows.maybe(rows.whole()), "instruction set": rows.words, "date": rows.words},
+    {"kernel": rows.maybe(rows.words), "load": rows.maybe(rows.number(0))},
+)
+_SESSION = rows.record(
+    {},
+    {
+        "command": rows.lines,
+        "commands": rows.series(rows.lines),
+        "running": rows.words,
+        "note": rows.lines,
+        "machine": rows.maybe(_MACHINE),
+    },
+)
 
 
 def busy(machine: dict[str, Any] | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ from pathlib import Path
 from ...files import write_json
 from ...methods import methods as serve
 from .. import gradients as measuring
+from .. import rows
 from ..compare import job
 from ..config import Config
 from ..gradients import Gradients
@@ -34,7 +34,8 @@ def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
         return None
     function = measuring.function_of(spectral[0].config)
     serving = serve(function)
-    methods = list(dict.fromkeys(r.config.method for r in spectral if r.config.method.partition(":")[0] in serving))
+    named = [r.config.text("method") for r in spectral]
+    methods = list(dict.fromkeys(name for name in named if name.partition(":")[0] in serving))
     if not methods:
         return None
     runs = {_name(r, spectral): r for r in spectral if r.status == "done" and function in r.config.operations}
@@ -51,9 +52,10 @@ def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
 def _kept(path: Path) -> Gradients | None:
     """What the file has; None if there is none, or none that can be read."""
     try:
-        return Gradients.from_dict(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        found = Gradients.from_dict(rows.parsed(path.read_bytes()))
+    except (OSError, ValueError):
         return None
+    return found if found.gaps == measuring.GAPS else None
 
 
 def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> Gradients:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from dataclasses import dataclass
 from importlib.resources import files
 from importlib.util import find_spec
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import SpectralError
+from ...files import write_text
 from ..compare import order
 from ..gradients import Gradients
 from ..pairs import BASELINE, against
@@ -61,9 +61,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
         raise SpectralError(f"{file}: no results there; `spectralgrad compare` writes them")
     target = file.parent / PAGE if out is None else Path(out)
     context = contents(results, file.parent)
-    beside = target.with_name(f"{target.name}.part")
-    beside.write_text(render(context), "utf-8")
-    os.replace(beside, target)
+    write_text(target, render(context))
     return Page(target, str(context["headline"]))
 
 
