@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from torch.func import grad, jvp
 from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
 
-from .helpers import DOUBLES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
+from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
 
 GAPS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 1e-16, 0.0)
 
@@ -86,6 +87,40 @@ def test_n3_values_follow_the_pseudo_inverse_convention(name):
     values = {"sqrt": w.sqrt(), "inv_sqrt": w.rsqrt(), "log": w.log(), "power": w**0.3}[name]
     values = torch.where(w > 1e-8, values, 0)
     assert_close(FUNCTIONS[name](A), (V * values) @ V.mH, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+def test_n3_derivatives_to_third_order_in_any_direction_agree_with_differences_along_constant_rank(name, dtype):
+    """The directions leave the set of matrices of rank two, the path of differences does not."""
+    generator = torch.Generator().manual_seed(1)
+    B, C = torch.randn(2, 4, 2, dtype=dtype, generator=generator)
+    G, E, F = torch.randn(3, 4, 4, dtype=dtype, generator=generator)
+    slopes = [lambda X: (FUNCTIONS[name](X) * G.conj()).sum().real]
+    for direction in (E, F):
+        slopes.append(lambda X, f=slopes[-1], direction=direction: (grad(f)(X) * direction.conj()).sum().real)
+    t, h = torch.tensor(0.1, dtype=torch.float64), 1e-5
+    for slope in slopes:
+        moved = lambda t, slope=slope: slope((B + t * C) @ (B + t * C).mH)  # noqa: E731
+        expected = (moved(t + h) - moved(t - h)) / (2 * h)
+        assert_close(grad(moved)(t), expected, rtol=1e-6, atol=1e-7)
+        assert_close(jvp(moved, (t,), (torch.ones_like(t),))[1], expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("d", [3, 16, 64])
+@pytest.mark.parametrize("share", [1 + 2**-6, 1 - 2**-6])
+def test_n3_default_tolerance_is_epsilon_times_four_or_the_root_of_the_size(share, d, dtype):
+    """Diagonal matrices, whose eigenvalues are known; one of them lies just above or just below the tolerance."""
+    small = 3 * share * torch.finfo(dtype).eps * max(4.0, d**0.5)
+    A = torch.diag(torch.tensor([small, 3, *[1] * (d - 2)], dtype=torch.float64)).to(dtype)
+    M, G = A[:, :2], torch.zeros(d, 2, dtype=dtype)
+    G[2, 0] = 1  # turns the first column out of the plane, at the rate 1/σ
+    got = sg.matrix_inv_sqrt(A)[0, 0], gradient(sg.polar, M, G)[2, 0], sg.optim.nearest_orthogonal(M)[0, 0]
+    expected = small**-0.5, 1 / small, 1.0
+    kept = float(share > 1)
+    for value, reference in zip(got, expected, strict=True):
+        assert_close(value, torch.tensor(kept * reference, dtype=dtype), rtol=64 * unit(dtype), atol=0)
 
 
 def test_n3_rank_tolerance_can_be_set():
