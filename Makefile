@@ -4,7 +4,7 @@ TORCH  := 2.13.0
 BIN    := .venv/bin
 PIP    := --quiet --disable-pip-version-check
 
-.PHONY: demo test bench docs lint clean
+.PHONY: demo test mutants bench docs lint clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
@@ -16,6 +16,10 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Mistakes made on purpose in the core's mathematics, and whether a test notices; e.g. make mutants ARGS='--sample 0 roots.py'.
+mutants: .venv/ready
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks
