@@ -19,6 +19,7 @@ import time
 import traceback
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,11 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record which test runs which lines, then run every mutant in a fork."""
         self.items = {item.nodeid: item for item in session.items}
-        for path in files([]):
-            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        under_test = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files([])]
+        for name in (*under_test, "torch._dynamo", "mpmath", "scipy.linalg"):  # what every fork would import again
+            importlib.import_module(name)
+        self.known = _known()
+        gc.freeze()  # so that forks share memory
         self.record = self._recorded(_few(list(self.items)))
         for number, mutant in enumerate(self.chosen, 1):
             start = time.time()
@@ -71,7 +75,8 @@ class Runner:
         """The test that noticed, or an empty string."""
         changed = mutant.codes()
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
-        first = sorted(covering, key=lambda name: (-self.kills[_function(name)], self.record[name][0]))
+        promise = lambda name: (self.kills[_function(name)] + 0.1) / (self.record[name][0] + 0.02)  # noqa: E731
+        first = sorted(covering, key=promise, reverse=True)
         if not changed:
             return _at_import(mutant, self._within(first))
         functions = {_function(name): self.record[name][0] for name in covering}
@@ -91,7 +96,7 @@ class Runner:
 
     def _fork(self, names: list[str], changed: list[tuple[types.CodeType, types.CodeType]]) -> str:
         def run() -> None:
-            _replace(changed)
+            _replace(self.known, changed)
             for name in names:
                 allowed = 10 + 20 * self.record.get(name, (1.0,))[0]
                 used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
@@ -133,10 +138,14 @@ class Runner:
         store.parent.mkdir(parents=True, exist_ok=True)
         store.touch()
         read = lambda: dict(json.loads(line) for line in store.read_text(encoding="utf-8").splitlines())  # noqa: E731
-        missing = [name for name in names if name not in read()]
+        known = read()
+        missing = [name for name in names if name not in known]
         if missing:
             print(f"recording which lines {len(missing)} of {len(self.items)} tests run", flush=True)
-            self._child(lambda: record([self.items[name] for name in missing], store, _replace, _run))
+            replace = partial(_replace, self.known)
+            failed, _ = self._child(lambda: record([self.items[name] for name in missing], store, replace, _run))
+            if failed:
+                raise RuntimeError(f"{failed} fails without a mutant")
         known = read()
         return {name: known[name] for name in names if name in known}
 
@@ -145,12 +154,18 @@ def _run(item: pytest.Item) -> None:
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
 
-def _replace(changed: list[tuple[types.CodeType, types.CodeType]]) -> None:
-    for f in gc.get_objects():
-        if type(f) is types.FunctionType:  # isinstance would ask objects that warn when asked
-            for old, new in changed:
-                if f.__code__.co_filename == old.co_filename and f.__code__ == old:
-                    f.__code__ = new
+def _known() -> list[types.FunctionType]:
+    """All functions of the package, wherever they are kept."""
+    everything = (f for f in gc.get_objects() if type(f) is types.FunctionType)  # some objects warn if isinstance asks
+    return [f for f in everything if f.__code__.co_filename.startswith(str(ROOT / "spectralgrad"))]
+
+
+def _replace(known: list[types.FunctionType], changed: list[tuple[types.CodeType, types.CodeType]]) -> None:
+    for f in known:
+        for old, new in changed:
+            if f.__code__.co_filename == old.co_filename and f.__code__ == old:
+                f.__code__ = new
+                break
 
 
 def _function(name: str) -> str:
