@@ -86,12 +86,22 @@ def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor,
     return without_gradient(w, V, rule.kept(A, w, V))
 
 
-def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
-    """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates."""
+def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates.
+
+    Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
+    """
     if transforms.idle(A):
         return w, V
-    result: tuple[Tensor, Tensor] = transforms.apply(_Eigh, _EighForward, A, w, V, rule)
+    result: tuple[Tensor, Tensor] = transforms.apply(_Eigh, _EighForward, A, w, V, support, rule)
     return result
+
+
+def within(K: Tensor, support: Tensor | None) -> Tensor:
+    """The gap matrix with zeros for pairs of which neither is in ``support``, whatever the rule makes of their tie."""
+    if support is None:
+        return K
+    return torch.where(support.unsqueeze(-1) | support.unsqueeze(-2), K, 0)
 
 
 def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -105,31 +115,31 @@ class _Eigh(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor]:
+    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapMethod) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[3]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
+        ctx.rule = inputs[4]
+        ctx.save_for_backward(*output, inputs[3])
+        ctx.save_for_forward(*output, inputs[3])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V = ctx.saved_tensors
+        w, V, support = ctx.saved_tensors
         if gw is None and gV is None:
-            return None, None, None, None
+            return None, None, None, None, None
         with full_precision(V):
             inner = torch.zeros_like(V)
             if gV is not None:
                 coupling = V.mH @ gV
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w)
-                inner = hermitian(ctx.rule.gaps(w).mT * coupling)
+                inner = hermitian(within(ctx.rule.gaps(w), support).mT * coupling)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
-            return V @ inner @ V.mH, None, None, None
+            return V @ inner @ V.mH, None, None, None, None
 
 
 class _EighForward(_Eigh):
@@ -137,7 +147,7 @@ class _EighForward(_Eigh):
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        w, V = ctx.saved_tensors
+        w, V, support = ctx.saved_tensors
         with full_precision(V):
             inner = V.mH @ hermitian(dA) @ V
-            return inner.diagonal(dim1=-2, dim2=-1).real, V @ (ctx.rule.gaps(w).mT * inner)
+            return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from . import divided, frechet, iterative, solvers, transforms
-from .eigh import attach
+from .eigh import attach, within
 from .hermitian import from_lower, hermitian
 from .methods import PI, SVDPI, GapMethod, Method, Pade, Taylor
 from .methods.base import differences, identity_mask
@@ -43,13 +43,14 @@ def _by_gap_rule(A: Tensor, rule: GapMethod, f: divided.Function, spectrum: Spec
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
     w, V, support = spectrum
     keep = rule.kept(A, w, V)
-    implied = Implied(rule, f, support if keep is None else support & keep)
+    w = torch.where(support, w, 0)  # between range and null space the gap is λ, as for matrices of constant rank
+    implied = Implied(rule, f, support if keep is None else support & keep, support)
     if transforms.reverse_only():
         values = implied.values(w)
         if not transforms.tracked(values):
             result: Tensor = _ByRule.apply(A, w, V, values, implied)
             return result
-    w, V = attach(A, w, V, rule)
+    w, V = attach(A, w, V, rule, support)
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 
@@ -78,11 +79,19 @@ def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: divided.Function) -> Ten
 
 @dataclass(frozen=True)
 class Implied:
-    """The divided differences of f that a rule for the gaps implies, on the range."""
+    """The divided differences of f that a rule for the gaps implies, on the range.
+
+    Attributes:
+        rule: the rule.
+        f: the function.
+        support: which eigenpairs (*, d) take part: those of the range that the rule keeps.
+        range: which eigenpairs belong to the range.
+    """
 
     rule: GapMethod
     f: divided.Function
     support: Tensor
+    range: Tensor
 
     def values(self, w: Tensor) -> Tensor:
         """f(λ) (*, d)."""
@@ -90,7 +99,7 @@ class Implied:
 
     def gamma(self, w: Tensor) -> Tensor:
         """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
-        values, K = self.values(w), self.rule.gaps(w)
+        values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
         implied = K * differences(values)
         if not self.rule.skew:
             implied = implied + (K + K.mT) * values.unsqueeze(-2)
@@ -122,7 +131,7 @@ class _ByRule(torch.autograd.Function):
         with full_precision(V):
             if not transforms.differentiating():
                 return ctx.implied.derivative(w, V, gS), None, None, None, None
-            w, V = attach(A, w, V, ctx.implied.rule)
+            w, V = attach(A, w, V, ctx.implied.rule, ctx.implied.range)
             inner = ctx.implied.gamma(w) * (V.mH @ hermitian(gS) @ V)
             return V @ inner @ V.mH, None, None, None, None
 

@@ -21,6 +21,8 @@ from .base import GapMethod, differences, identity_mask, leading, norm, reciproc
 class Analytic(GapMethod):
     r"""``svd``: the textbook gradient, :math:`\hat K_{ij}=1/(\lambda_i-\lambda_j)`; infinite at ties.
 
+    A matrix function taken on the range asks for no gap within the null space, so rank deficiency alone is harmless.
+
     Example:
         >>> Analytic().gaps(torch.tensor([1.0, 3.0]))
         tensor([[ 0.0000, -0.5000],
@@ -35,8 +37,10 @@ class Analytic(GapMethod):
     filters_gauge: ClassVar[bool] = False
 
     def gaps(self, w: Tensor) -> Tensor:
-        diagonal = identity_mask(w)
-        return (1 / differences(w).masked_fill(diagonal, 1)).masked_fill(diagonal, 0)
+        gap = differences(w)
+        tied = gap == 0
+        infinite = torch.where(tied, torch.inf, reciprocal(gap, ~tied))  # without a gradient of its own at ties
+        return infinite.masked_fill(identity_mask(w), 0)
 
 
 @dataclass(frozen=True)
