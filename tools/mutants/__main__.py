@@ -15,8 +15,8 @@ a mutant. Mutants that no test can notice stand in ``settings.toml`` with the re
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import random
 
 from .mistakes import Mutant, mutants
 from .runner import Runner, collect
@@ -40,8 +40,7 @@ def main() -> None:
         if options.again:
             chosen += [m for m in found if last.get(m.key) == ""]
         else:
-            count = min(len(found), options.sample or len(found))
-            chosen += random.Random(options.seed).sample(found, count)
+            chosen += sorted(found, key=lambda m: _lot(m, options.seed))[: options.sample or None]
     equivalent = {entry["mutant"] for entry in SETTINGS.get("equivalent", [])}
     runner = Runner([m for m in chosen if m.key not in equivalent])
     collect(runner, tests())
@@ -49,6 +48,11 @@ def main() -> None:
     for path, found in generated.items():
         _report(path.name, found, [m for m in chosen if m.file == str(path)], equivalent, runner.outcome)
     _report("all", [m for found in generated.values() for m in found], chosen, equivalent, runner.outcome)
+
+
+def _lot(mutant: Mutant, seed: int) -> str:
+    """Mutants are drawn by what they are, so that a change elsewhere in the file leaves the sample as it was."""
+    return hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
 
 
 def _report(

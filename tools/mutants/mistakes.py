@@ -43,7 +43,9 @@ def _pairs(*words: str) -> dict[str, str]:
     return {a: b for word in words for a, b in (word.split(), word.split()[::-1])}
 
 
-_SWAPPED = _pairs("mH mT", "min max", "amin amax", "any all", "minimum maximum", "clamp_min clamp_max", "tril triu")
+_SWAPPED = {"mH": "mT"} | _pairs(
+    "min max", "amin amax", "any all", "minimum maximum", "clamp_min clamp_max", "tril triu"
+)
 _DROPPED_CALLS = {"conj", "abs", "detach", "sqrt", "square", "rsqrt", "flip", "clone"}  # x.abs() becomes x
 _DROPPED_ATTRIBUTES = {"mH", "mT", "real"}
 _IGNORED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)

@@ -28,7 +28,7 @@ from .lines import record
 from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, files
 
-QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header"]
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
 FEW = 5  # parametrisations of a test that the first round runs
 _BROKEN = 70
 BUDGET = 8.0  # seconds of tests in each of the two rounds
