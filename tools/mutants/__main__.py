@@ -2,7 +2,7 @@
 
     python -m tools.mutants                         # a sample of mistakes per file, the same each time
     python -m tools.mutants --sample 0 roots.py     # every mistake in one file
-    python -m tools.mutants --again                 # those that no test noticed in the last run
+    python -m tools.mutants --again --budget 60     # those that no test noticed in the last run, with more tests
 
 It is a tool of its own because the known ones start a process for each mutant, and importing torch and collecting
 these tests costs 10 to 20 seconds each time. Here the tests are collected once, and a mutant is a fork of that
@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=20, help="mutants per file, 0 for all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
+    parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests in each of two rounds (default: 8)")
     options = parser.parse_args()
     generated = {path: mutants(path) for path in files(options.files)}
     last = json.loads(LAST.read_text(encoding="utf-8")) if options.again else {}
@@ -42,7 +43,7 @@ def main() -> None:
         else:
             chosen += sorted(found, key=lambda m: _lot(m, options.seed))[: options.sample or None]
     equivalent = {entry["mutant"] for entry in SETTINGS.get("equivalent", [])}
-    runner = Runner([m for m in chosen if m.key not in equivalent])
+    runner = Runner([m for m in chosen if m.key not in equivalent], options.budget)
     collect(runner, tests())
     LAST.write_text(json.dumps({**last, **runner.outcome}, indent=1), encoding="utf-8")
     for path, found in generated.items():

@@ -31,7 +31,6 @@ from .settings import ROOT, SETTINGS, STORE, files
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
 FEW = 5  # parametrisations of a test that the first round runs
 _BROKEN = 70
-BUDGET = 8.0  # seconds of tests in each of the two rounds
 
 
 def collect(plugin: object, tests: list[str]) -> None:
@@ -42,8 +41,8 @@ def collect(plugin: object, tests: list[str]) -> None:
 class Runner:
     """A pytest plugin that runs mutants instead of tests."""
 
-    def __init__(self, chosen: list[Mutant]) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: list[Mutant], budget: float) -> None:
+        self.chosen, self.budget = chosen, budget
         self.kills: collections.Counter[str] = collections.Counter()
         self.outcome: dict[str, str] = {}
         self.pipe = 0
@@ -90,7 +89,7 @@ class Runner:
         spent, chosen = 0.0, []
         for name in names:
             spent += cost[_function(name)]
-            if spent < BUDGET:
+            if spent < self.budget:
                 chosen.append(name)
         return chosen
 
