@@ -182,3 +182,45 @@ def test_learnable_exponent_and_parameters_get_their_gradient():
     slope = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
     sg.matrix_function(A, lambda x: torch.tanh(slope * x)).diagonal().sum().backward()
     assert_close(slope.grad, (w / torch.cosh(1.3 * w) ** 2).sum())
+
+
+def test_plain_rule_needs_no_gap_where_only_eigenvalues_are_used():
+    """At a tie 1/(λi − λj) is infinite; the cotangent of vectors that nobody used must not meet it."""
+    A = torch.diag(torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)).requires_grad_()
+    (g,) = torch.autograd.grad(sg.eigh(A, method="svd").eigenvalues.sum(), A)
+    assert_close(g, torch.eye(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("method", "expected"), [("svd", 0.25), ("masked", 0.0), ("svd-pade", 0.0)])
+def test_only_the_plain_rule_blows_up_what_rounding_puts_between_tied_vectors(method, expected):
+    """Eigenvalues 4ε apart, a skew cotangent of size ε: the textbook gradient divides one by the other."""
+    eps = torch.finfo(torch.float64).eps
+    A = torch.diag(torch.tensor([1.0, 1 + 4 * eps], dtype=torch.float64))
+    G = torch.tensor([[1.0, eps], [-eps, 1.0]], dtype=torch.float64)
+    g = gradient(lambda X: (lambda V: V * V.diagonal().sign())(sg.eigh(X, method=method).eigenvectors), A, G)
+    assert_close(g, torch.tensor([[0.0, expected], [expected, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_discarded_singular_triplets_get_no_gradient(part):
+    M = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    triplets = lambda X: (lambda U, S, Vh: (U.mT, S, Vh))(*sg.svd(X, method=sg.TopN(keep=2)))  # noqa: E731
+    G = symmetric_noise(5)[: len(triplets(M)[part]), : triplets(M)[part].shape[-1]]
+    G = G if part != 1 else G[0]
+    assert bool((gradient(lambda X: triplets(X)[part][2:], M, G[2:]) == 0).all())
+    assert bool((gradient(lambda X: triplets(X)[part][:2], M, G[:2]) != 0).any())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("share", [1 + 2**-6, 1 - 2**-6])
+@pytest.mark.parametrize("wide", [False, True])
+def test_singular_values_are_exact_zeros_below_epsilon_to_the_five_thirds(wide, share, dtype):
+    """The vectors of a singular value σ turn out of the plane at the rate 1/σ; those of an exact zero do not."""
+    small = 3 * share * torch.finfo(dtype).eps ** (5 / 3)
+    M, G = torch.zeros(2, 3, 2, dtype=dtype)
+    M[0, 0], M[1, 1], G[2, 1] = 3, small, 1
+    vectors = (lambda X: sg.svd(X).Vh.mH) if wide else (lambda X: sg.svd(X).U)
+    M, G = (M.mH, G) if wide else (M, G)
+    signed = lambda X: (lambda U: U * U.detach().diagonal().real.sign())(vectors(X))  # noqa: E731
+    got = gradient(signed, M, G)[(1, 2) if wide else (2, 1)]
+    assert_close(got, torch.tensor((share > 1) / small, dtype=dtype), rtol=64 * unit(dtype), atol=0)
