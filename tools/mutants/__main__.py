@@ -7,7 +7,7 @@
 It is a tool of its own because the known ones start a process for each mutant, and importing torch and collecting
 these tests costs 10 to 20 seconds each time. Here the tests are collected once, and a mutant is a fork of that
 process in which the code of a function is replaced, wherever torch or a decorator keeps that function; no file is
-changed. A mutant runs only the tests that execute its lines: first a few parametrisations of each, then the others.
+changed. A mutant runs only the tests that execute its lines, those that noticed much before first, up to a budget.
 Tests that compile are left out (one costs more than all others together), and tests that start processes cannot see
 a mutant. Mutants that no test can notice stand in ``settings.toml`` with the reason.
 """
@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=20, help="mutants per file, 0 for all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
-    parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests in each of two rounds (default: 8)")
+    parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests for each mutant (default: 8)")
     options = parser.parse_args()
     generated = {path: mutants(path) for path in files(options.files)}
     last = json.loads(LAST.read_text(encoding="utf-8")) if options.again else {}

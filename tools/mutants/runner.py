@@ -74,14 +74,23 @@ class Runner:
         """The test that noticed, or an empty string."""
         changed = mutant.codes()
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
-        promise = lambda name: (self.kills[_function(name)] + 0.1) / (self.record[name][0] + 0.02)  # noqa: E731
-        first = sorted(covering, key=promise, reverse=True)
+        names = self._ordered(covering)
         if not changed:
-            return _at_import(mutant, self._within(first))
-        functions = {_function(name): self.record[name][0] for name in covering}
+            return _at_import(mutant, self._within(names))
+        functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
         random.Random(0).shuffle(others)
-        return self._fork(self._within(first), changed) or self._fork(self._within(others), changed)
+        return self._fork(self._within(names + others), changed)
+
+    def _ordered(self, names: list[str]) -> list[str]:
+        """One parametrisation of each test before the second of any; what noticed much in little time first."""
+        turn: collections.Counter[str] = collections.Counter()
+        place = {}
+        for name in names:
+            turn[_function(name)] += 1
+            promise = (self.kills[_function(name)] + 0.1) / (self.record[name][0] + 0.02)
+            place[name] = (turn[_function(name)], -promise)
+        return sorted(names, key=place.__getitem__)
 
     def _within(self, names: list[str]) -> list[str]:
         """As many of the tests as the budget allows."""
