@@ -6,7 +6,7 @@ PIP    := --quiet --disable-pip-version-check
 
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo test test-torch bench docs lint clean
+.PHONY: demo test test-torch mutants bench docs lint clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
@@ -22,6 +22,10 @@ lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Mistakes made on purpose in the core's mathematics, and whether a test notices; e.g. make mutants ARGS='--sample 0 roots.py'.
+mutants: .venv/ready
+	$(BIN)/python -m tools.mutants $(ARGS)
 
 bench: .venv/ready
 	$(BIN)/python -m benchmarks

@@ -13,7 +13,8 @@ Eigenvectors enter only as a device to solve the equation; their gradients never
 
 where N, the projector on the null space, is zero for a regular matrix. On the null space the derivative is
 that of matrices of constant rank: the equation solved is :math:`SX+XS=G-NGN` with :math:`NXN=0`, and N moves
-with S by :math:`dN=-N\,dS\,S^+-S^+dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,S^+X+X\,S^+dS)N`.
+with S by :math:`dN=-N\,dS\,Z-Z\,dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,ZX+XZ\,dS)N`. Both
+differentials are made of Z and N alone, so they too can be differentiated any number of times.
 """
 
 from __future__ import annotations
@@ -70,9 +71,42 @@ def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
     return V @ (weights * (V.mH @ G @ V)) @ V.mH
 
 
-def _parts(s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-    """The pseudo-inverse S⁺ and the projector N on the null space of S = V diag(s) Vᴴ."""
-    return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
+def _parts(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
+    result: tuple[Tensor, Tensor] = transforms.apply(_Parts, _PartsForward, S, s, V)
+    return result
+
+
+class _Parts(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(ctx, gZ, gN):  # type: ignore[no-untyped-def]
+        Z, N = ctx.saved_tensors
+        with full_precision(Z):
+            return _inverse_moved(Z, N, gZ) - N @ gN @ Z - Z @ gN @ N, None, None
+
+
+class _PartsForward(_Parts):
+    @staticmethod
+    def jvp(ctx, dS, *_):  # type: ignore[no-untyped-def]
+        Z, N = ctx.saved_tensors
+        with full_precision(Z):
+            return _inverse_moved(Z, N, dS), -N @ dS @ Z - Z @ dS @ N
+
+
+def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
+    """The derivative of S ↦ Z, self-adjoint in ``dS``."""
+    return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
 
 
 class _Root(torch.autograd.Function):
@@ -118,7 +152,7 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Ro
         G = hermitian(G)
         if not which.inverse:
             return solve_lyapunov(R, G, s, V)
-        return _inverse_derivative(root(A, replace(which, inverse=False)), R, G, s, V, forward)
+        return _inverse_derivative(root(A, replace(which, inverse=False)), G, s, V, forward)
 
 
 class _Lyapunov(torch.autograd.Function):
@@ -140,7 +174,7 @@ class _Lyapunov(torch.autograd.Function):
         with full_precision(V):
             H = solve_lyapunov(S, gX, s, V)
             gS = -H @ X.mH - X.mH @ H
-            inverse, null = _parts(s, V)
+            inverse, null = _parts(S, s, V)
             dropped, held = null @ G.mH @ null, null @ gX @ null
             gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
             gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
@@ -155,16 +189,14 @@ class _LyapunovForward(_Lyapunov):
             rhs = torch.zeros_like(X) if dG is None else dG
             if dS is None:
                 return solve_lyapunov(S, rhs, s, V)
-            inverse, null = _parts(s, V)
+            inverse, null = _parts(S, s, V)
             dropped = null @ G @ null
             rhs = rhs - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null
 
 
-def _inverse_derivative(S: Tensor, Z: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
-    N = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device) - S @ Z
-    Z2 = Z @ Z
+def _inverse_derivative(S: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
+    Z, N = _parts(S, s, V)
     if forward:
-        dS = solve_lyapunov(S, G, s, V)
-        return -Z @ dS @ Z + Z2 @ dS @ N + N.mH @ dS @ Z2
-    return solve_lyapunov(S, -Z @ G @ Z + Z2 @ G @ N.mH + N @ G @ Z2, s, V)
+        return _inverse_moved(Z, N, solve_lyapunov(S, G, s, V))
+    return solve_lyapunov(S, _inverse_moved(Z, N, G), s, V)

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from torch.func import grad, jvp
 from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
 
-from .helpers import DOUBLES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
+from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
 
 GAPS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 1e-16, 0.0)
 
@@ -88,6 +89,41 @@ def test_n3_values_follow_the_pseudo_inverse_convention(name):
     assert_close(FUNCTIONS[name](A), (V * values) @ V.mH, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+@pytest.mark.parametrize(("method", "order"), [("exact", 3), ("svd", 2), ("masked", 2), ("svd-pade", 2)])
+def test_n3_higher_derivatives_in_any_direction_agree_with_differences_along_constant_rank(method, order, name, dtype):
+    """The directions leave the set of matrices of rank two, the path of differences does not."""
+    generator = torch.Generator().manual_seed(1)
+    B, C = torch.randn(2, 4, 2, dtype=dtype, generator=generator)
+    G, *directions = torch.randn(order, 4, 4, dtype=dtype, generator=generator)
+    slopes = [lambda X: (FUNCTIONS[name](X, method=method) * G.conj()).sum().real]
+    for E in directions:
+        slopes.append(lambda X, f=slopes[-1], E=E: (grad(f)(X) * E.conj()).sum().real)
+    t, h = torch.tensor(0.1, dtype=torch.float64), 1e-5
+    for slope in slopes:
+        moved = lambda t, slope=slope: slope((B + t * C) @ (B + t * C).mH)  # noqa: E731
+        expected = (moved(t + h) - moved(t - h)) / (2 * h)
+        assert_close(grad(moved)(t), expected, rtol=1e-6, atol=1e-7)
+        assert_close(jvp(moved, (t,), (torch.ones_like(t),))[1], expected, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("d", [3, 16, 64])
+@pytest.mark.parametrize("share", [1 + 2**-6, 1 - 2**-6])
+def test_n3_default_tolerance_is_epsilon_times_four_or_the_root_of_the_size(share, d, dtype):
+    """Diagonal matrices, whose eigenvalues are known; one of them lies just above or just below the tolerance."""
+    small = 3 * share * torch.finfo(dtype).eps * max(4.0, d**0.5)
+    A = torch.diag(torch.tensor([small, 3, *[1] * (d - 2)], dtype=torch.float64)).to(dtype)
+    M, G = A[:, :2], torch.zeros(d, 2, dtype=dtype)
+    G[2, 0] = 1  # turns the first column out of the plane, at the rate 1/σ
+    got = sg.matrix_inv_sqrt(A)[0, 0], gradient(sg.polar, M, G)[2, 0], sg.optim.nearest_orthogonal(M)[0, 0]
+    expected = small**-0.5, 1 / small, 1.0
+    kept = float(share > 1)
+    for value, reference in zip(got, expected, strict=True):
+        assert_close(value, torch.tensor(kept * reference, dtype=dtype), rtol=64 * unit(dtype), atol=0)
+
+
 def test_n3_rank_tolerance_can_be_set():
     A = torch.diag(torch.tensor([1.0, 1e-3], dtype=torch.float64))
     assert_close(sg.matrix_inv_sqrt(A).diagonal(), torch.tensor([1.0, 1e1**1.5], dtype=torch.float64))
@@ -147,3 +183,45 @@ def test_learnable_exponent_and_parameters_get_their_gradient():
     slope = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
     sg.matrix_function(A, lambda x: torch.tanh(slope * x)).diagonal().sum().backward()
     assert_close(slope.grad, (w / torch.cosh(1.3 * w) ** 2).sum())
+
+
+def test_plain_rule_needs_no_gap_where_only_eigenvalues_are_used():
+    """At a tie 1/(λi − λj) is infinite; the cotangent of vectors that nobody used must not meet it."""
+    A = torch.diag(torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)).requires_grad_()
+    (g,) = torch.autograd.grad(sg.eigh(A, method="svd").eigenvalues.sum(), A)
+    assert_close(g, torch.eye(3, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("method", "expected"), [("svd", 0.25), ("masked", 0.0), ("svd-pade", 0.0)])
+def test_only_the_plain_rule_blows_up_what_rounding_puts_between_tied_vectors(method, expected):
+    """Eigenvalues 4ε apart, a skew cotangent of size ε: the textbook gradient divides one by the other."""
+    eps = torch.finfo(torch.float64).eps
+    A = torch.diag(torch.tensor([1.0, 1 + 4 * eps], dtype=torch.float64))
+    G = torch.tensor([[1.0, eps], [-eps, 1.0]], dtype=torch.float64)
+    g = gradient(lambda X: (lambda V: V * V.diagonal().sign())(sg.eigh(X, method=method).eigenvectors), A, G)
+    assert_close(g, torch.tensor([[0.0, expected], [expected, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_discarded_singular_triplets_get_no_gradient(part):
+    M = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    triplets = lambda X: (lambda U, S, Vh: (U.mT, S, Vh))(*sg.svd(X, method=sg.TopN(keep=2)))  # noqa: E731
+    G = symmetric_noise(5)[: len(triplets(M)[part]), : triplets(M)[part].shape[-1]]
+    G = G if part != 1 else G[0]
+    assert bool((gradient(lambda X: triplets(X)[part][2:], M, G[2:]) == 0).all())
+    assert bool((gradient(lambda X: triplets(X)[part][:2], M, G[:2]) != 0).any())
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("share", [1 + 2**-6, 1 - 2**-6])
+@pytest.mark.parametrize("wide", [False, True])
+def test_singular_values_are_exact_zeros_below_epsilon_to_the_five_thirds(wide, share, dtype):
+    """The vectors of a singular value σ turn out of the plane at the rate 1/σ; those of an exact zero do not."""
+    small = 3 * share * torch.finfo(dtype).eps ** (5 / 3)
+    M, G = torch.zeros(2, 3, 2, dtype=dtype)
+    M[0, 0], M[1, 1], G[2, 1] = 3, small, 1
+    vectors = (lambda X: sg.svd(X).Vh.mH) if wide else (lambda X: sg.svd(X).U)
+    M, G = (M.mH, G) if wide else (M, G)
+    signed = lambda X: (lambda U: U * U.detach().diagonal().real.sign())(vectors(X))  # noqa: E731
+    got = gradient(signed, M, G)[(1, 2) if wide else (2, 1)]
+    assert_close(got, torch.tensor((share > 1) / small, dtype=dtype), rtol=64 * unit(dtype), atol=0)
