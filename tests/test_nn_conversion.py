@@ -1,6 +1,7 @@
 """Converted nets keep what they had; folded nets compute what they computed."""
 
 import copy
+import inspect
 import pickle
 
 import pytest
@@ -35,6 +36,12 @@ def small_net(dtype=torch.float64):
 
 
 X = torch.randn(4, 3, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+WITHOUT_BIAS = pytest.param(
+    {"bias": False},
+    marks=pytest.mark.skipif(
+        "bias" not in inspect.signature(nn.BatchNorm2d).parameters, reason="this torch has no BatchNorm2d(bias=False)"
+    ),
+)
 
 
 class TestConversion:
@@ -108,7 +115,7 @@ class TestConversion:
         assert all(tensor.is_meta for tensor in net.state_dict().values())
 
     @pytest.mark.parametrize(
-        "options", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}, {"bias": False}], ids=str
+        "options", [{"affine": False}, {"track_running_stats": False}, {"momentum": None}, WITHOUT_BIAS], ids=str
     )
     @pytest.mark.parametrize("kind", ["1d", "2d", "3d"])
     def test_other_forms(self, kind, options):
@@ -184,6 +191,7 @@ class TestFusing:
         assert isinstance(net[1], nn.Identity)
         assert_close(copy.deepcopy(net)(x), expected)
         assert_close(pickle.loads(pickle.dumps(net))(x), expected)
+        torch._dynamo.reset()  # torch 2.6 exports with Dynamo, which allows eight nets of a class
         assert_close(torch.export.export(net, (x,)).module()(x), expected)
 
     @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
