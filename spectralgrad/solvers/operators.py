@@ -28,23 +28,25 @@ class Operator(Generic[P, R]):
     """A function of tensors that is also an operator of torch.library, which is called where it is needed."""
 
     def __init__(self, function: Callable[P, R]) -> None:
-        self.function, self.__doc__ = _packed(function), function.__doc__
+        self.function, self.__doc__ = function, function.__doc__
         self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", self.function, mutates_args=(), **operator_options()
+            f"spectralgrad::{function.__name__}", _packed(function), mutates_args=(), **operator_options()
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        if transforms.eager(*(x for x in args if isinstance(x, Tensor))):
-            detached = (x.detach() if isinstance(x, Tensor) and x.requires_grad else x for x in args)
-            return self.function(*detached, **kwargs)  # type: ignore[arg-type]
+        tensors = [x for x in args if isinstance(x, Tensor)]
+        if transforms.eager(*tensors):
+            if any(x.requires_grad for x in tensors):
+                args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
+            return self.function(*args, **kwargs)
         result: R = self.operator(*args, **kwargs)
         return result
 
 
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
-    """``function`` with results laid out as its shape rule says: row by row, those of LAPACK and empty ones too.
+    """``function`` with results laid out as its shape rule says: row by row, empty ones too.
 
-    ``contiguous()`` alone leaves the strides of an empty tensor as they are.
+    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this.
     """
 
     def pack(x: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, lower triangle read."""
     w, V = EIGH.solve(A, operation)
-    return w, V
+    return w, V.contiguous()  # LAPACK's are column by column
 
 
 @eigh.operator.register_fake
@@ -79,7 +81,7 @@ def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
 def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
     """Reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
     U, S, Vh = SVD.solve(M, operation)
-    return U, S, Vh
+    return U.contiguous(), S, Vh.contiguous()
 
 
 @svd.operator.register_fake
@@ -97,7 +99,8 @@ def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
 @Operator
 def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.positive.root`."""
-    return positive.root(A, operation, inverse, rtol, clamp)
+    S, s, V = positive.root(A, operation, inverse, rtol, clamp)
+    return S, s, V.contiguous()
 
 
 @root.operator.register_fake
@@ -155,7 +158,8 @@ def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> lis
 @Operator
 def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.orthogonal.polar_factors`."""
-    return orthogonal.polar_factors(M)
+    Q, S, Vh = orthogonal.polar_factors(M)
+    return Q, S, Vh.contiguous()
 
 
 @polar_factors.operator.register_fake
