@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from .cases import LARGEST, Case, draw
 from .checks import FORWARD
 from .families import FAMILIES
 from .operations import OPERATIONS, Operation
+
+PI_SIZE = 16  # power iteration takes 19 steps for each eigenvector: milliseconds for larger matrices
+NAMED = 8  # matrices of a batch that raises that are named
 
 
 @dataclass(frozen=True)
@@ -95,7 +99,8 @@ class Campaign:
         for name in self.operations:
             operation = OPERATIONS[name]
             method = self._turn(operation, case.number)
-            if case.kind not in operation.kinds or method is None:
+            too_large = method == "pi" and case.matrices.shape[-2] > PI_SIZE
+            if case.kind not in operation.kinds or method is None or too_large:
                 continue
             if operation.prepare not in prepared:
                 prepared[operation.prepare] = operation.prepare(case.matrices)
@@ -128,18 +133,28 @@ class Campaign:
     def _exceptions(
         self, name: str, operation: Operation, method: str, case: Case, problem: Exception
     ) -> Iterator[Failure]:
-        """Which matrices of the batch raise when they are alone; the first, if none does."""
-        found = False
-        for index in range(len(case.matrices)):
-            alone = case._replace(matrices=case.matrices[index : index + 1])
-            try:
-                list(operation.judge(alone, operation.prepare(alone.matrices), method))
-            except Exception as error:
-                found = True
-                yield self._failure(name, method, type(error).__name__, str(error), case, index)
-        if not found:
-            yield self._failure(name, method, type(problem).__name__, f"{problem} (in a batch only)", case, 0)
+        """Which matrices of a batch that raises do so alone, up to eight; the first, if none does."""
+        found = list(islice(_culprits(operation, method, case, 0, problem), NAMED))
+        for index, error in found or [(0, problem)]:
+            where = "" if found else " (in a batch only)"
+            yield self._failure(name, method, type(error).__name__, f"{error}{where}", case, index)
 
     @staticmethod
     def _failure(name: str, method: str, check: str, measure: str, case: Case, index: int) -> Failure:
         return Failure(name, method, check, measure, str(case), case.address, index)
+
+
+def _culprits(
+    operation: Operation, method: str, case: Case, first: int, problem: Exception
+) -> Iterator[tuple[int, Exception]]:
+    """Places, counted from ``first``, and errors of the matrices in a case that raises, found by halving it."""
+    count = len(case.matrices)
+    if count == 1:
+        yield first, problem
+        return
+    for part in (slice(0, count // 2), slice(count // 2, count)):
+        half = case._replace(matrices=case.matrices[part])
+        try:
+            list(operation.judge(half, operation.prepare(half.matrices), method))
+        except Exception as error:
+            yield from _culprits(operation, method, half, first + part.start, error)
