@@ -130,7 +130,7 @@ class _Root(torch.autograd.Function):
             return None, None
         A, R, s, V = ctx.saved_tensors
         if transforms.differentiating():
-            return _derivative(A, R, s, V, g, ctx.which, forward=False), None
+            return _derivative(A, R, s, V, g, ctx.which), None
         return solvers.root_derivative(V, s, g, ctx.which.inverse), None
 
 
@@ -140,10 +140,10 @@ class _RootForward(_Root):
     @staticmethod
     def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
         A, R, s, V = ctx.saved_tensors
-        return _derivative(A, R, s, V, dA, ctx.which, forward=True), None, None
+        return _derivative(A, R, s, V, dA, ctx.which), None, None
 
 
-def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root, forward: bool) -> Tensor:
+def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root) -> Tensor:
     """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
 
     It is self-adjoint, so the same map serves both modes.
@@ -152,7 +152,8 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Ro
         G = hermitian(G)
         if not which.inverse:
             return solve_lyapunov(R, G, s, V)
-        return _inverse_derivative(root(A, replace(which, inverse=False)), G, s, V, forward)
+        S = root(A, replace(which, inverse=False))
+        return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
 
 
 class _Lyapunov(torch.autograd.Function):
@@ -193,10 +194,3 @@ class _LyapunovForward(_Lyapunov):
             dropped = null @ G @ null
             rhs = rhs - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null
-
-
-def _inverse_derivative(S: Tensor, G: Tensor, s: Tensor, V: Tensor, forward: bool) -> Tensor:
-    Z, N = _parts(S, s, V)
-    if forward:
-        return _inverse_moved(Z, N, solve_lyapunov(S, G, s, V))
-    return solve_lyapunov(S, _inverse_moved(Z, N, G), s, V)

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import cache
 from typing import NamedTuple
 
@@ -454,3 +455,26 @@ def test_errors_survive_pickling_as_process_pools_need():
         assert type(copy) is type(caught.value)
         assert str(copy) == str(caught.value)
         assert vars(copy) == vars(caught.value)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("method", ["exact", "newton-schulz"])
+@pytest.mark.parametrize("d", [3, 64])
+def test_negative_eigenvalues_are_refused_below_sixty_four_rank_tolerances(d, method, dtype):
+    limit = 3 * 64 * torch.finfo(dtype).eps * max(4.0, d**0.5)
+    for share in (1 + 2**-7, 1 - 2**-7):
+        A = torch.diag(torch.tensor([-share * limit, 3, *[1] * (d - 2)], dtype=torch.float64)).to(dtype)
+        with pytest.raises(sg.IndefiniteError) if share > 1 else nullcontext():
+            sg.matrix_sqrt(A, method=method)
+
+
+@pytest.mark.parametrize("method", ["exact", "newton-schulz", "svd-taylor"])
+def test_imaginary_parts_on_the_diagonal_are_ignored(method):
+    A = with_spectrum([0.5, 1.0, 2.0], dtype=torch.complex128)
+    skewed = A + 1j * torch.diag(torch.tensor([1.0, -2.0, 3.0], dtype=torch.float64))
+    assert torch.equal(sg.matrix_sqrt(skewed, method=method), sg.matrix_sqrt(A, method=method))
+
+
+def test_nearest_orthogonal_wants_matrices():
+    with pytest.raises(sg.ShapeError, match="nearest_orthogonal"):
+        sg.optim.nearest_orthogonal(torch.ones(3))

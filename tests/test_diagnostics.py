@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -178,3 +179,45 @@ def test_newton_schulz_hands_out_the_residual_it_reached():
     sg.matrix_sqrt(A, method=method).sum().backward()
     (residual,) = residuals
     assert residual[0] < 1e-3 < residual[1]
+
+
+@pytest.mark.parametrize(("share", "warns"), [(1 + 2**-6, True), (1 - 2**-6, False)])
+def test_gauge_warnings_start_above_eight_epsilon_times_the_root_of_the_size(share, warns):
+    d, A = 16, torch.eye(16, dtype=torch.float64).requires_grad_()
+    G = torch.eye(d, dtype=torch.float64)
+    G[0, 1] = share * 8 * d**0.5 * torch.finfo(A.dtype).eps
+    G[1, 0] = -G[0, 1]
+    with gauge_warnings(), pytest.warns(GaugeWarning) if warns else nullcontext():
+        V = sg.eigh(A).eigenvectors
+        (V * (V.detach() @ G)).sum().backward()
+
+
+def test_gauge_warnings_pass_over_empty_matrices():
+    A = torch.zeros(2, 0, 0, requires_grad=True)
+    with gauge_warnings():
+        sg.eigh(A).eigenvectors.sum().backward()
+    assert A.grad.shape == (2, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "method", [sg.Pade(floor=0.25), sg.Lorentzian(broadening=0.25), sg.Masked(tolerance=0.25)], ids=str
+)
+def test_bounds_are_attained_or_missed_by_little(method):
+    """Pairs at every relative distance from 0 to 1; a bound ten times too large would say nothing."""
+    w = torch.linspace(1, 2, 101, dtype=torch.float64)
+    largest, bound = float(method.gaps(w).abs().max()), float(method.bound(w))
+    assert largest <= bound * (1 + 1e-12)
+    assert largest > 0.45 * bound
+    assert float(method.bound(torch.zeros(3, dtype=torch.float64))) == 0
+
+
+@pytest.mark.parametrize(
+    "f", [sg.matrix_sqrt, sg.matrix_inv_sqrt, sg.matrix_log, sg.polar, lambda A: sg.eigh(A).eigenvalues]
+)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_every_matrix_is_counted_once(f, dtype):
+    A = with_spectrum([0.5, 1.0, 2.0], dtype=dtype).expand(7, 3, 3)
+    sg.solvers.reset_report()
+    f(A)
+    report = sg.solvers.reset_report()
+    assert (report.calls, report.matrices, report.failures) == (1, 7, 0)

@@ -225,3 +225,59 @@ def test_singular_values_are_exact_zeros_below_epsilon_to_the_five_thirds(wide, 
     signed = lambda X: (lambda U: U * U.detach().diagonal().real.sign())(vectors(X))  # noqa: E731
     got = gradient(signed, M, G)[(1, 2) if wide else (2, 1)]
     assert_close(got, torch.tensor((share > 1) / small, dtype=dtype), rtol=64 * unit(dtype), atol=0)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("eps", [0.0, 0.1])
+def test_root_of_a_covariance_from_positions_has_the_gradient_of_that_from_channels(eps, center, dtype):
+    X = torch.randn(6, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    G = symmetric_noise(6, dtype)
+    sides = [
+        lambda Y, side=side: sg.covariance_sqrt(Y, side=side, center=center, eps=eps)
+        for side in ("positions", "channels")
+    ]
+    assert_close(sides[0](X), sides[1](X))
+    assert relative_error(*(gradient(side, X, G) for side in sides)) < 1e-10
+
+
+@pytest.mark.parametrize("spectrum", [[0.7, 0.7, 1.3], [-0.7, -0.7, 0.2], [0.0, 0.0, 0.0]])
+def test_second_derivative_at_a_tie_of_a_function_whose_slope_torch_cannot_differentiate(spectrum):
+    """The slope comes from outside of torch, so its own slope is a five-point difference."""
+    A, E = with_spectrum(spectrum), symmetric_noise(3)
+    opaque = lambda x: x.detach().exp()  # noqa: E731
+    known, guessed = (
+        torch.autograd.functional.vhp(lambda X, f=f: f(X).square().sum(), A, E)[1]
+        for f in (sg.matrix_exp, lambda X: sg.matrix_function(X, torch.exp, opaque))
+    )
+    assert relative_error(guessed, known) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_third_derivatives_of_the_polar_factor_of_square_matrices(dtype):
+    M, E, F, G, D = torch.randn(5, 3, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    f = lambda X: (sg.polar(X) * G.conj()).sum().real  # noqa: E731
+    for direction in (E, F):
+        f = lambda X, f=f, direction=direction: (grad(f)(X) * direction.conj()).sum().real  # noqa: E731
+    h = 1e-5
+    expected = (f(M + h * D) - f(M - h * D)) / (2 * h)
+    assert_close((grad(f)(M) * D.conj()).sum().real, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("method", ["svd", "masked", "svd-pade", "lorentzian"])
+def test_plain_double_backward_of_gap_rules_equals_that_of_torch_func(method, dtype):
+    A, E, G = with_spectrum([0.4, 0.9, 1.7], dtype=dtype), symmetric_noise(3, dtype), symmetric_noise(3, dtype, seed=2)
+    loss = lambda X: (sg.matrix_sqrt(X, method=method) * G.conj()).sum().real  # noqa: E731
+    leaf = A.clone().requires_grad_()
+    (g,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
+    (plain,) = torch.autograd.grad((g * E.conj()).sum().real, leaf)
+    assert_close(plain, grad(lambda X: (grad(loss)(X) * E.conj()).sum().real)(A))
+
+
+def test_parameters_learn_by_gap_rules_too():
+    A = with_spectrum([0.4, 0.9, 1.7])
+    p = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    sg.matrix_power(A, p, method="svd-taylor").diagonal().sum().backward()
+    w = torch.linalg.eigvalsh(A)
+    assert_close(p.grad, (w**0.7 * w.log()).sum())

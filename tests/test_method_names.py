@@ -4,6 +4,7 @@ import pytest
 
 import spectralgrad as sg
 from spectralgrad.methods import METHODS, resolve
+from spectralgrad.methods.base import parameters
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -53,3 +54,39 @@ def test_layers_and_functions_take_them():
     layer = sg.nn.DecorrelatedBatchNorm2d(4, method="svd-taylor:degree=19")
     assert layer.method == sg.Taylor(degree=19)
     assert "svd-taylor:degree=19" in repr(layer)
+
+
+DEFAULTS = {  # as the papers have them, and ours
+    "exact": {},
+    "svd": {},
+    "svd-clip": {"threshold": 100.0, "relative": False},
+    "svd-trunc": {"threshold": 1e10, "relative": False, "faithful": False},
+    "svd-topn": {"keep": 200},
+    "svd-taylor": {"degree": 9, "faithful": False},
+    "svd-pade": {"floor": None, "published": False, "degree": 100},
+    "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
+    "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0},
+    "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},
+    "svd-newton": {"steps": 10, "normalize": "trace"},
+    "lorentzian": {"broadening": 1e-6},
+    "masked": {"tolerance": None},
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_defaults_are_the_documented_ones(name):
+    method = METHODS[name]()
+    assert {field: getattr(method, field) for field in parameters(type(method))} == DEFAULTS[name]
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["svd-topn:keep=1", "svd-taylor:degree=0", "svd-pi:iterations=1", "masked:tolerance=0.0",
+     "newton-schulz:steps=1", "svd-newton:steps=1", "svd-pade:degree=2"],
+)  # fmt: skip
+def test_the_smallest_sensible_setting_is_taken_and_the_next_smaller_refused(word):
+    name, field, value = word.replace("=", ":").split(":")
+    assert str(resolve(word, next(iter(METHODS[name].operations)))) == word
+    smaller = float(value) - 1 if "." in value else int(value) - 1
+    with pytest.raises(sg.MethodError, match=f"expected {field} ≥ {int(float(value))}, got {smaller}"):
+        METHODS[name](**{field: smaller})

@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.nn import functional
+from spectralgrad.nn.functional.matrices import leading
 
 from .helpers import unit
 from .layers import LAYERS, RUNNING, channel_covariance, conv1, layer_and_input, whitened
@@ -365,3 +366,9 @@ class TestColoring:
             kind: (functional.whiten(X, eps=0.0, whitening=kind) - X).norm() for kind in ("zca", "pca", "cholesky")
         }
         assert min(distance, key=distance.get) == "zca"
+
+
+def test_the_share_of_variance_is_held_by_the_fewest_vectors():
+    """A share that is reached exactly needs no further vector."""
+    assert leading(torch.tensor([1.0, 1.0, 2.0]), 0.5).tolist() == [False, False, True]
+    assert leading(torch.tensor([1.0, 1.0, 2.0]), 0.75).tolist() == [False, True, True]

@@ -233,3 +233,12 @@ def test_sparse_gradients_are_refused():
     table(torch.tensor([1, 2])).sum().backward()
     with pytest.raises(sg.SpectralError, match="dense gradient"):
         optimizer.step()
+
+
+def test_a_zero_gradient_stays_zero_when_the_norm_is_kept():
+    W = torch.ones(2, 3, requires_grad=True)
+    W.grad = torch.zeros(2, 3)
+    optimizer = torch.optim.SGD([W], lr=0.1)
+    sg.optim.NearestOrthogonalGradient(optimizer, W, keep_norm=True)
+    optimizer.step()
+    assert torch.equal(W.detach(), torch.ones(2, 3))

@@ -73,3 +73,14 @@ def test_exact_rate_is_the_limit_where_every_step_is_worse_than_none():
     assert ((f[1:-1] < f[:-2]) & (f[1:-1] < f[2:])).any()  # there is such a local minimum
     assert (f > 0).all()
     assert optimal_rate(W, G, objective="exact", limit=2.0) == 2.0
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (4, 3)])
+def test_exact_rate_of_complex_weights_is_the_global_minimiser(shape):
+    generator = torch.Generator().manual_seed(0)
+    W, G = torch.randn(2, *shape, dtype=torch.complex128, generator=generator)
+    side = (lambda M: M @ M.mH) if shape[0] <= shape[1] else (lambda M: M.mH @ M)
+    identity = torch.eye(min(shape), dtype=torch.complex128)
+    distance = lambda rate: float((side(W - rate * G) - identity).norm())  # noqa: E731
+    best = float(optimal_rate(W, G, objective="exact"))
+    assert all(distance(best) <= distance(float(rate)) + 1e-12 for rate in torch.linspace(-3, 3, 2001))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
@@ -157,6 +157,42 @@ def test_eigenvalues_alone_have_their_gradient_at_a_tie_under_vmap(method):
     loss = lambda X: sg.eigh(X, method=method).eigenvalues.square().sum() / 2  # noqa: E731
     for g in (vmap(grad(loss))(A), grad(lambda X: vmap(loss)(X).sum())(A)):
         assert_close(g, A)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_parameters_of_a_function_are_differentiated_through_vmap(dtype):
+    """Outside of vmap the exponent carries a gradient that the matrices inside do not show."""
+    batch = torch.stack([with_spectrum(SPREAD, dtype=dtype, seed=s) for s in range(3)])
+    G, E = symmetric_noise(4, dtype), symmetric_noise(4, dtype, seed=2)
+    p = torch.tensor(0.3, dtype=torch.float64)
+    inner = lambda A, q: (sg.matrix_power(A, q) * G.conj()).sum().real  # noqa: E731
+    slope = lambda A, q: (grad(inner)(A, q) * E.conj()).sum().real  # noqa: E731
+    for f in (inner, slope):
+        mapped = lambda q, f=f: vmap(f, in_dims=(0, None))(batch, q).sum()  # noqa: E731
+        h = 1e-5
+        expected = (mapped(p + h) - mapped(p - h)) / (2 * h)
+        assert_close(grad(mapped)(p), expected, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "inv_sqrt"])
+def test_second_derivatives_map_over_a_batch(name):
+    loss = _loss(name, "exact")
+    batch = torch.stack([with_spectrum(SPREAD, seed=s) for s in range(2)])
+    assert_close(vmap(jacrev(jacrev(loss)))(batch), torch.stack([jacrev(jacrev(loss))(A) for A in batch]))
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_a_dual_cotangent_goes_through_a_plain_backward_pass(name, dtype):
+    """The gradient is linear in its cotangent, so its derivative is the gradient for the cotangent's tangent."""
+    A = with_spectrum(SPREAD, dtype=dtype).requires_grad_()
+    value = HERMITIAN[name](A)
+    value = value[1] if isinstance(value, tuple) else value
+    G, E = symmetric_noise(4, dtype), symmetric_noise(4, dtype, seed=2)
+    (expected,) = torch.autograd.grad(value, A, E, retain_graph=True)
+    with forward_ad.dual_level():
+        (g,) = torch.autograd.grad(value, A, forward_ad.make_dual(G, E))
+        assert_close(forward_ad.unpack_dual(g).tangent, expected)
 
 
 COMPILED = [
