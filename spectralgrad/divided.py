@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import transforms
 from .errors import ShapeError
-from .methods.base import differences, identity_mask, norm, reciprocal
+from .methods.base import differences, identity_mask, norm, quotient
 from .torch_internals import in_transform
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
@@ -47,11 +47,14 @@ def _excess(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def exp(w: Tensor) -> Differences:
-    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have."""
+    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have.
+
+    The quotient is 1 to rounding long before the gap is denormal, so the tie begins there.
+    """
     a, b = _ordered(w)
     gap = a - b
-    split = gap > 0
-    mean = torch.where(split, -torch.expm1(-gap) * reciprocal(gap, split), 1)
+    split = gap > torch.finfo(w.dtype).tiny
+    mean = torch.where(split, quotient(-torch.expm1(-gap), gap, split), 1)
     return w.exp(), a.exp() * mean, w.exp()
 
 
@@ -59,8 +62,8 @@ def log(w: Tensor) -> Differences:
     r""":math:`\mathrm{log1p}(y)/(b\,y)` with :math:`y=(a-b)/b`; the plain quotient for :math:`y>1`."""
     a, b = _ordered(w)
     close, y = _excess(a, b)
-    near = torch.where(y > 0, torch.log1p(y) * reciprocal(y, y > 0), 1) / b
-    far = (a.log() - b.log()) * reciprocal(a - b, ~close)
+    near = torch.where(y > 0, quotient(torch.log1p(y), y, y > 0), 1) / b
+    far = quotient(a.log() - b.log(), a - b, ~close)
     return w.log(), torch.where(close, near, far), -1 / w.square()
 
 
@@ -69,9 +72,9 @@ def power(w: Tensor, p: Tensor) -> Differences:
     a, b = _ordered(w)
     p, square = p.unsqueeze(-1), p[..., None, None]
     close, y = _excess(a, b)
-    ratio = torch.expm1(square * torch.log1p(y)) * reciprocal(y, y > 0)
+    ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
-    far = b.pow(square) * torch.expm1(square * (a.log() - b.log())) * reciprocal(a - b, ~close)
+    far = quotient(b.pow(square) * torch.expm1(square * (a.log() - b.log())), a - b, ~close)
     values = torch.exp(p * w.log())  # torch's own derivative of 0-th powers in p is masked
     return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
@@ -122,8 +125,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
-    quotient = differences(values) * reciprocal(gap, ~close)
-    return values, torch.where(close, mean, quotient), _slope(derivative, w)
+    apart = quotient(differences(values), gap, ~close)
+    return values, torch.where(close, mean, apart), _slope(derivative, w)
 
 
 EXP = Function(torch.exp, torch.exp, exp)
@@ -281,7 +284,7 @@ def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
     rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
-    ratio = values * reciprocal(w, support)
+    ratio = quotient(values, w, support)
     across = ratio.unsqueeze(-1) + ratio.unsqueeze(-2)
     return values, torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0)), curvature
 
@@ -311,4 +314,4 @@ def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor
     cancels = (step.abs() <= close * weight) & (gap.abs() <= close * norm(w)[..., None, None, None])
     apart = (gap.abs() > close * size) & ~cancels
     mean = (curvature[..., :, None, None] + curvature[..., None, middle, None] + curvature[..., None, None, :]) / 6
-    return torch.where(apart, step * reciprocal(gap, apart), mean)
+    return torch.where(apart, quotient(step, gap, apart), mean)

@@ -138,7 +138,7 @@ class _Eigh(torch.autograd.Function):
                 coupling = V.mH @ gV
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
-                inner = hermitian(within(ctx.rule.gaps(w), support).mT * coupling)
+                inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
                 if not transforms.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
                     inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:

@@ -161,7 +161,7 @@ def test_help_has_groups_presets_and_exit_codes(capsys):
         (["--milestones", "3,x"], "argument --milestones: expected whole numbers, got 'x'"),
         (["--layer", "none"], "argument --layer: expected one of batchnorm, whitening, denoising, got 'none'"),
         (["--preset", "tpami"], "unknown preset 'tpami'; the presets are: tpami-cifar10"),
-        (["--dataset", "mnist"], "dataset: expected one of fashion, "),
+        (["--dataset", "mnist"], "dataset: expected a dataset of fashion, "),
         (["--network", "resnet9"], "resnet9"),
         (["--method", "svd-tailor"], "unknown method"),
         (["--momentun", "1"], "unrecognized arguments"),

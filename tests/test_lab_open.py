@@ -371,7 +371,7 @@ def test_classes_have_the_datasets_names_and_sizes_are_taken(tmp_path):
     assert (result.status, result.config.train_size) == ("done", 24)
 
 
-def test_resuming_asks_for_the_same_pictures(tmp_path):
+def test_resuming_asks_for_the_same_pictures(tmp_path, capsys):
     config = Config(epochs=2, batch_size=16, width=2, tensorboard=False, threads=1)
     pictures, others = ((BYTES, LABELS),) * 2, ((255 - BYTES, LABELS),) * 2
     straight = train(config, data=pictures)
@@ -379,8 +379,11 @@ def test_resuming_asks_for_the_same_pictures(tmp_path):
         train(config, tmp_path, data=pictures, progress=Interrupting(4))
     with pytest.raises(ConfigError, match="holds another run: dataset was 'own@"):
         train(config, tmp_path, data=others, resume=True)
-    with pytest.raises(DataError, match="This one was an object: pass `data=` to train again"):
+    with pytest.raises(DataError, match="this one was an object: pass it to train again as `data=`"):
         train(straight.config, tmp_path, resume=True)
+    with pytest.raises(SystemExit):
+        main(["train", "--out", str(tmp_path), "--resume"])
+    assert "pass it to train again as `data=`" in capsys.readouterr().err
     assert numbers(train(config, tmp_path, data=pictures, resume=True)) == numbers(straight)
 
 

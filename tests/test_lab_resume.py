@@ -223,7 +223,7 @@ def test_the_log_of_a_resumed_run_repeats_nothing(tmp_path):
         train(QUICK, tmp_path, progress=Interrupting(4))
     train(QUICK, tmp_path, resume=True)
     rows = (tmp_path / "log.csv").read_text("utf-8").splitlines()
-    assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1"]
+    assert [row.split(",")[0] for row in rows] == ["epoch", "1", "2"]
 
 
 def scalars(folder):

@@ -17,7 +17,7 @@ from .checkpoints import POINTER
 from .checks import kinds, parsed
 from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
 from .data import DATASETS, known
-from .data.registry import GROUP
+from .data.registry import GROUP, unknown
 from .interrupts import Stopped
 from .memory import keep_memory
 from .names import run_name
@@ -180,7 +180,7 @@ def check_sense(config: Config, given: Mapping[str, Any]) -> None:
         ConfigError: a name or a flag has no meaning.
     """
     if not known(config.dataset):
-        raise ConfigError(f"dataset: expected one of {', '.join(DATASETS)}, or module:callable, got {config.dataset!r}")
+        raise ConfigError(f"dataset: {unknown(config.dataset)}")
     if ":" in config.network:
         idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
         if idle:
@@ -224,8 +224,8 @@ def run(options: argparse.Namespace) -> int:
 def _ended(problem: BaseException, out: Path, leads: bool) -> int:
     """Say why a run ended before its time and what is kept; returns the exit status."""
     if isinstance(problem, WorkerLostError | OSError):
-        text = said(problem) if isinstance(problem, OSError) else problem
-        print(f"spectralgrad train: {text}\n{_kept(out)}", file=sys.stderr)
+        text = f"{said(problem)}; {_kept(out)}" if isinstance(problem, OSError) else f"{problem}\n{_advice(out)}"
+        print(f"spectralgrad train: {text}", file=sys.stderr)
         return 1
     if leads:
         stopped = isinstance(problem, Stopped)
@@ -254,7 +254,7 @@ def _advice(out: Path) -> str:
 
 
 def _kept(out: Path) -> str:
-    return f"The last checkpoint is kept. {_advice(out)}" if (out / POINTER).is_file() else "No checkpoint was kept."
+    return f"the last checkpoint is kept. {_advice(out)}" if (out / POINTER).is_file() else "no checkpoint was kept"
 
 
 @contextmanager

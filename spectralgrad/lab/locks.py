@@ -49,10 +49,9 @@ def sole_writer(folder: Path | None, group: Group) -> Iterator[None]:
             raise RunBusyError(f"{folder} is being written by another process; wait for it, or stop it")
         yield
     finally:
+        if folder is not None and leads and not busy:
+            _tidy(folder, made)
         if handle is not None:
-            assert folder is not None
-            if not busy:
-                _tidy(folder, made)
             os.close(handle)
 
 
@@ -93,7 +92,7 @@ def _same(handle: int, path: Path) -> bool:
 def _tidy(folder: Path, made: list[Path]) -> None:
     """Nothing is left of a run that did not begin: neither the lock alone nor the folders that were made for it."""
     with suppress(OSError):
-        if [path.name for path in folder.iterdir()] == [LOCK]:
-            (folder / LOCK).unlink()
+        if {path.name for path in folder.iterdir()} <= {LOCK}:
+            (folder / LOCK).unlink(missing_ok=True)
             for path in made:
                 path.rmdir()

@@ -253,6 +253,8 @@ class _Run:
             saved = rows.record(shared)(state, "state")
             known = Result.from_dict(state.get("result"))
             self.tally = Tally(**saved["tally"])
+            if self.tally.epoch != len(known.epochs):
+                raise rows.RowError(f"state.tally.epoch: expected {len(known.epochs)}, got {self.tally.epoch}")
             if self.group.rank < min(map(len, saved["random"].values())):
                 randomness.restore({name: values[self.group.rank] for name, values in saved["random"].items()})
         except (ValueError, OverflowError, RuntimeError) as problem:

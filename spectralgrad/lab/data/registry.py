@@ -152,9 +152,19 @@ def _source(name: str) -> Source:
         except DataError as problem:
             plugins.refuse(GROUP, name, str(problem))
     if name not in DATASETS:
-        passed = " This one was an object: pass `data=` to train again." if "@" in name else ""
-        raise DataError(f"expected a dataset of {', '.join(DATASETS)}, or 'module:callable', got {name!r}.{passed}")
+        raise DataError(unknown(name))
     return DATASETS[name]
+
+
+def unknown(name: str) -> str:
+    """What to say of a name that nobody knows.
+
+    Example:
+        >>> unknown("own@3f2a9c1b").partition("got ")[2]
+        "'own@3f2a9c1b'; this one was an object: pass it to train again as `data=`"
+    """
+    passed = "; this one was an object: pass it to train again as `data=`" if "@" in name else ""
+    return f"expected a dataset of {', '.join(DATASETS)}, or module:callable, got {name!r}{passed}"
 
 
 class Wanted(Protocol):

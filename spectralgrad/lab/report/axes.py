@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...diagnostics.table import number
 
 _DECADES = 300  # on each side of 1; beyond, a power of ten may be 0 or infinite
+_CLOSE = 1e-9
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -48,7 +49,9 @@ class Axis:
             above = min(_DECADES, math.ceil(math.log10(high) - 1e-3))
             return cls(10.0**below, 10.0 ** max(above, below + 1), True)
         low = min(low, 0.0) if zero else low
-        step = _step((high - low) or abs(high) or 1.0, 4)
+        size = max(abs(low), abs(high))
+        close = high - low < _CLOSE * size  # the same number, but for rounding
+        step = _step((size if close else high - low) if size > 10.0**-_DECADES else 1.0, 4)
         return cls(math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step)
 
     def place(self, value: float) -> float:
