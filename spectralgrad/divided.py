@@ -46,6 +46,21 @@ def _excess(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     return close, torch.where(close, a - b, 0) / b
 
 
+def _log_ratio(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    """ln(a/b) relative to the norm: the logarithms themselves cancel where the matrix is far from one."""
+    size = norm(w)[..., None, None]
+    return (a / size).log() - (b / size).log()
+
+
+def _to_the_power(w: Tensor, p: Tensor) -> Tensor:
+    """λᵖ by torch.pow, since exp(p ln λ) is off by |p ln λ| roundings; its derivatives by the latter.
+
+    Torch masks the derivative in p of the derivative of zeroth powers.
+    """
+    exponent = p * w.log()
+    return w.pow(p).detach() * torch.exp(exponent - exponent.detach())
+
+
 def exp(w: Tensor) -> Differences:
     r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have.
 
@@ -63,7 +78,7 @@ def log(w: Tensor) -> Differences:
     a, b = _ordered(w)
     close, y = _excess(a, b)
     near = torch.where(y > 0, quotient(torch.log1p(y), y, y > 0), 1) / b
-    far = quotient(a.log() - b.log(), a - b, ~close)
+    far = quotient(_log_ratio(a, b, w), a - b, ~close)
     return w.log(), torch.where(close, near, far), -1 / w.square()
 
 
@@ -74,9 +89,8 @@ def power(w: Tensor, p: Tensor) -> Differences:
     close, y = _excess(a, b)
     ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
-    far = quotient(b.pow(square) * torch.expm1(square * (a.log() - b.log())), a - b, ~close)
-    values = torch.exp(p * w.log())  # torch's own derivative of 0-th powers in p is masked
-    return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
+    far = quotient(b.pow(square) * torch.expm1(square * _log_ratio(a, b, w)), a - b, ~close)
+    return _to_the_power(w, p), torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
 
 def sqrt(w: Tensor) -> Differences:
@@ -138,8 +152,9 @@ INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt)
 def real_power(p: Tensor) -> Function:
     """The power with exponent ``p``, a tensor that broadcasts against the batch."""
     exponent = p.unsqueeze(-1)
-    value = lambda w: torch.exp(exponent * w.log())  # noqa: E731
-    return Function(value, lambda w: exponent * w.pow(exponent - 1), lambda w: power(w, p))
+    return Function(
+        lambda w: _to_the_power(w, exponent), lambda w: exponent * w.pow(exponent - 1), lambda w: power(w, p)
+    )
 
 
 def whole_power(n: int) -> Function:

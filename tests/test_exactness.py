@@ -1,5 +1,8 @@
 """N1, N3, N12: the gradient is the true one, at every gap, at deficient rank, and whatever the basis."""
 
+import math
+
+import mpmath
 import pytest
 import torch
 from torch.func import grad, jvp
@@ -281,3 +284,20 @@ def test_parameters_learn_by_gap_rules_too():
     sg.matrix_power(A, p, method="svd-taylor").diagonal().sum().backward()
     w = torch.linalg.eigvalsh(A)
     assert_close(p.grad, (w**0.7 * w.log()).sum())
+
+
+@pytest.mark.parametrize("exponent", [-960, 960])
+@pytest.mark.parametrize("name", ["power", "learned power", "log"])
+def test_powers_and_logarithms_are_as_accurate_far_from_one(name, exponent):
+    """exp(p ln λ) and ln a − ln b lose |ln λ| roundings, hundreds of them near overflow and underflow."""
+    p = torch.tensor(0.375, dtype=torch.float64, requires_grad=name == "learned power")
+    f = {"log": sg.matrix_log}.get(name, lambda A: sg.matrix_power(A, p))
+    g = mpmath.log if name == "log" else lambda x: x ** mpmath.mpf(0.375)
+    w = [math.ldexp(1.0, exponent), math.ldexp(3.0, exponent)]
+    A, G = torch.diag(torch.tensor(w, dtype=torch.float64)), torch.ones(2, 2, dtype=torch.float64)
+    with mpmath.workdps(40):
+        values = [g(mpmath.mpf(x)) for x in w]
+        slope = float((values[1] - values[0]) / (mpmath.mpf(w[1]) - mpmath.mpf(w[0])))
+        values = torch.tensor([float(x) for x in values], dtype=torch.float64)
+    assert_close(f(A).diagonal(), values, rtol=8 * unit(torch.float64), atol=0)
+    assert_close(gradient(f, A, G)[0, 1].item(), slope, rtol=16 * unit(torch.float64), atol=0)

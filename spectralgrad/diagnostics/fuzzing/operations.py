@@ -46,8 +46,8 @@ OPERATIONS: dict[str, Operation] = {
     "matrix_inv_sqrt": _function(
         "inv_sqrt", _POSITIVE, references.INV_SQRT, lambda A, method: functions.matrix_inv_sqrt(A, method=method)
     ),
-    "matrix_power 0.3": _function(
-        "power", _POSITIVE, references.POWER, lambda A, method: functions.matrix_power(A, 0.3, method=method)
+    "matrix_power 0.375": _function(
+        "power", _POSITIVE, references.POWER, lambda A, method: functions.matrix_power(A, 0.375, method=method)
     ),
     "matrix_power learned": Operation(_POSITIVE, tuple(methods("power")), Spectrum, judge_learned_power),
     "matrix_power 2": _function(
@@ -74,12 +74,12 @@ OPERATIONS: dict[str, Operation] = {
         _FEATURES,
         tuple(methods("sqrt")),
         Rectangle,
-        layer(lambda X, method: covariance_pooling(X, method=method), squares=False),
+        layer(lambda X, method: covariance_pooling(X, method=method), any_scale=True),
     ),
     "whiten": Operation(
         _FEATURES,
         tuple(methods("inv_sqrt")),
         Rectangle,
-        layer(lambda X, method: whiten(X, method=method), squares=True),
+        layer(lambda X, method: whiten(X, method=method), any_scale=False),
     ),
 }

@@ -124,6 +124,8 @@ def judge_covariance(case: Case, rectangle: Rectangle, method: str) -> Iterator[
 
 def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
     """S·S is the covariance; the gradient is finite at any scale, and that of constant rank by ``exact``."""
+    if not _covariance_fits(rectangle, method):
+        return
     X = case.matrices.clone().requires_grad_()
     S = covariance_sqrt(X, method=method)
     (g,) = gradients((S,), (X,), case)
@@ -140,12 +142,23 @@ def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iter
         yield _root_gradient(g, G, reference)
 
 
-def layer(call: Callable[[Tensor, str], Tensor], squares: bool) -> Callable[[Case, Rectangle, str], Iterator[Finding]]:
-    """The judge of a layer's function on real features: finite, if it ``squares`` where their covariance is."""
+def _covariance_fits(rectangle: Rectangle, method: str) -> bool:
+    """Whether the covariances are far from overflow and underflow; ``exact`` works at any scale.
+
+    Other methods have absolute thresholds and get the covariance as it is, so they need it within the type.
+    """
+    power, twice = rectangle.norm.square(), 2 * rectangle.exponent
+    within_range = rectangle.rounding.holds(power, twice) & rectangle.rounding.resolves(power, twice)
+    return method == "exact" or bool((within_range | (rectangle.norm == 0)).all())
+
+
+def layer(
+    call: Callable[[Tensor, str], Tensor], any_scale: bool
+) -> Callable[[Case, Rectangle, str], Iterator[Finding]]:
+    """The judge of a layer's function on real features: finite, by ``exact`` at ``any_scale`` if it claims that."""
 
     def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-        fits = rectangle.rounding.holds(rectangle.norm.square(), 2 * rectangle.exponent)
-        if case.matrices.is_complex() or (squares and not bool(fits.all())):
+        if case.matrices.is_complex() or not _covariance_fits(rectangle, method if any_scale else ""):
             return
         X = case.matrices.clone().requires_grad_()
         Y = call(X, method)

@@ -1,7 +1,7 @@
 r"""What the results should be: spectra by LAPACK in double precision, gradients by closed forms written a second time.
 
 A matrix is first scaled by a power of two, so that nothing overflows here; ``exponent`` undoes it. It is a multiple
-of 20, so that the powers a test takes of it (1/2, −1/2, 3/10, 2, −1) are whole.
+of 8, so that the powers a test takes of it (1/2, −1/2, 3/8, 2, −1) are whole.
 
 Errors are measured in units of what a backward stable algorithm may commit: an error E in A of norm :math:`u\|A\|`
 changes f(A) by at most :math:`\Gamma_{\max}\|E\|_F` and the gradient by :math:`\Gamma^{(2)}_{\max}\|E\|\|G\|_F`, where
@@ -64,11 +64,11 @@ def shifted(x: Tensor, exponent: Tensor) -> Tensor:
 
 
 def normalised(A: Tensor) -> tuple[Tensor, Tensor]:
-    """A in double precision with its largest entry between 1 and 2²⁰, and the exponents taken off (*,)."""
+    """A in double precision with its largest entry between 1/2 and 2⁷, and the exponents taken off (*,)."""
     A = wide(A)
     size = A.abs().flatten(1).amax(1) if A.numel() else A.real.new_zeros(len(A))
     exponent = torch.where(size > 0, torch.frexp(size).exponent.double(), 0)
-    exponent = torch.floor(exponent / 20) * 20
+    exponent = torch.floor(exponent / 8) * 8
     return shifted(A, -exponent), exponent
 
 
@@ -77,7 +77,7 @@ class Function:
     """A scalar function, its divided differences, and a bound of its second ones on a spectrum.
 
     ``degree`` is p for f(cλ) = cᵖf(λ) (plus ``offset``·log₂c), None if there is none. With ``null`` f acts on the
-    range only.
+    range only; ``signed`` if that includes negative eigenvalues.
     """
 
     value: Scalar
@@ -86,6 +86,7 @@ class Function:
     degree: float | None = None
     null: bool = True
     offset: float = 0.0
+    signed: bool = False
 
 
 def power(p: float) -> Function:
@@ -131,9 +132,9 @@ SQRT = Function(torch.sqrt, lambda a, b: 1 / (a.sqrt() + b.sqrt()), lambda w: w.
 INV_SQRT = Function(
     torch.rsqrt, lambda a, b: -1 / (a.sqrt() * b.sqrt() * (a.sqrt() + b.sqrt())), lambda w: 0.375 * w.pow(-2.5), -0.5
 )
-POWER = power(0.3)
+POWER = power(0.375)
 SQUARE = Function(torch.square, lambda a, b: a + b, torch.ones_like, 2.0, null=False)
-INVERSE = Function(torch.reciprocal, lambda a, b: -1 / a / b, lambda w: w.abs().pow(-3), -1.0)
+INVERSE = Function(torch.reciprocal, lambda a, b: -1 / a / b, lambda w: w.abs().pow(-3), -1.0, signed=True)
 LOG = Function(torch.log, _log_pairs, lambda w: w.pow(-2) / 2, 0.0, offset=math.log(2))
 EXP = Function(torch.exp, _exp_pairs, lambda w: w.exp() / 2, null=False)
 TANH = Function(torch.tanh, _tanh_pairs, lambda w: torch.full_like(w, 0.385), null=False)
@@ -188,7 +189,7 @@ class FunctionReference:
     def __init__(self, spectrum: Spectrum, f: Function) -> None:
         self.spectrum, self.f = spectrum, f
         everything = torch.ones_like(spectrum.support)
-        self.support = spectrum.support if f.null else everything
+        self.support = spectrum.support & ((spectrum.w > 0) | f.signed) if f.null else everything
         self.decided = spectrum.decided if f.null else everything.all(-1)
         w = spectrum.w if f.degree is not None else shifted(spectrum.w, spectrum.exponent)
         self.size = w.abs().amax(-1)
