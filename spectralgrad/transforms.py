@@ -87,4 +87,6 @@ def tracked(x: Tensor) -> bool:
     """Whether ``x`` carries a gradient, in reverse or in forward mode."""
     if x.requires_grad:
         return True
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
+    if forward_ad._current_level < 0 or torch._C._functorch.is_batchedtensor(x):  # vmap cannot look; the rules can
+        return False
+    return forward_ad.unpack_dual(x).tangent is not None
