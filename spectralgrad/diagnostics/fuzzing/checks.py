@@ -49,12 +49,17 @@ def one_norm(A: Tensor) -> Tensor:
     return A.abs().sum(-2).amax(-1)
 
 
-def hermitian_gradient(g: Tensor, rounding: Rounding) -> Finding:
-    """‖g − gᴴ‖ in units of n·u‖g‖, for gradients that are finite and not denormal."""
+def hermitian_gradient(g: Tensor, rounding: Rounding, steepest: Tensor | None = None) -> Finding:
+    """‖g − gᴴ‖ in units of n·u‖g‖, for gradients that are finite and not denormal.
+
+    With ``steepest``, log₂ of Γ_max‖G‖, it is in units of that instead: a gradient much smaller than what it is
+    computed from, because the cotangent happens to miss the steepest direction, has the rounding errors of the latter.
+    """
     g, exponent = normalised(torch.nan_to_num(g, nan=torch.nan, posinf=torch.nan, neginf=torch.nan))
     norm = size(g)
     wanted = torch.isfinite(norm) & rounding.resolves(norm, exponent)
-    return within("gradient Hermitian", size(g - g.mH), g.shape[-1] * rounding.eps / 2 * norm, wanted, FORWARD)
+    scale = norm if steepest is None else torch.maximum(norm, torch.exp2(steepest - exponent))
+    return within("gradient Hermitian", size(g - g.mH), g.shape[-1] * rounding.eps / 2 * scale, wanted, FORWARD)
 
 
 def orthonormal(V: Tensor, unit: float) -> Tensor:

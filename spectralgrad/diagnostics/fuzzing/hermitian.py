@@ -94,7 +94,7 @@ def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: 
     rounding, shift, norm = reference.spectrum.rounding, reference.shift(1), size(wide(G))
     fits = rounding.holds(reference.steepest * norm, shift) & rounding.holds(reference.height, reference.shift(0))
     yield finite("gradient finite", g, fits & _differentiable(reference) if method == "svd" else fits)
-    yield hermitian_gradient(g, rounding)
+    yield hermitian_gradient(g, rounding, rounding.power(reference.steepest * norm, shift))
     if method == "exact":
         known = fits & reference.decided & rounding.resolves(reference.steepest * norm, shift)
         error = size(shifted(wide(g), -shift) - reference.gradient(G))

@@ -74,7 +74,7 @@ OPERATIONS: dict[str, Operation] = {
         _FEATURES,
         tuple(methods("sqrt")),
         Rectangle,
-        layer(lambda X, method: covariance_pooling(X, normalize=True, method=method), squares=False),
+        layer(lambda X, method: covariance_pooling(X, method=method), squares=False),
     ),
     "whiten": Operation(
         _FEATURES,

@@ -61,11 +61,11 @@ def judge_polar(case: Case, rectangle: Rectangle, method: str) -> Iterator[Findi
     M = case.matrices.clone().requires_grad_()
     Q = polar(M)
     (g,) = gradients((Q,), (M,), case)
-    G, half = case.cotangent(Q), rectangle.rounding.eps / 2
+    G, ulp = case.cotangent(Q), rectangle.rounding.eps  # LAPACK's, as in judge_svd
     tall = M.shape[-2] >= M.shape[-1]
-    yield Finding("orthonormal", orthonormal(Q if tall else Q.mH, half), FORWARD)
+    yield Finding("orthonormal", orthonormal(Q if tall else Q.mH, ulp), FORWARD)
     H = wide(Q).mH @ rectangle.scaled if tall else rectangle.scaled @ wide(Q).mH
-    everywhere, unit = torch.ones(len(M), dtype=torch.bool), max(M.shape[-2:]) * half * rectangle.norm
+    everywhere, unit = torch.ones(len(M), dtype=torch.bool), max(M.shape[-2:]) * ulp * rectangle.norm
     yield within("other factor Hermitian", size(H - H.mH), unit, everywhere, FORWARD)
     smallest = torch.linalg.eigvalsh(torch.nan_to_num(H + H.mH) / 2).amin(-1)
     yield within("other factor positive", -smallest.clamp_max(0), unit, everywhere, FORWARD)

@@ -39,14 +39,15 @@ class Rounding:
 
     def holds(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
         """Whether numbers of this magnitude (times two to the exponent) are far from overflow."""
-        return self._power(magnitude, exponent) < math.log2(self.largest) - 8
+        return self.power(magnitude, exponent) < math.log2(self.largest) - 8
 
     def resolves(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
         """Whether such numbers, and errors at their rounding level, are far from underflow."""
-        return self._power(magnitude * self.eps, exponent) > math.log2(self.smallest)
+        return self.power(magnitude * self.eps, exponent) > math.log2(self.smallest)
 
     @staticmethod
-    def _power(magnitude: Tensor, exponent: Tensor) -> Tensor:
+    def power(magnitude: Tensor, exponent: Tensor) -> Tensor:
+        """The binary logarithm of such numbers."""
         return magnitude.clamp_min(1e-300).log2() + exponent
 
 
