@@ -187,10 +187,7 @@ class _LyapunovForward(_Lyapunov):
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
         S, G, s, V, X = ctx.saved_tensors
         with full_precision(V):
-            rhs = torch.zeros_like(X) if dG is None else dG
-            if dS is None:
-                return solve_lyapunov(S, rhs, s, V)
             inverse, null = _parts(S, s, V)
             dropped = null @ G @ null
-            rhs = rhs - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
+            rhs = dG - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null

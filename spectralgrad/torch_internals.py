@@ -76,6 +76,14 @@ def nested(kind: str) -> int:
     return sum(interpreter.key() == wanted for interpreter in retrieve_all_functorch_interpreters())
 
 
+def is_batched(x: Tensor) -> bool:
+    """True if ``x`` is a tensor that ``torch.func.vmap`` maps over; False if torch cannot tell."""
+    try:
+        return torch._C._functorch.is_batchedtensor(x)
+    except AttributeError:
+        return False
+
+
 def in_forward_mode() -> bool:
     """True inside ``torch.autograd.forward_ad.dual_level``, or if torch cannot tell."""
     return getattr(forward_ad, "_current_level", 0) >= 0

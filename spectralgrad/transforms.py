@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_exporting, nested
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, is_exporting, nested
 
 VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
 
@@ -96,4 +96,6 @@ def tracked(x: Tensor) -> bool:
     """Whether ``x`` carries a gradient, in reverse or in forward mode."""
     if x.requires_grad:
         return True
-    return in_forward_mode() and forward_ad.unpack_dual(x).tangent is not None
+    if not in_forward_mode() or is_batched(x):  # vmap cannot look; the rules can
+        return False
+    return forward_ad.unpack_dual(x).tangent is not None

@@ -6,6 +6,8 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.methods import METHODS, GapMethod
+from spectralgrad.methods.base import norm
+from spectralgrad.precision import working_dtype
 from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import (
@@ -236,3 +238,13 @@ def test_well_separated_spectra_need_no_remedy():
     for method in ("svd", "svd-clip", "svd-trunc", "svd-topn", "svd-pade", "masked"):
         g = gradient(lambda X, m=method: sg.eigh(X, method=m).eigenvectors.square(), A, H)
         assert_close(g, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_complex_half_is_computed_in_complex64():
+    """Few operations of torch take complex32, so its working type is checked where it is chosen."""
+    assert working_dtype(torch.complex32) == torch.complex64
+    assert working_dtype(torch.complex64) == torch.complex64
+
+
+def test_the_norm_that_scales_tolerances_carries_no_gradient():
+    assert not norm(torch.tensor([1.0, -2.0], requires_grad=True)).requires_grad

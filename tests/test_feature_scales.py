@@ -124,6 +124,23 @@ def test_the_layer_trains_on_features_of_any_scale(scale):
     assert 1e-3 < float(X.grad.norm()) < 1e3
 
 
+@pytest.mark.parametrize("whitening", ["zca", "pca", "cholesky"])
+@pytest.mark.parametrize("scale", [1e-16, 1e-13, 1e-8, 1e8, 1e13, 1e17])
+def test_whitening_without_eps_is_independent_of_scale(scale, whitening):
+    """As long as the covariance itself is inside the type; the gradient is that of scale one over the scale."""
+    X = torch.randn(64, 6, 4, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    H = torch.randn(64, 6, 4, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
+    results = []
+    for dtype, factor in ((SINGLE, scale), (DOUBLE, 1.0)):
+        layer = sg.nn.DecorrelatedBatchNorm2d(6, eps=0.0, whitening=whitening, dtype=dtype)
+        Y = (X * factor).to(dtype).requires_grad_()
+        out = layer(Y)
+        (g,) = torch.autograd.grad(out, Y, H.to(dtype))
+        results.append((out.detach().double(), g.double() * factor))
+    for got, expected in zip(*results, strict=True):
+        assert relative_error(got, expected) < 500 * torch.finfo(SINGLE).eps
+
+
 def test_a_large_mean_hides_no_small_features():
     X = _features(1e-20)
     X[0] = 1.0

@@ -6,6 +6,7 @@ has written.
 
 import inspect
 import io
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -406,6 +407,31 @@ def test_without_a_private_name_calls_go_through_the_operators(name, monkeypatch
     monkeypatch.delattr(PRIVATE[name], name)
     assert not transforms.eager(A)
     assert_close(sg.matrix_inv_sqrt(A), expected, rtol=1e-12, atol=1e-12)
+
+
+OTHERS = {
+    "peek_interpreter_stack": torch._C._functorch,
+    "is_batchedtensor": torch._C._functorch,
+    "TransformType": torch._C._functorch,
+    "forward_ad": torch_internals,  # torch's own code needs the name in it
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("call", ["sqrt exact", "log", "polar", "function", "sqrt svd-taylor"])
+def test_without_other_private_names_gradients_are_the_same(call, name, monkeypatch):
+    def gradient():
+        A = _matrices().requires_grad_()
+        return torch.autograd.grad(CALLS[call](A).square().sum(), A)[0]
+
+    expected = gradient()
+    if name == "forward_ad":
+        monkeypatch.setattr(torch_internals, name, SimpleNamespace())
+    else:
+        monkeypatch.delattr(OTHERS[name], name)
+    assert torch_internals.in_forward_mode() == (name == "forward_ad")
+    assert torch_internals.in_transform() == (name == "peek_interpreter_stack")
+    assert_close(gradient(), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_an_ordinary_call_goes_past_the_dispatcher():

@@ -172,6 +172,7 @@ def test_parameters_of_a_function_are_differentiated_through_vmap(dtype):
         h = 1e-5
         expected = (mapped(p + h) - mapped(p - h)) / (2 * h)
         assert_close(grad(mapped)(p), expected, rtol=1e-7, atol=1e-8)
+        assert_close(jvp(mapped, (p,), (torch.ones_like(p),))[1], expected, rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["log", "sqrt", "inv_sqrt"])

@@ -34,33 +34,26 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    batch, M = M.shape[:-2], M.reshape(-1, *M.shape[-2:])
+    """Products are always those of the whole batch, of which each matrix takes its own: BLAS sees sizes and places."""
     wide = M.double()  # squares of single-precision numbers neither overflow nor vanish there
     w, V = choice.eigh(_lower_gram(wide))
-    suits = w[:, 0] > _STEEPEST**2 * w[:, -1]
-    flat = suits & (w[:, 0] > _FLAT**2 * w[:, -1])
+    suits = w[..., 0] > _STEEPEST**2 * w[..., -1]
+    flat = suits & (w[..., 0] > _FLAT**2 * w[..., -1])
     s = w.clamp_min(0).sqrt()
     inverse = (V / s.unsqueeze(-2)) @ V.mT
-    Q, S, Vh = torch.empty_like(M), s.flip(-1).float(), V.flip(-1).mT.float().contiguous()
-    for rows, multiply in ((flat, _in_single), (suits & ~flat, _in_double)):
-        if bool(rows.all()):
-            Q = multiply(M, wide, inverse)
-        elif bool(rows.any()):
-            Q[rows] = multiply(M[rows], wide[rows], inverse[rows])
+    S, Vh = s.flip(-1).float(), V.flip(-1).mT.float().contiguous()
     if bool(suits.any()):
         counts.call(int(suits.sum()))
+    if bool(flat.all()):
+        return M @ inverse.float(), S, Vh
+    Q = (wide @ inverse).float()
+    if bool(flat.any()):
+        Q = torch.where(flat[..., None, None], M @ inverse.float(), Q)
     if not bool(suits.all()):
-        U, S[~suits], Vh[~suits] = SVD.solve(M[~suits], "polar")
-        Q[~suits] = U @ Vh[~suits]
-    return tuple(x.reshape(*batch, *x.shape[1:]) for x in (Q, S, Vh))  # type: ignore[return-value]
-
-
-def _in_single(M: Tensor, wide: Tensor, inverse: Tensor) -> Tensor:
-    return M @ inverse.float()
-
-
-def _in_double(M: Tensor, wide: Tensor, inverse: Tensor) -> Tensor:
-    return (wide @ inverse).float()
+        U = torch.zeros_like(M)
+        U[~suits], S[~suits], Vh[~suits] = SVD.solve(M[~suits], "polar")
+        Q = torch.where(suits[..., None, None], Q, U @ Vh)
+    return Q, S, Vh
 
 
 def _lower_gram(M: Tensor) -> Tensor:

@@ -190,10 +190,7 @@ def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
         if not isinstance(node.operand, ast.Constant):  # numbers are changed below
             yield node.operand
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int, float):
-        value = node.value
-        yield ast.Constant(
-            not value if value is True or value is False else value + 1 if type(value) is int else 2 * value
-        )
+        yield ast.Constant(_other(node.value))
     elif isinstance(node, ast.IfExp):
         yield from (node.body, node.orelse)
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -205,6 +202,12 @@ def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
             yield ast.If(ast.Constant(value), node.body, node.orelse)
     elif isinstance(node, ast.stmt) and _deletable(node, scope):
         yield ast.Pass()
+
+
+def _other(value: bool | int | float) -> bool | int | float:
+    if isinstance(value, bool):
+        return not value
+    return 2 * value if isinstance(value, float) and value else value + 1
 
 
 def _arithmetic(node: ast.BinOp) -> Iterator[ast.AST]:

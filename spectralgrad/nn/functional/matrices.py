@@ -131,7 +131,9 @@ def _principal(M: Tensor, method: Method) -> Tensor:
     w, V = w.flip(-1), V.flip(-1)
     sign = V.detach().gather(-2, V.detach().abs().argmax(-2, keepdim=True)).sign()
     kept = w > rank_tolerance(w.shape[-1], w.dtype) * w.detach()[..., :1]
-    return (_inverse_root(w, kept).unsqueeze(-2) * (V * sign)).mT
+    size = scale(M)[..., 0]
+    inverse = _inverse_root(w / size.square(), kept) / size
+    return (inverse.unsqueeze(-2) * (V * sign)).mT
 
 
 def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
