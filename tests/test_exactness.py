@@ -5,6 +5,7 @@ import math
 import mpmath
 import pytest
 import torch
+from torch.autograd import gradgradcheck
 from torch.func import grad, jvp
 from torch.testing import assert_close
 
@@ -257,10 +258,10 @@ def test_second_derivative_at_a_tie_of_a_function_whose_slope_torch_cannot_diffe
 
 
 @pytest.mark.parametrize("dtype", DOUBLES, ids=str)
-def test_third_derivatives_of_the_polar_factor_of_square_matrices(dtype):
-    M, E, F, G, D = torch.randn(5, 3, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
+def test_fourth_derivatives_of_the_polar_factor_of_square_matrices(dtype):
+    M, G, D, *directions = torch.randn(6, 3, 3, dtype=dtype, generator=torch.Generator().manual_seed(0))
     f = lambda X: (sg.polar(X) * G.conj()).sum().real  # noqa: E731
-    for direction in (E, F):
+    for direction in directions:
         f = lambda X, f=f, direction=direction: (grad(f)(X) * direction.conj()).sum().real  # noqa: E731
     h = 1e-5
     expected = (f(M + h * D) - f(M - h * D)) / (2 * h)
@@ -301,3 +302,22 @@ def test_powers_and_logarithms_are_as_accurate_far_from_one(name, exponent):
         values = torch.tensor([float(x) for x in values], dtype=torch.float64)
     assert_close(f(A).diagonal(), values, rtol=8 * unit(torch.float64), atol=0)
     assert_close(gradient(f, A, G)[0, 1].item(), slope, rtol=16 * unit(torch.float64), atol=0)
+
+
+def test_second_derivative_where_divided_differences_vanish_but_the_curvature_does_not():
+    """cos 2πx is 1 at whole numbers: f[1, 2, 3] = 0, while f″ = −4π² everywhere on the spectrum."""
+    A = with_spectrum([1.0, 2.0, 3.0]).requires_grad_()
+    f = lambda X: sg.matrix_function((X + X.mT) / 2, lambda x: torch.cos(2 * torch.pi * x))  # noqa: E731
+    assert gradgradcheck(f, (A,))
+
+
+@pytest.mark.parametrize("ratio", [1.0, 0.3, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6])
+@pytest.mark.parametrize("n", [3, 150])
+def test_polar_in_single_precision_is_orthogonal_to_rounding_beside_any_neighbour(n, ratio):
+    """Singular values from 1 down to the ratio, beside a matrix that any route would do."""
+    Q, R = random_orthogonal(n + 1)[:, :n], random_orthogonal(n, seed=1)
+    values = ratio ** torch.linspace(0, 1, n, dtype=torch.float64)
+    got = sg.polar(torch.stack([(Q * values) @ R, Q @ R]).float()).double()
+    tolerance = 30 * n**0.5 * unit(torch.float32)
+    assert torch.linalg.matrix_norm(got.mT @ got - torch.eye(n, dtype=torch.float64), 2).max() < tolerance
+    assert torch.linalg.matrix_norm(got - Q @ R, 2).max() < tolerance / ratio

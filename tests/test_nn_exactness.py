@@ -372,3 +372,21 @@ def test_the_share_of_variance_is_held_by_the_fewest_vectors():
     """A share that is reached exactly needs no further vector."""
     assert leading(torch.tensor([1.0, 1.0, 2.0]), 0.5).tolist() == [False, False, True]
     assert leading(torch.tensor([1.0, 1.0, 2.0]), 0.75).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize("power", [0.5, 0.3, "log"])
+@pytest.mark.parametrize("center", [True, False])
+def test_pooling_from_positions_has_the_gradient_of_pooling_from_channels(center, power):
+    X = torch.randn(2, 6, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    weights = torch.randn(2, 21, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    pool = lambda side: functional.covariance_pooling(X, power=power, center=center, side=side)  # noqa: E731
+    gradients = (torch.autograd.grad((pool(side) * weights).sum(), X)[0] for side in ("positions", "channels"))
+    assert_close(*gradients, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
+def test_normalised_pooling_does_not_depend_on_the_scale(scale):
+    """The squares of these covariances leave single precision."""
+    X = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
+    pooled = lambda features: functional.covariance_pooling(features, power=1.0, normalize=True)  # noqa: E731
+    assert_close(pooled(X * scale**0.5), pooled(X))

@@ -106,3 +106,8 @@ def test_singular_values_beyond_the_largest_number_do_no_harm(method, dtype):
     M = gaussian(16, 16).to(dtype)
     huge = M * (torch.finfo(dtype).max / 8 / M.abs().max())
     assert_close(nearest_orthogonal(huge, method=method), nearest_orthogonal(M, method=method), rtol=1e-3, atol=1e-3)
+
+
+def test_the_polynomial_method_takes_entries_of_any_ratio():
+    G = torch.tensor([[1.0, 1e-40], [1e-40, 1.0]])
+    assert_close(nearest_orthogonal(G, method="polynomial"), torch.eye(2), rtol=1e-3, atol=1e-3)

@@ -321,3 +321,30 @@ def test_mixed_precision_training_learns_with_both(make):
         scaler.update()
         losses.append(loss.item())
     assert losses[-1] < losses[0] / 2
+
+
+@pytest.mark.parametrize("direction", ["gradient", "update"])
+def test_the_two_directions_have_rates_of_their_own(direction):
+    """Weight decay turns a gradient that shrinks one singular value into an update that shrinks both."""
+    W = torch.nn.Parameter(2 * torch.eye(2, dtype=torch.float64))
+    old, G = W.detach().clone(), torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))
+    optimizer = torch.optim.SGD([W], lr=2.0, weight_decay=0.5)
+    olr = OptimalLearningRate(optimizer, W, objective="exact", direction=direction)
+    W.grad = G.clone()
+    optimizer.step()
+    directions = {"gradient": G, "update": G + old / 2}
+    rates = {name: float(optimal_rate(old, D, objective="exact")) for name, D in directions.items()}
+    assert 0 < 1.1 * rates["gradient"] < rates["update"] < 2
+    assert olr.rates[0] == pytest.approx(rates[direction], rel=1e-9)
+
+
+@pytest.mark.parametrize(("lr", "gradient"), [(0.1, None), (0.0, torch.ones(2, 2))])
+@pytest.mark.parametrize("direction", ["gradient", "update"])
+def test_without_gradient_or_without_rate_there_is_nothing_to_find(direction, lr, gradient):
+    W = torch.nn.Parameter(2 * torch.eye(2))
+    W.grad = gradient
+    optimizer = torch.optim.SGD([W], lr=lr)
+    olr = OptimalLearningRate(optimizer, W, direction=direction)
+    optimizer.step()
+    assert olr.rates == [None]
+    assert torch.equal(W.detach(), 2 * torch.eye(2))

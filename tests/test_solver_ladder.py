@@ -18,7 +18,7 @@ RUNGS = {
     "svd": ("plain", "scale", "float64", "svd_numpy", "svd_by_eigh", "jitter"),
 }
 RESCUES = [(operation, rung) for operation, rungs in RUNGS.items() for rung in rungs[1:]]
-MODES = ("raise", "nan", "nan vectors", "wrong values", "wrong vectors")
+MODES = ("raise", "nan", "nan values", "nan vectors", "wrong values", "wrong vectors")
 PLACE = (1, 0)  # where the victim stands in the batch
 SIZE = 8.0  # max|A| of every matrix, so that a scaled one can be told from one as it came in
 

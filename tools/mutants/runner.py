@@ -29,7 +29,7 @@ from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, files
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
-FEW = 5  # parametrisations of a test that the first round runs
+FEW = 8  # parametrisations of a test that the first round runs
 _BROKEN = 70
 
 
@@ -185,7 +185,8 @@ def _few(names: list[str]) -> list[str]:
     grouped: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
         grouped[_function(name)].append(name)
-    return [name for group in grouped.values() for name in group[:: max(1, len(group) // FEW)][:FEW]]
+    spread = lambda group: [group[i * len(group) // FEW] for i in range(FEW)] if len(group) > FEW else group  # noqa: E731
+    return [name for group in grouped.values() for name in spread(group)]
 
 
 def _at_import(mutant: Mutant, names: list[str]) -> str:
