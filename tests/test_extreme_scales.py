@@ -194,3 +194,13 @@ def test_power_iteration_at_extreme_scales(scale):
     G = torch.ones(5, 5)
     assert_close(f(A), sg.matrix_sqrt(A), rtol=1e-5, atol=0)
     assert_close(_gradient(f, A, G), _gradient(sg.matrix_sqrt, A, G), rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_taylor_roots_of_denormal_matrices_have_finite_gradients(dtype):
+    """1/λ overflows where 1/√λ, the size of the gradient, does not."""
+    w = torch.tensor([0.4, 1.5], dtype=dtype) * (torch.finfo(dtype).tiny / 4096)
+    A = torch.diag(w).expand(8, 2, 2).clone().requires_grad_()
+    (g,) = torch.autograd.grad(sg.matrix_sqrt(A, method="svd-taylor").sum(), A)
+    assert g.isfinite().all()
+    assert_close(g[0].diagonal(), w.rsqrt() / 2, rtol=1e-2, atol=0)

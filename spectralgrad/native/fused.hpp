@@ -51,7 +51,7 @@ template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
 }
 template <class T> SG_INLINE Vec<T> taylor(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f, int terms) {
   Vec<T> ratio = rj * qi, step = f == sg::square_root ? ri - rj : qi - qj;
-  return series<T>(ratio * ratio, terms) * (qi * qi) * step;
+  return series<T>(ratio * ratio, terms) * qi * (qi * step);  // qi² may leave the type where the weight does not
 }
 // x Γ_ij off the diagonal.
 template <class T> SG_INLINE Vec<T> weighed(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
