@@ -5,21 +5,25 @@ The covariance of d channels over N positions has rank at most min(d, N − 1). 
 
 .. math:: (XX^H+\epsilon I)^{1/2}=\sqrt\epsilon\,I+X\,g(X^HX)\,X^H ,
 
-so for N < d an N×N decomposition does what a d×d one would.
+so for N < d an N×N decomposition does what a d×d one would. The root is homogeneous in X and √ε: features so large or
+small that their products would leave the type are divided by a power of two first, and the root multiplied by it.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from . import gram, transforms
+from . import divided, gram, solvers, spectral, transforms
 from .errors import ShapeError, check_matrix
-from .functions import matrix_function, matrix_inv_sqrt, matrix_sqrt
+from .functions import matrix_inv_sqrt, matrix_sqrt
 from .methods import Exact, Method, resolve
-from .precision import full_precision, widen
+from .methods.base import norm, resolution
+from .precision import full_precision, rank_tolerance, widen
+from .spectra import Spectrum
 
 
 def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:
@@ -33,7 +37,8 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
         eps: added to the diagonal.
 
     Returns:
-        (*, d, d), Hermitian.
+        (*, d, d), Hermitian. Its entries are squares: beyond the square root of the type's range (features of 1e19 in
+        float32) it overflows, and :func:`covariance_sqrt` does not.
 
     Example:
         >>> covariance(torch.tensor([[1.0, -1.0], [2.0, -2.0]]))
@@ -44,8 +49,8 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
     """
     check_matrix(X, "covariance")
     with full_precision(X):
-        scaled = scaled_features(X, center, correction)
-        return _shifted(scaled @ scaled.mH, eps)
+        features = scaled_features(X, center, correction)
+        return shifted(features @ features.mH, eps)
 
 
 def covariance_sqrt(
@@ -59,6 +64,10 @@ def covariance_sqrt(
     rtol: float | None = None,
 ) -> Tensor:
     r"""The square root of the covariance of features, from whichever of d×d and N×N is smaller.
+
+    The exact method works at every scale of the features, with a gradient that does not depend on it: from positions
+    for all numbers of the type, from channels, with ε or under transforms for 1e±36 in float32 (cotangents of about
+    one are multiplied by the scale there). Other methods decompose :func:`covariance` as it is.
 
     Args:
         X: features (*, d, N).
@@ -85,45 +94,61 @@ def covariance_sqrt(
         raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
+    exact = isinstance(rule, Exact)
     if side == "auto":
-        side = "positions" if n < d and isinstance(rule, Exact) else "channels"
-    if side == "channels":
-        return matrix_sqrt(covariance(X, center=center, correction=correction, eps=eps), method=rule, rtol=rtol).to(
-            X.dtype
-        )
-    if not isinstance(rule, Exact):
+        side = "positions" if n < d and exact else "channels"
+    if side == "positions" and not exact:
         raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        if eps == 0 and transforms.reverse_only():
-            return gram.root(X, center, _count(X, correction), rtol).to(X.dtype)
-        return _from_positions(scaled_features(X, center, correction), center, eps, rtol).to(X.dtype)
+        if not exact:  # some methods have absolute thresholds: they get the covariance as it is
+            C = covariance(X, center=center, correction=correction, eps=eps)
+            return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
+        if side == "positions" and eps == 0 and transforms.reverse_only():
+            return gram.root(X, center, count_of(X, correction), rtol).to(X.dtype)
+        from_side = _from_channels if side == "channels" else _from_positions
+        return from_side(*scaled(X, center, correction, eps), center, eps, rtol).to(X.dtype)
 
 
-def _from_positions(X: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
+def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
+    return matrix_sqrt(shifted(X @ X.mH, q.square() if eps else 0), rtol=rtol) * size
+
+
+def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
     if eps == 0:
-        return X @ matrix_inv_sqrt(gram.products(X, center), rtol=rtol) @ X.mH
-    root = eps**0.5
+        return X @ (matrix_inv_sqrt(gram.products(X, center), rtol=rtol) * size) @ X.mH
+    A = X.mH @ X
+    w, V = solvers.eigh(A.detach(), "covariance_sqrt")
+    largest = norm(w).unsqueeze(-1)
+    # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
+    resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
+    support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
+    g = spectral.apply(A, Exact(), divided.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
-    def g(mu: Tensor) -> Tensor:
-        return 1 / ((mu.clamp_min(0) + eps).sqrt() + root)
 
-    def dg(mu: Tensor) -> Tensor:
-        shifted = (mu.clamp_min(0) + eps).sqrt()
-        return -1 / (2 * shifted * (shifted + root).square())
+def scaled(X: Tensor, center: bool, correction: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Centred features over √(N − c) and √ε, both divided by the same power of two, and that power (*, 1, 1).
 
-    return _shifted(X @ matrix_function(X.mH @ X, g, dg) @ X.mH, root)
+    The power is 1 for features of ordinary size.
+    """
+    if not 0 <= eps < math.inf:
+        raise ShapeError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
+    least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
+    X, size = gram.features(widen(X), center, count_of(X, correction) ** -0.5, least)
+    return X, eps**0.5 / size, size
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     """Centred features divided by √(N − c), in working precision."""
-    count = _count(X, correction)
+    count = count_of(X, correction)
     X = widen(X)
     if center:
         X = X - X.mean(-1, keepdim=True)
     return X / count**0.5
 
 
-def _count(X: Tensor, correction: int) -> int:
+def count_of(X: Tensor, correction: int) -> int:
+    """N − c, what the sum over positions is divided by."""
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
@@ -132,5 +157,8 @@ def _count(X: Tensor, correction: int) -> int:
     return count
 
 
-def _shifted(C: Tensor, eps: float) -> Tensor:
-    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device) if eps else C
+def shifted(C: Tensor, eps: float | Tensor) -> Tensor:
+    """C + εI."""
+    if isinstance(eps, float | int) and eps == 0:
+        return C
+    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .methods.base import differences, identity_mask, norm, reciprocal
+from .methods.base import differences, identity_mask, norm, quotient
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
 
@@ -44,11 +44,14 @@ def _excess(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def exp(w: Tensor) -> Differences:
-    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have."""
+    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have.
+
+    The quotient is 1 to rounding long before the gap is denormal, so the tie begins there.
+    """
     a, b = _ordered(w)
     gap = a - b
-    split = gap > 0
-    mean = torch.where(split, -torch.expm1(-gap) * reciprocal(gap, split), 1)
+    split = gap > torch.finfo(w.dtype).tiny
+    mean = torch.where(split, quotient(-torch.expm1(-gap), gap, split), 1)
     return w.exp(), a.exp() * mean, w.exp()
 
 
@@ -56,8 +59,8 @@ def log(w: Tensor) -> Differences:
     r""":math:`\mathrm{log1p}(y)/(b\,y)` with :math:`y=(a-b)/b`; the plain quotient for :math:`y>1`."""
     a, b = _ordered(w)
     close, y = _excess(a, b)
-    near = torch.where(y > 0, torch.log1p(y) * reciprocal(y, y > 0), 1) / b
-    far = (a.log() - b.log()) * reciprocal(a - b, ~close)
+    near = torch.where(y > 0, quotient(torch.log1p(y), y, y > 0), 1) / b
+    far = quotient(a.log() - b.log(), a - b, ~close)
     return w.log(), torch.where(close, near, far), -1 / w.square()
 
 
@@ -66,9 +69,9 @@ def power(w: Tensor, p: Tensor) -> Differences:
     a, b = _ordered(w)
     p, square = p.unsqueeze(-1), p[..., None, None]
     close, y = _excess(a, b)
-    ratio = torch.expm1(square * torch.log1p(y)) * reciprocal(y, y > 0)
+    ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
-    far = b.pow(square) * torch.expm1(square * (a.log() - b.log())) * reciprocal(a - b, ~close)
+    far = quotient(b.pow(square) * torch.expm1(square * (a.log() - b.log())), a - b, ~close)
     values = torch.exp(p * w.log())  # torch's own derivative of 0-th powers in p is masked
     return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
@@ -119,8 +122,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
-    quotient = differences(values) * reciprocal(gap, ~close)
-    return values, torch.where(close, mean, quotient), _slope(derivative, w)
+    apart = quotient(differences(values), gap, ~close)
+    return values, torch.where(close, mean, apart), _slope(derivative, w)
 
 
 EXP = Function(torch.exp, torch.exp, exp)
@@ -139,6 +142,57 @@ def real_power(p: Tensor) -> Function:
 def whole_power(n: int) -> Function:
     """The power with a whole exponent, of either sign."""
     return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n))
+
+
+def shifted_log(c: Tensor) -> Function:
+    """log λ + c, for a tensor ``c`` that broadcasts against the batch."""
+    offset = c.unsqueeze(-1)
+
+    def all_differences(w: Tensor) -> Differences:
+        values, gamma, curvature = log(w)
+        return values + offset, gamma, curvature
+
+    return Function(lambda w: w.log() + offset, torch.reciprocal, all_differences)
+
+
+def log_over(c: Tensor) -> Function:
+    r"""(log λ + c)/λ, for a tensor ``c`` that broadcasts against the batch.
+
+    .. math:: f[a,b]=\frac{b\log[a,b]-\log b-c}{ab}\qquad(a\ge b).
+    """
+    offset = c.unsqueeze(-1)
+
+    def all_differences(w: Tensor) -> Differences:
+        _, b = _ordered(w)
+        values, gamma, _ = log(w)
+        values, inverse = values + offset, 1 / w
+        step = (b * gamma - b.log() - offset.unsqueeze(-1)) * (inverse.unsqueeze(-1) * inverse.unsqueeze(-2))
+        return values * inverse, step, (2 * values - 3) * inverse**3
+
+    return Function(lambda w: (w.log() + offset) / w, lambda w: (1 - w.log() - offset) / w.square(), all_differences)
+
+
+def inverse_of_sum(q: Tensor) -> Function:
+    r""":math:`1/(r+q)` with :math:`r=\sqrt{\lambda+q^2}`, for a tensor ``q`` that broadcasts against the batch.
+
+    .. math:: f[a,b]=\frac{-1}{(r_a+q)(r_b+q)(r_a+r_b)} .
+    """
+    offset = q.unsqueeze(-1)
+
+    def parts(w: Tensor) -> tuple[Tensor, Tensor]:
+        r = (w.clamp_min(0) + offset.square()).sqrt()
+        return r, 1 / (r + offset)
+
+    def slope(w: Tensor) -> Tensor:
+        r, t = parts(w)
+        return -t.square() / (2 * r)
+
+    def all_differences(w: Tensor) -> Differences:
+        r, t = parts(w)
+        gamma = -t.unsqueeze(-1) * t.unsqueeze(-2) / (r.unsqueeze(-1) + r.unsqueeze(-2))
+        return t, gamma, (3 * r + offset) * (t / r) ** 3 / 4
+
+    return Function(lambda w: parts(w)[1], slope, all_differences)
 
 
 def smooth(f: Scalar, df: Scalar | None) -> Function:
@@ -196,7 +250,7 @@ def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
     rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
-    ratio = values * reciprocal(w, support)
+    ratio = quotient(values, w, support)
     across = ratio.unsqueeze(-1) + ratio.unsqueeze(-2)
     return values, torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0)), curvature
 
@@ -226,4 +280,4 @@ def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor
     cancels = (step.abs() <= close * weight) & (gap.abs() <= close * norm(w)[..., None, None, None])
     apart = (gap.abs() > close * size) & ~cancels
     mean = (curvature[..., :, None, None] + curvature[..., None, middle, None] + curvature[..., None, None, :]) / 6
-    return torch.where(apart, step * reciprocal(gap, apart), mean)
+    return torch.where(apart, quotient(step, gap, apart), mean)

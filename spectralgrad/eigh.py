@@ -136,7 +136,7 @@ class _Eigh(torch.autograd.Function):
                 coupling = V.mH @ gV
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w)
-                inner = hermitian(within(ctx.rule.gaps(w), support).mT * coupling)
+                inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None

@@ -7,6 +7,9 @@ differential is :math:`dS=dX\,MX^H+X\,dM\,X^H+XM\,dX^H`. For a Hermitian cotange
 
 four products instead of the six that autograd makes of the three in S.
 
+S is homogeneous of degree one in X, and its gradient does not depend on the scale of X. Features so large or small
+that their products or a power −3/2 would leave the type are divided by a power of two before they are multiplied.
+
 Centred features have :math:`X\mathbf 1=0`: the N×N matrix has a null vector whose computed eigenvalue is rounding
 noise, and its inverse root would blow rounding up. It is lifted to the mean eigenvalue. That changes M along
 :math:`\mathbf 1` only, where X, its differential and its gradient have no part.
@@ -19,7 +22,7 @@ from torch import Tensor
 
 from . import roots, solvers, transforms
 from .hermitian import hermitian
-from .precision import full_precision, widen
+from .precision import full_precision, magnitude, ordinary, widen
 from .roots import Root
 
 
@@ -51,18 +54,33 @@ def lifted(A: Tensor) -> Tensor:
     return A + mean[..., None, None]
 
 
-def _prepared(X: Tensor, center: bool, scale: float) -> Tensor:
-    return (X - X.mean(-1, keepdim=True) if center else X) * scale
+def features(X: Tensor, center: bool, scale: float, least: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Features (*, d, N), centred and multiplied by ``scale``, and the power of two (*, 1, 1) they were divided by.
+
+    The power is 1 for features of ordinary size, and never below ``least``, itself one of at most 1.
+    """
+    if transforms.plain(X):  # the usual case by a short way
+        centred = X - X.mean(-1, keepdim=True) if center else X
+        if bool(ordinary(centred).all()):
+            return centred * scale, torch.ones_like(centred[..., :1, :1].real)
+    size = magnitude(X).clamp_min(least)
+    X = X / size
+    if not center:
+        return X * scale, size
+    X = X - X.mean(-1, keepdim=True)
+    again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features
+    return X * (scale / again), size * again
 
 
 class _Root(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, center, scale, which):  # type: ignore[no-untyped-def]
         ctx.center, ctx.scale, ctx.which = center, scale, which
-        prepared = _prepared(X, center, scale)
+        prepared, size = features(X, center, scale)
         M, s, V = which.solve(products(prepared, center))
         ctx.save_for_backward(X, prepared, M, s, V)
-        return prepared @ M @ prepared.mH
+        usual = transforms.plain(size) and bool((size == 1).all())
+        return prepared @ M @ (prepared if usual else prepared * size).mH
 
     @staticmethod
     def backward(ctx, G):  # type: ignore[no-untyped-def]
@@ -87,7 +105,8 @@ def _sum_of_products(A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
 def _composed(X: Tensor, G: Tensor, center: bool, scale: float, which: Root) -> Tensor:
     """The gradient with a graph of its own, for derivatives of higher order."""
     with torch.enable_grad():
-        prepared = _prepared(X, center, scale)
+        prepared, _ = features(X, center, scale)
         S = prepared @ roots.root(products(prepared, center), which) @ prepared.mH
-        (gX,) = torch.autograd.grad(S, X, hermitian(G), create_graph=True)
-    return gX
+        # By the prepared features: on the way to X and back the power of two cancels.
+        (gX,) = torch.autograd.grad(S, prepared, hermitian(G), create_graph=True)
+        return (gX - gX.mean(-1, keepdim=True) if center else gX) * scale

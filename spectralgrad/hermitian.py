@@ -7,7 +7,7 @@ from torch import Tensor
 
 from . import transforms
 from .errors import IndefiniteError, NonFiniteError, batch_positions
-from .precision import negative_tolerance
+from .precision import negative_tolerance, resolved
 
 
 def hermitian(G: Tensor) -> Tensor:
@@ -59,11 +59,11 @@ def _refuse_indefinite(M: Tensor, operation: str) -> None:
     """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
     tolerance = negative_tolerance(M.shape[-1], M.dtype)
     size = M.abs().amax((-2, -1))
-    scaled = M / torch.where(size > 0, size, 1)[..., None, None]
+    scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]
     shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
     for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
         w = torch.linalg.eigvalsh(M[position])
-        limit = tolerance * float(w.abs().amax())
+        limit = tolerance * float(resolved(w.abs().amax()))
         if float(w[0]) < -limit:
             raise IndefiniteError(float(w[0]), position, operation, limit)
 

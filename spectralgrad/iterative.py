@@ -11,9 +11,9 @@ from torch import Tensor
 from . import solvers, transforms
 from .hermitian import hermitian
 from .methods import PI, SVDPI, Method, NewtonSchulz
-from .methods.base import reciprocal
+from .methods.base import norm, reciprocal
 from .methods.iterations import stopping_rules
-from .precision import full_precision
+from .precision import full_precision, magnitude, rank_tolerance, resolved
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -52,11 +52,14 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
 
 
 def _size(A: Tensor) -> Tensor:
-    """The largest modulus of each matrix (*, 1, 1) without gradient; one for a zero or empty matrix."""
+    """The largest modulus of each matrix (*, 1, 1) without gradient, at least a normal number; one for a zero matrix.
+
+    (Torch divides complex numbers by the reciprocal, which is infinite for a denormal one.)
+    """
     if 0 in A.shape[-2:]:
         return A.real.new_ones((*A.shape[:-2], 1, 1))
     size = A.detach().abs().amax((-2, -1), keepdim=True)
-    return torch.where(size > 0, size, 1)
+    return torch.where(size > 0, resolved(size), 1)
 
 
 def _scale(A: Tensor, normalize: str) -> Tensor:
@@ -202,7 +205,8 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
 
     Vector i comes from K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
     :math:`\tilde M\leftarrow\tilde M-\tilde Mvv^H`, started from the solver's vector (``svd-pi``) or at
-    random (``pi``); its eigenvalue is the Rayleigh quotient.
+    random (``pi``); its eigenvalue is the Rayleigh quotient. Where deflation has left nothing but its own rounding,
+    up to d rank tolerances, the steps go on without a gradient: a derivative of normalised noise is larger noise.
 
     Returns:
         eigenvalues (*, d) and eigenvectors (*, d, d) in ascending order of the deflation, and the mask of the
@@ -211,20 +215,24 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
     d = A.shape[-1]
     exact, V0 = solvers.eigh(A.detach())
     start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
-    M, values, vectors = A, [], []
+    size = magnitude(A)  # a norm squares the entries
+    noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
+    M, values, vectors = A / size, [], []
     for i in range(d):
         v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
         for _ in range(method.iterations):
             Mv = M @ v
-            size = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True)
-            v = torch.where(size > 0, Mv * reciprocal(size, size > 0), v)
+            live = torch.linalg.vector_norm(Mv.detach(), dim=-2, keepdim=True) > noise
+            Mv = torch.where(live, Mv, Mv.detach())
+            length = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True)
+            v = torch.where(length > 0, Mv * reciprocal(length, length > 0), v)
         Mv = M @ v
         values.append((v.mH @ Mv)[..., 0, 0].real)
         vectors.append(v)
         M = M - Mv @ v.mH
     if d == 0:
         return A.real.sum(-1), A.clone(), torch.ones_like(exact, dtype=torch.bool)
-    w, V = torch.stack(values[::-1], -1), torch.cat(vectors[::-1], -1)
+    w, V = torch.stack(values[::-1], -1) * size[..., 0], torch.cat(vectors[::-1], -1)
     reference = V0 if isinstance(method, SVDPI) else V
     return w, V, stopping_rules(A, exact, reference, method.eps, method.energy, method.tolerance)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -36,6 +37,38 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
+def _largest(X: Tensor) -> Tensor:
+    """The largest modulus (*, 1, 1) of a real or imaginary part of each matrix, without gradient."""
+    parts = torch.view_as_real(X.detach()).flatten(-2) if X.is_complex() else X.detach()
+    if 0 in X.shape[-2:]:
+        return parts.new_zeros((*X.shape[:-2], 1, 1))
+    return parts.abs().amax((-2, -1), keepdim=True)
+
+
+def _exponents(dtype: torch.dtype) -> int:
+    return round(math.log2(torch.finfo(dtype).max))
+
+
+def ordinary(X: Tensor) -> Tensor:
+    """Whether products of the entries of each matrix (*, 1, 1), and their power −3/2, stay well inside the type."""
+    size, bits = _largest(X), _exponents(X.dtype) // 6
+    return (size == 0) | ((size >= 2.0**-bits) & (size <= 2.0**bits))
+
+
+def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
+    """A power of two (*, 1, 1) without gradient to divide matrices (*, m, n) by before they are squared.
+
+    It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down. Times ``before``, what X was
+    divided by already, it leaves out a sixteenth of the exponents at either end, so that a cotangent may be multiplied
+    by it. Dividing by it is exact.
+    """
+    size, bits = _largest(X), _exponents(X.dtype) * 15 // 16
+    size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
+    mantissa, _ = torch.frexp(size)  # in [1/2, 1)
+    low, high = (2.0**end / torch.as_tensor(before) for end in (-bits, bits))
+    return (size / (2 * mantissa)).clamp(low.to(size), high.to(size))
+
+
 def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(4,\sqrt d)`.
 
@@ -48,3 +81,8 @@ def rank_tolerance(d: int, dtype: torch.dtype) -> float:
 def negative_tolerance(d: int, dtype: torch.dtype) -> float:
     """Relative size of a negative eigenvalue that rounding no longer explains: 64 rank tolerances."""
     return 64 * rank_tolerance(d, dtype)
+
+
+def resolved(size: Tensor) -> Tensor:
+    """A norm, but no less than the smallest normal number: below it numbers are spaced as they are there."""
+    return size.clamp_min(torch.finfo(size.dtype).tiny)

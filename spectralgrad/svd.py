@@ -97,7 +97,7 @@ class _SVD(torch.autograd.Function):
             joint = (P + Q) / 2
             if ctx.rule.filters_gauge:
                 joint = gauge.drop_noise(joint, gauge.column_norms(gU) + gauge.column_norms(gV), S)
-            joint = ctx.rule.gaps(S).mT * joint
+            joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
             apart = inverse_sums(S) * (P - Q) / 2
             core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
             gM = U @ core @ Vh

@@ -47,6 +47,7 @@ class GapMethod(Method):
 
     operations: ClassVar[frozenset[str]] = DECOMPOSITIONS | FUNCTIONS
     filters_gauge: ClassVar[bool] = True  # whether cotangents below rounding level are dropped between tied vectors
+    saturates: ClassVar[bool] = True  # whether what leaves the type comes back as its largest number
 
     def gaps(self, w: Tensor) -> Tensor:
         r"""The matrix :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
@@ -62,8 +63,16 @@ class GapMethod(Method):
         return None
 
     def bound(self, w: Tensor) -> Tensor:
-        r"""An upper bound of :math:`\max|\hat K_{ij}|` for each matrix (*,); infinite where the rule has none."""
+        r"""An upper bound of :math:`\max|\hat K_{ij}|` for each matrix (*,); infinite where the rule has none.
+
+        A finite bound that leaves the type is the type's largest number, as is the entry that it bounds.
+        """
         return torch.full(w.shape[:-1], torch.inf, dtype=w.dtype, device=w.device)
+
+    def weighed(self, K: Tensor, coupling: Tensor) -> Tensor:
+        r"""The entries :math:`\hat K_{ij}C_{ij}`; a rule that saturates leaves room for sums of them."""
+        inner = K * coupling
+        return saturated(inner, 0.25 / max(1, K.shape[-1])) if self.saturates else inner
 
     def bias(self, w: Tensor) -> Tensor:
         r"""Relative entrywise bias :math:`1-\hat K_{ij}(\lambda_i-\lambda_j)` (*, d, d), zero on the diagonal.
@@ -98,14 +107,35 @@ def norm(w: Tensor) -> Tensor:
     return w.detach().abs().amax(-1)
 
 
+def floored(w: Tensor) -> Tensor:
+    """The leading modulus of each pair, no smaller than the eigensolver's resolution of the whole matrix."""
+    return torch.maximum(leading(w), resolution(w.dtype) * norm(w)[..., None, None])
+
+
 def identity_mask(w: Tensor) -> Tensor:
     """Boolean identity (d, d) on the device of ``w``."""
     return torch.eye(w.shape[-1], dtype=torch.bool, device=w.device)
 
 
 def reciprocal(x: Tensor, where: Tensor) -> Tensor:
-    """``1/x`` where ``where`` holds and 0 elsewhere, with a gradient that is finite everywhere."""
-    return torch.where(where, 1 / torch.where(where, x, 1), 0)
+    """``1/x`` where ``where`` holds and 0 elsewhere, without a gradient there; saturated for denormal x."""
+    return saturated(quotient(1, x, where))
+
+
+def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
+    """``x/y`` where ``where`` holds and 0 elsewhere, without a gradient there.
+
+    Unlike x times 1/y it is finite for denormal y if the result is.
+    """
+    return torch.where(where, x / torch.where(where, y, 1), 0)
+
+
+def saturated(x: Tensor, share: float = 1.0) -> Tensor:
+    """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
+    if x.is_complex():
+        return torch.complex(saturated(x.real, share), saturated(x.imag, share))
+    limit = torch.finfo(x.dtype).max * share
+    return x.clamp(-limit, limit)
 
 
 def resolution(dtype: torch.dtype) -> float:

@@ -14,7 +14,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, require, resolution
+from .base import (
+    GapMethod,
+    differences,
+    floored,
+    identity_mask,
+    norm,
+    quotient,
+    reciprocal,
+    require,
+    resolution,
+    saturated,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,7 @@ class Analytic(GapMethod):
     summary: ClassVar[str] = "the textbook gradient 1/(λi − λj); NaN at ties"
     reference: ClassVar[str] = "Ionescu et al., ICCV 2015"
     filters_gauge: ClassVar[bool] = False
+    saturates: ClassVar[bool] = False
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
@@ -69,14 +81,15 @@ class Clip(GapMethod):
 
     def gaps(self, w: Tensor) -> Tensor:
         gap, limit = differences(w), self.bound(w)[..., None, None]
-        return torch.clamp(reciprocal(gap, gap != 0), min=-limit, max=limit)
+        exact = gap.abs() * limit > 1
+        return torch.where(exact, reciprocal(gap, exact), torch.sign(gap) * limit)
 
     def bound(self, w: Tensor) -> Tensor:
         limit = w.new_full(w.shape[:-1], self.threshold)
         if not self.relative:
             return limit
         size = norm(w)
-        return limit * reciprocal(size, size > 0)
+        return saturated(quotient(limit, size, size > 0))
 
 
 @dataclass(frozen=True)
@@ -190,8 +203,8 @@ class Taylor(GapMethod):
         if not self.faithful:
             return K
         tied = (gap == 0) & ~identity_mask(w)
-        size = _floored(w)
-        return torch.where(tied, (self.degree + 1) * reciprocal(size, size > 0), K)
+        size = floored(w)
+        return torch.where(tied, saturated(quotient(self.degree + 1, size, size > 0)), K)
 
     @staticmethod
     def series(w: Tensor, terms: int) -> Tensor:
@@ -200,17 +213,17 @@ class Taylor(GapMethod):
         Written as :math:`-\mathrm{expm1}(n\,\mathrm{log1p}(-y))/(y\,\lambda)` with :math:`y=1-x`, which keeps
         full relative accuracy when x is near 1; the limit :math:`n/\lambda` is taken at y = 0.
         """
-        size = _floored(w)
+        size = floored(w)
         live = size > 0
-        y = differences(w).abs() * reciprocal(size, live)
+        y = quotient(differences(w).abs(), size, live)
         inside = (y > 0) & (y < 1)
         safe = torch.where(inside, y, 0.5)
         share = -torch.expm1(terms * torch.log1p(-safe)) / safe  # (1 - x^n)/(1 - x)
         share = torch.where(y >= 1, reciprocal(y, y >= 1), torch.where(inside, share, float(terms)))
-        return share * reciprocal(size, live)
+        return saturated(quotient(share, size, live))
 
     def bound(self, w: Tensor) -> Tensor:
-        return (self.degree + 1) * _worst_reciprocal(w)
+        return saturated((self.degree + 1) * _worst_reciprocal(w))
 
 
 @dataclass(frozen=True)
@@ -237,12 +250,13 @@ class Lorentzian(GapMethod):
 
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
-        gap = differences(w).masked_fill(identity_mask(w), 0) * reciprocal(size, size > 0)
-        return gap / (gap.square() + self.broadening**2) * reciprocal(size, size > 0)
+        gap = quotient(differences(w).masked_fill(identity_mask(w), 0), size, size > 0)
+        length = torch.hypot(gap, torch.full_like(gap, self.broadening))  # squares would underflow before K̂ overflows
+        return saturated(quotient(gap / length / length, size, size > 0))
 
     def bound(self, w: Tensor) -> Tensor:
         size = norm(w)
-        return reciprocal(size, size > 0) / (2 * self.broadening)
+        return saturated(reciprocal(size, size > 0) / (2 * self.broadening))
 
 
 @dataclass(frozen=True)
@@ -271,21 +285,16 @@ class Masked(GapMethod):
 
     def bound(self, w: Tensor) -> Tensor:
         size = norm(w)
-        return reciprocal(size, size > 0) / max(self._tolerance(w), torch.finfo(w.dtype).tiny)
+        return saturated(reciprocal(size, size > 0) / max(self._tolerance(w), torch.finfo(w.dtype).tiny))
 
     def _tolerance(self, w: Tensor) -> float:
         return resolution(w.dtype) ** (2 / 3) if self.tolerance is None else self.tolerance
 
 
-def _floored(w: Tensor) -> Tensor:
-    """The leading modulus of each pair, no smaller than the eigensolver's resolution of the whole matrix."""
-    return torch.maximum(leading(w), resolution(w.dtype) * norm(w)[..., None, None])
-
-
 def _worst_reciprocal(w: Tensor) -> Tensor:
-    """The largest 1/λ that :func:`_floored` allows in each matrix (*,)."""
+    """The largest 1/λ that :func:`floored` allows in each matrix (*,)."""
     if w.shape[-1] < 2:
         return w.new_zeros(w.shape[:-1])
-    size = _floored(w)
+    size = floored(w)
     largest = reciprocal(size, size > 0).masked_fill(identity_mask(w), 0)
     return largest.amax((-2, -1))

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, identity_mask, leading, norm, reciprocal, require, resolution
+from .base import GapMethod, differences, floored, identity_mask, norm, reciprocal, require, resolution, saturated
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Pade(GapMethod):
         if self.published:
             return self._published_gaps(w)
         gap, floor = differences(w), self._floor(w)
-        size = self._size(w)
+        size = floored(w.detach())
         cut = floor * size
         exact = (gap.abs() > cut) & (gap != 0)
         slope = reciprocal(cut, cut > torch.finfo(w.dtype).tiny)
@@ -81,9 +81,9 @@ class Pade(GapMethod):
             return super().bound(w)
         if w.shape[-1] < 2:
             return torch.zeros_like(norm(w))
-        size = self._size(w)
+        size = floored(w.detach())
         worst = reciprocal(size, size > 0).masked_fill(identity_mask(w), 0).amax((-2, -1))
-        return worst / self._floor(w)
+        return saturated(worst / self._floor(w))
 
     def coefficients(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Numerator and denominator, constant term first, as this object evaluates them."""
@@ -95,9 +95,6 @@ class Pade(GapMethod):
 
     def _floor(self, w: Tensor) -> float:
         return 64 * resolution(w.dtype) if self.floor is None else self.floor
-
-    def _size(self, w: Tensor) -> Tensor:
-        return torch.maximum(leading(w).detach(), resolution(w.dtype) * norm(w)[..., None, None])
 
     def _published_gaps(self, w: Tensor) -> Tensor:
         """Released behaviour: eigenvalues clamped at 2.2e-16, what overflows set to the largest finite entry."""

@@ -3,10 +3,12 @@
 // f lives on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ there (0 on the null space)
 // and q its reciprocal (0 likewise)
 //   √A:      f = r,    Γ = 1/(r_i + r_j);
-//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j);
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), in two factors, as Γ may leave the type where its product does not;
 // between range and null space Γ = f(λ)/λ, within the null space 0. SVD-Taylor has off the diagonal, for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
 #pragma once
+#include <limits>
+
 #include "eigh.hpp"
 #include "lanes.hpp"
 
@@ -30,11 +32,12 @@ template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
 template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Function f) {
   return vsqrt(f == sg::square_root ? r : inverse_or_zero<T>(r));
 }
-template <class T> SG_INLINE Vec<T> divided(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f) {
+// x Γ_ij; off the range one of q_i and q_j is zero, and 1/(r_i + r_j) is the other.
+template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f) {
   Vec<T> both = inverse_or_zero<T>(ri + rj);
-  if (f == sg::square_root) return both;
+  if (f == sg::square_root) return x * both;
   Vec<T> product = qi * qj;
-  return product > 0 ? -product * both : qi * qi * qi + qj * qj * qj;
+  return x * (product > 0 ? -product : qi * qi + qj * qj) * both;
 }
 
 // 1 + x + … + x^(terms − 1) by doubling; every term is positive, so nothing cancels.
@@ -50,9 +53,9 @@ template <class T> SG_INLINE Vec<T> taylor(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<
   Vec<T> ratio = rj * qi, step = f == sg::square_root ? ri - rj : qi - qj;
   return series<T>(ratio * ratio, terms) * (qi * qi) * step;
 }
-// Γ_ij off the diagonal.
-template <class T> SG_INLINE Vec<T> weight(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
-  return t.terms ? taylor<T>(ri, rj, qi, qj, t.f, t.terms) : divided<T>(ri, rj, qi, qj, t.f);
+// x Γ_ij off the diagonal.
+template <class T> SG_INLINE Vec<T> weighed(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
+  return t.terms ? x * taylor<T>(ri, rj, qi, qj, t.f, t.terms) : divided<T>(x, ri, rj, qi, qj, t.f);
 }
 
 // ---- a matrix a lane ----
@@ -73,6 +76,7 @@ template <class T, int N> struct LaneFunction {
     T* to = t.w + first * N;
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
+    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // below it numbers are spaced as they are there
     for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k];
     return bad;
   }
@@ -102,10 +106,10 @@ template <class T, int N> struct LaneFunction {
         z[i * N + j] = z[j * N + i] = s;
       }
   }
-  // Γ_ij for j ≤ i, from the roots or as given.
-  SG_INLINE V gamma(int i, int j, const Task<T>& t) const {
-    if (t.f == sg::given) return m[i * N + j];
-    return i == j ? divided<T>(r[i], r[i], q[i], q[i], t.f) : weight<T>(r[i], r[j], q[i], q[j], t);
+  // x Γ_ij for j ≤ i, from the roots or as given.
+  SG_INLINE V weigh(V x, int i, int j, const Task<T>& t) const {
+    if (t.f == sg::given) return x * m[i * N + j];
+    return i == j ? divided<T>(x, r[i], r[i], q[i], q[i], t.f) : weighed<T>(x, r[i], r[j], q[i], q[j], t);
   }
 
   void frechet(const Task<T>& t, int64_t first, int count) {
@@ -128,7 +132,7 @@ template <class T, int N> struct LaneFunction {
       for (int j = 0; j <= i; j++) {
         V s = {};
         for (int k = 0; k < N; k++) s += v[k * N + i] * p[k * N + j];
-        g[i * N + j] = g[j * N + i] = s * gamma(i, j, t);
+        g[i * N + j] = g[j * N + i] = weigh(s, i, j, t);
       }
     for (int i = 0; i < N; i++)
       for (int j = 0; j < N; j++) {
@@ -221,7 +225,8 @@ template <class T> struct WholeFunction {
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1], top = low > high ? low : high;
     for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
     memcpy(w, r, sizeof(T) * (size_t)n);
-    return low > negative * top;
+    constexpr T normal = std::numeric_limits<T>::min();  // below it numbers are spaced as they are there
+    return low > negative * (top > normal ? top : normal);
   }
   void read(const T* from, V* to) {
     if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding
@@ -267,8 +272,8 @@ template <class T> struct WholeFunction {
       const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
       T* diagonal = (T*)(p + i * ld) + i;
       const T kept = *diagonal;
-      for (int b = 0; b * W <= i; b++) p[i * ld + b] *= weight<T>(ri, r[b], qi, q[b], t);
-      *diagonal = kept * divided<T>(ri, ri, qi, qi, t.f)[0];
+      for (int b = 0; b * W <= i; b++) p[i * ld + b] = weighed<T>(p[i * ld + b], ri, r[b], qi, q[b], t);
+      *diagonal = divided<T>(splat<T>(kept), ri, ri, qi, qi, t.f)[0];
     }
   }
   void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 from .. import solvers
 from ..errors import MethodError, SpectralError, check_matrix
-from ..precision import full_precision, rank_tolerance, widen
+from ..precision import full_precision, magnitude, rank_tolerance, widen
 from .parameters import Chosen
 from .treatment import Treatment
 
@@ -62,7 +62,7 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
         return torch.zeros_like(G)
     with torch.no_grad(), full_precision(G):
         A = widen(G.detach())
-        A = _within_range(A)
+        A = A / magnitude(A)  # of tiny entries the tolerance, of huge ones a singular value would leave the type
         tolerance = _tolerance(A, G.dtype) if rtol is None else rtol
         if A.shape[-2] < A.shape[-1]:
             return _METHODS[method](A.mH.contiguous(), tolerance).mH.to(G.dtype)
@@ -145,12 +145,6 @@ class NearestOrthogonalGradient(Treatment):
         G.copy_(R.reshape(G.shape))
 
 
-def _within_range(A: Tensor) -> Tensor:
-    """``A`` divided by a power of two if its entries are so large that its singular values might overflow."""
-    _, exponent = torch.frexp(A.abs().amax((-2, -1), keepdim=True))
-    return A * torch.exp2(-exponent.clamp_min(0).to(A.real.dtype))
-
-
 def _tolerance(A: Tensor, stored: torch.dtype) -> float:
     return max(rank_tolerance(max(A.shape[-2:]), A.dtype), torch.finfo(stored).eps)
 
@@ -163,7 +157,10 @@ def _svd(A: Tensor, tolerance: float) -> Tensor:
 def _gram(A: Tensor, tolerance: float) -> Tensor:
     Q, S, Vh = solvers.polar_factors(A)
     kept = _kept(S, tolerance)
-    return Q if bool(kept.all()) else Q @ ((Vh.mH * kept.unsqueeze(-2)) @ Vh)
+    if bool(kept.all()):
+        return Q
+    whole = kept.all(-1)[..., None, None]  # a matrix of full rank is left as it is, whatever stands beside it
+    return torch.where(whole, Q, Q @ ((Vh.mH * kept.unsqueeze(-2)) @ Vh))
 
 
 def _kept(S: Tensor, tolerance: float) -> Tensor:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
 from ..hermitian import mirrored
+from ..precision import resolved
 from . import choice, lapack
 from .lapack import Factors
 from .report import counts
@@ -106,7 +107,7 @@ class Problem:
 
     def _scaled(self, driver: str, A: Tensor) -> Factors:
         size = A.abs().amax()
-        scale = torch.where(size > 0, size, 1)
+        scale = torch.where(size > 0, resolved(size), 1)
         factors = list(self._run(driver, A / scale))
         factors[self.values] = factors[self.values] * scale
         return tuple(factors)
@@ -132,7 +133,7 @@ def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor
     unit = max(A.shape[-2:]) * torch.finfo(A.dtype).eps / 2
     wide = torch.promote_types(A.dtype, torch.float64)
     scale = A.abs().amax().to(wide).real
-    scale = torch.where(scale > 0, scale, 1)
+    scale = torch.where(scale > 0, resolved(scale), 1)
     A, left, right, basis = (x.to(wide) for x in (A, left, right, basis))
     A, values = A / scale, values.to(scale.dtype) / scale
     residual = torch.linalg.matrix_norm(A - (left * values) @ right, 1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import IndefiniteError, batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance
+from ..precision import full_precision, negative_tolerance, rank_tolerance, resolved
 from . import choice
 from .ladder import EIGH
 from .report import counts
@@ -22,7 +22,7 @@ def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[
     d = w.shape[-1]
     size = w.abs().amax(-1) if d else w.new_zeros(w.shape[:-1])
     if w.numel() and not clamp:
-        limit = negative_tolerance(d, w.dtype) * size
+        limit = negative_tolerance(d, w.dtype) * resolved(size)
         for position in batch_positions(w.amin(-1) < -limit)[:1]:
             raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
     values = w.clamp_min(0)
@@ -50,18 +50,20 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
     r"""The derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
 
     The divided differences are :math:`1/(s_i+s_j)`, or :math:`-1/(s_is_j(s_i+s_j))` for the inverse root and
-    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space.
+    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. The latter are applied in two steps: their product
+    may leave the type where the result does not.
     """
     native = choice.fusing(V)
     if native is not None:
         return native.root_derivative(V, s, G, inverse)
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     weights = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
-    if inverse:
-        z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
-        rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
-        weights = torch.where((rows > 0) & (columns > 0), -rows * columns * weights, (rows + columns) ** 3)
-    return _congruent(V, weights, G)
+    if not inverse:
+        return _congruent(V, weights, G)
+    z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
+    rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
+    first = torch.where((rows > 0) & (columns > 0), -rows * columns, (rows + columns).square())
+    return _congruent(V, first, G, weights)
 
 
 def taylor_root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int) -> Tensor | None:
@@ -76,9 +78,9 @@ def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return _congruent(V, gamma, G) if native is None else native.weighted(V, gamma, G)
 
 
-def _congruent(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+def _congruent(V: Tensor, gamma: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
     with full_precision(V):
-        return V @ (gamma * (V.mH @ ((G + G.mH) / 2) @ V)) @ V.mH
+        return V @ (gamma * (V.mH @ ((G + G.mH) / 2) @ V) * factor) @ V.mH
 
 
 def _tolerance(A: Tensor, rtol: float) -> float:

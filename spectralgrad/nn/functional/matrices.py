@@ -19,11 +19,6 @@ OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a
 DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
 
 
-def shifted(C: Tensor, eps: float) -> Tensor:
-    """C + εI."""
-    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device) if eps else C
-
-
 def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str = "whitening_matrix") -> Tensor:
     r"""W with :math:`WMW^\top=I` (on the range of M), by one of three conventions.
 
@@ -135,7 +130,9 @@ def _principal(M: Tensor, method: Method) -> Tensor:
     w, V = w.flip(-1), V.flip(-1)
     sign = V.detach().gather(-2, V.detach().abs().argmax(-2, keepdim=True)).sign()
     kept = w > rank_tolerance(w.shape[-1], w.dtype) * w.detach()[..., :1]
-    return (_inverse_root(w, kept).unsqueeze(-2) * (V * sign)).mT
+    size = scale(M)[..., 0]
+    inverse = _inverse_root(w / size.square(), kept) / size
+    return (inverse.unsqueeze(-2) * (V * sign)).mT
 
 
 def _inverse_root(x: Tensor, where: Tensor) -> Tensor:

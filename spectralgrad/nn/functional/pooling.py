@@ -5,7 +5,9 @@ For centred features X (d×n, divided by √n) of rank r ≤ min(d, n − 1),
 .. math:: (XX^\top)^p=X\,(X^\top X)^{p-1}X^\top,\qquad
           \log(XX^\top)=X\,\ell(X^\top X)\,X^\top,\quad \ell(\mu)=\ln(\mu)/\mu ,
 
-on the range, so for n < d an n×n decomposition does what a d×d one would.
+on the range, so for n < d an n×n decomposition does what a d×d one would. The exact method divides features so large
+or small that their products would leave the type by a power of two σ; the power then is multiplied by
+:math:`\sigma^{2p}`, the logarithm has :math:`2\ln\sigma` added.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import gram
-from ...covariance import scaled_features
+from ... import divided, gram, spectra, spectral
+from ...covariance import scaled, scaled_features, shifted
 from ...errors import ShapeError
-from ...functions import matrix_function, matrix_log, matrix_power
+from ...functions import matrix_log, matrix_power
 from ...methods import Exact, Method, resolve
 from ...precision import full_precision, rank_tolerance
-from .matrices import check_choice, check_finite, shifted
+from .matrices import check_choice, check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -60,7 +62,8 @@ def covariance_pooling(
         side: decompose C×C (``"channels"``) or n×n (``"positions"``); ``"auto"`` takes the smaller one if the method is
             exact and ε = 0.
         method: how the gradient is formed.
-        shown: passed what is decomposed; what it returns takes its place.
+        shown: passed what is decomposed; what it returns takes its place. With the exact method and features beyond
+            2^±21 in float32 (2^±170 in float64) those are products of features divided by a power of two.
         where: named in errors.
 
     Returns:
@@ -83,7 +86,7 @@ def covariance_pooling(
     if X.dim() < 3 or not X.is_floating_point():
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     with full_precision(X):
-        S = _pooled(_features(X, center, where), power, center, eps, side, rule, shown, where)
+        S = _pooled(_positions(X, where), power, center, eps, side, rule, shown, where)
         if normalize:
             S = S / _norm(S)
         return (S if output == "full" else upper_triangle(S)).to(X.dtype)
@@ -101,11 +104,11 @@ def upper_triangle(S: Tensor) -> Tensor:
     return S.flatten(-2).index_select(-1, rows * d + columns)
 
 
-def _features(X: Tensor, center: bool, where: str) -> Tensor:
-    """(N, C, n), centred and divided by √n."""
+def _positions(X: Tensor, where: str) -> Tensor:
+    """(N, C, n)."""
     if X.flatten(2).shape[-1] == 0:
         raise ShapeError(f"{where}: expected at least one position, got none")
-    return scaled_features(X.flatten(2), center)
+    return X.flatten(2)
 
 
 def _pooled(
@@ -119,30 +122,41 @@ def _pooled(
     where: str,
 ) -> Tensor:
     d, n = X.shape[-2:]
-    possible = isinstance(rule, Exact) and eps == 0
+    exact = isinstance(rule, Exact)
+    possible = exact and eps == 0
     if side == "positions" and not possible:
         raise ShapeError(f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}")
-    if side == "channels" or (side == "auto" and not (possible and n < d)):
-        M = shown(shifted(X @ X.mT, eps))
-        check_finite(M, where)
+    channels = side == "channels" or (side == "auto" and not (possible and n < d))
+    shift: float | Tensor = eps
+    if exact:
+        X, q, size = scaled(X, center, 0, eps)
+        shift = q.square() if eps else eps
+    else:  # some methods have absolute thresholds: they get the covariance as it is
+        X = scaled_features(X, center)
+    M = shown(shifted(X @ X.mT, shift) if channels else X.mT @ X)
+    check_finite(M, where)
+    if not exact:
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
-    products = shown(X.mT @ X)
-    check_finite(products, where)
-    return X @ _inner(gram.lifted(products) if center else products, power) @ X.mT
+    if channels:
+        return _of_channels(M, power, size)
+    return _of_positions(X, gram.lifted(M) if center else M, power, size)
 
 
-def _inner(products: Tensor, power: float | str) -> Tensor:
-    """(XᵀX)^(p−1), or ℓ(XᵀX), on the range."""
+def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
+    """The power or logarithm of σ²M for σ = ``size``."""
     if power != "log":
-        return matrix_power(products, float(power) - 1)
+        return matrix_power(M, float(power)) * size ** (2 * float(power))
+    f = divided.shifted_log(2 * size[..., 0, 0].log())
+    return spectral.apply(M, Exact(), f, spectra.positive(M, "matrix_log", None, False))
 
-    def ratio(w: Tensor) -> Tensor:
-        return w.log() / w
 
-    def slope(w: Tensor) -> Tensor:
-        return (1 - w.log()) / w.square()
-
-    return matrix_function(products, ratio, slope, rtol=rank_tolerance(products.shape[-1], products.dtype))
+def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
+    """The power or logarithm of σ²XXᵀ from its products XᵀX, on the range."""
+    if power != "log":
+        return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
+    f = divided.log_over(2 * size[..., 0, 0].log())
+    spectrum = spectra.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
+    return X @ spectral.apply(products, Exact(), f, spectrum) @ X.mT
 
 
 def _norm(S: Tensor) -> Tensor:

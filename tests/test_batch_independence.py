@@ -1,0 +1,95 @@
+"""N4: what stands beside a matrix in its batch changes nothing, to the bit; and what the size of a batch may change."""
+
+import pytest
+import torch
+
+import spectralgrad as sg
+from spectralgrad.solvers.choice import table
+
+from .helpers import DTYPES, REAL
+
+SIZES = (2, 3, 6, 17, 40, 100)
+SQUARE = {
+    "svd": lambda X: sg.svd(X).U,
+    "polar": sg.polar,
+    "nearest_orthogonal": sg.optim.nearest_orthogonal,
+    "covariance_sqrt": lambda X: sg.covariance_sqrt(X[..., : X.shape[-1] // 2 + 1]),
+    "covariance_sqrt, eps": lambda X: sg.covariance_sqrt(X[..., : X.shape[-1] // 2 + 1], eps=1e-3),
+}
+POSITIVE = {
+    "eigh": lambda X: sg.eigh(X).eigenvectors,
+    "sqrt": sg.matrix_sqrt,
+    "inv_sqrt": sg.matrix_inv_sqrt,
+    "log": sg.matrix_log,
+    "taylor": lambda X: sg.matrix_sqrt(X, method="svd-taylor"),
+    "newton-schulz": lambda X: sg.matrix_sqrt(X, method="newton-schulz"),
+}
+
+
+def _matrices(count, d, dtype, seed):
+    X = torch.randn(count, d, d, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+    for index, steepness in ((0, -2), (1, -6), (3, -30)):  # relative to each other by so many decades
+        X[index] = X[index] * torch.logspace(0, steepness, d, dtype=torch.float64).to(dtype)
+    X[4] = X[4] * 1e-30
+    return X
+
+
+def _results(f, X):
+    X = X.clone().requires_grad_()
+    S = f(X)
+    return (S.detach(), torch.autograd.grad(S, X, torch.ones_like(S))[0]) if S.requires_grad else (S,)
+
+
+def _same(f, make):
+    """The third and the last of seven matrices get the same bits beside ordinary and beside awkward neighbours."""
+    A = make(0)
+    plain = A[2:3].expand_as(A).clone()
+    plain[-1] = A[-1]
+    for got, expected in zip(_results(f, A), _results(f, plain), strict=True):
+        assert torch.equal(got[2], expected[2])
+        assert torch.equal(got[-1], expected[-1])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("name", SQUARE)
+def test_rectangular_operations_do_not_see_the_neighbours(name, d, dtype):
+    _same(SQUARE[name], lambda seed: _matrices(7, d, dtype, seed))
+
+
+@pytest.mark.parametrize("n", [1, 3, 7, 20])
+@pytest.mark.parametrize("f", [sg.polar, sg.optim.nearest_orthogonal])
+def test_each_polar_factor_goes_its_own_way(f, n):
+    """Flat, steep and singular matrices take three different routes; the others of the batch do not follow."""
+    tall = torch.randn(3, 4 * n, n, generator=torch.Generator().manual_seed(0))
+    steep = tall * torch.logspace(0, -2, n)
+    singular = tall.clone()
+    singular[..., -1] = 0
+    for first in (tall, steep, singular):
+        alone = f(first)
+        for other in (tall, steep, singular):
+            for index in range(3):
+                mixed = other.clone()
+                mixed[index] = first[index]
+                assert torch.equal(f(mixed)[index], alone[index])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("name", POSITIVE)
+def test_functions_do_not_see_the_neighbours(name, d, dtype):
+    _same(POSITIVE[name], lambda seed: (lambda X: X @ X.mH)(_matrices(7, d, dtype, seed)))
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+def test_from_the_tables_batch_on_the_size_of_the_batch_changes_no_root(name, d, dtype):
+    smallest = table().smallest_batch(d, dtype)
+    if sg.native.kernel() is None or smallest is None:
+        pytest.skip("the kernel does not decompose these")
+    A = (lambda X: X @ X.mH)(_matrices(11, d, dtype, 0))[5:]
+    whole = _results(POSITIVE[name], A)
+    for count in range(smallest, len(A)):
+        for got, expected in zip(_results(POSITIVE[name], A[:count]), whole, strict=True):
+            assert torch.equal(got, expected[:count])
