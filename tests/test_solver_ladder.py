@@ -6,7 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.solvers import lapack
+from spectralgrad.solvers import lapack, orthogonal
 
 from .helpers import DTYPES
 from .matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
@@ -295,3 +295,10 @@ def test_other_svd_drivers_are_correct_on_their_own(driver, kind, dtype):
         assert (U.dtype, S.dtype, Vh.dtype) == (dtype, M.real.dtype, dtype)
         assert float(S.min()) >= 0, shape
         assert bool((S.diff() <= 0).all()), shape
+
+
+@pytest.mark.parametrize("n", [100, 128, 150])
+def test_the_gram_matrix_of_the_polar_factor_is_whole_below_the_diagonal(n):
+    """A hole in it would only send the matrix to the slower route."""
+    M = torch.randn(n + 3, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert_close(orthogonal._lower_gram(M).tril(), (M.mT @ M).tril())

@@ -29,7 +29,7 @@ def main() -> None:
     """Choose mutants, run them, and print the score of each file."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="*", help="files of spectralgrad (default: all that settings.toml lists)")
-    parser.add_argument("--sample", type=int, default=20, help="mutants per file, 0 for all (default: %(default)s)")
+    parser.add_argument("--sample", type=int, default=10, help="mutants per file, 0 for all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
     parser.add_argument("--again", action="store_true", help="only what survived the last run")
     parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests for each mutant (default: 8)")

@@ -29,13 +29,15 @@ from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, files
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
-FEW = 8  # parametrisations of a test that the first round runs
+FEW = 8  # parametrisations of a test of which the lines are recorded
 _BROKEN = 70
 
 
 def collect(plugin: object, tests: list[str]) -> None:
     """Collect the tests and hand them to the plugin."""
-    pytest.main([*QUIET, "-s", "-k", SETTINGS["skipped"], *tests], plugins=[plugin])
+    code = pytest.main([*QUIET, "-s", "-k", SETTINGS["skipped"], *tests], plugins=[plugin])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        raise SystemExit("pytest could not run; no score")
 
 
 class Runner:
