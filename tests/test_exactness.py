@@ -6,10 +6,11 @@ import mpmath
 import pytest
 import torch
 from torch.autograd import gradgradcheck
-from torch.func import grad, jvp
+from torch.func import grad, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad import divided
 from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
@@ -321,3 +322,33 @@ def test_polar_in_single_precision_is_orthogonal_to_rounding_beside_any_neighbou
     tolerance = 30 * n**0.5 * unit(torch.float32)
     assert torch.linalg.matrix_norm(got.mT @ got - torch.eye(n, dtype=torch.float64), 2).max() < tolerance
     assert torch.linalg.matrix_norm(got - Q @ R, 2).max() < tolerance / ratio
+
+
+_TENSOR = torch.tensor(0.7, dtype=torch.float64)
+SCALARS = {
+    "exp": divided.EXP,
+    "log": divided.LOG,
+    "sqrt": divided.SQRT,
+    "inv_sqrt": divided.INV_SQRT,
+    "power": divided.real_power(_TENSOR),
+    "cube": divided.whole_power(3),
+    "inverse square": divided.whole_power(-2),
+    "tanh": divided.smooth(torch.tanh, None),
+    "log_over": divided.log_over(_TENSOR),
+    "inverse_of_sum": divided.inverse_of_sum(_TENSOR),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_divided_differences_are_quotients_and_their_limits_are_derivatives(name):
+    """The derivatives are torch's, of the value alone."""
+    f = SCALARS[name]
+    w = torch.tensor([0.3, 0.9, 1.7, 4.0], dtype=torch.float64)
+    slope, curvature = (vmap(g)(w) for g in (grad(lambda x: f.value(x).sum()), grad(grad(lambda x: f.value(x).sum()))))
+    values, gamma, bend = f.differences(w)
+    assert_close(values, f.value(w))
+    assert_close(f.slope(w), slope)
+    assert_close(gamma.diagonal(), slope)
+    assert_close(bend, curvature)
+    gap = w[:, None] - w + torch.eye(4, dtype=torch.float64)
+    assert_close(gamma, (values[:, None] - values) / gap + torch.diag(slope))

@@ -76,13 +76,11 @@ class Runner:
         """The test that noticed, or an empty string."""
         changed = mutant.codes()
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
-        names = self._ordered(covering)
-        if not changed:
-            return _at_import(mutant, self._within(names))
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
         random.Random(0).shuffle(others)
-        return self._fork(self._within(names + others), changed)
+        names = self._within(self._ordered(covering) + others)
+        return self._fork(names, changed) if changed else _at_import(mutant, names)
 
     def _ordered(self, names: list[str]) -> list[str]:
         """One parametrisation of each test before the second of any; what noticed much in little time first."""
