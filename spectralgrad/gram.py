@@ -62,7 +62,7 @@ def features(X: Tensor, center: bool, scale: float, least: float = 0.0) -> tuple
     if transforms.plain(X):  # the usual case by a short way
         centred = X - X.mean(-1, keepdim=True) if center else X
         if bool(ordinary(centred).all()):
-            return centred * scale, torch.ones_like(centred[..., :1, :1].real)
+            return centred * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     X = X / size
     if not center:

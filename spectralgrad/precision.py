@@ -39,10 +39,11 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
 
 def _largest(X: Tensor) -> Tensor:
     """The largest modulus (*, 1, 1) of a real or imaginary part of each matrix, without gradient."""
-    parts = torch.view_as_real(X.detach()).flatten(-2) if X.is_complex() else X.detach()
+    X = X.detach()
     if 0 in X.shape[-2:]:
-        return parts.new_zeros((*X.shape[:-2], 1, 1))
-    return parts.abs().amax((-2, -1), keepdim=True)
+        return X.real.new_zeros((*X.shape[:-2], 1, 1))
+    size = torch.maximum(X.real.abs(), X.imag.abs()) if X.is_complex() else X.abs()
+    return size.amax((-2, -1), keepdim=True)
 
 
 def _exponents(dtype: torch.dtype) -> int:
