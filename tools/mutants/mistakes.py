@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import collections
 import copy
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -87,11 +88,14 @@ class Mutant:
 
 
 def functions(before: ast.Module, after: ast.Module, file: str) -> list[tuple[CodeType, CodeType]]:
-    """The outermost functions that differ; none if what runs at import does."""
+    """The functions that differ, the outer before the inner; none if what runs at import does."""
     old, new = (compile(tree, file, "exec", dont_inherit=True) for tree in (before, after))
     if _outside(old) != _outside(new):
         return []
-    return [pair for pair in zip(_functions(old), _functions(new), strict=True) if pair[0] != pair[1]]
+    every = _functions(old), _functions(new)
+    if len(every[0]) != len(every[1]):  # a function inside another is gone
+        every = _outermost(old), _outermost(new)
+    return [pair for pair in zip(*every, strict=True) if pair[0] != pair[1]]
 
 
 def parsed(file: str, fresh: bool = False) -> ast.Module:
@@ -112,18 +116,20 @@ def _bodies(code: CodeType) -> Iterator[CodeType]:
     """The module and the bodies of its classes."""
     yield code
     for inner in code.co_consts:
-        if isinstance(inner, CodeType) and inner.co_name.isidentifier() and not inner.co_flags & 2:  # not optimised
+        if isinstance(inner, CodeType) and inner.co_name.isidentifier() and not inner.co_flags & inspect.CO_OPTIMIZED:
             yield from _bodies(inner)
 
 
+def _outermost(code: CodeType) -> list[CodeType]:
+    """The functions of a module and of its classes."""
+    inner = [c for body in _bodies(code) for c in body.co_consts if isinstance(c, CodeType)]
+    return [c for c in inner if c.co_flags & inspect.CO_OPTIMIZED]
+
+
 def _functions(code: CodeType) -> list[CodeType]:
-    """The outermost functions of a module, those of its classes included."""
-    return [
-        inner
-        for body in _bodies(code)
-        for inner in body.co_consts
-        if isinstance(inner, CodeType) and inner.co_flags & 2
-    ]
+    """These and the functions inside them, of which some exist as soon as a test file is read."""
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return [c for c in inner if c.co_flags & inspect.CO_OPTIMIZED] + [c for part in inner for c in _functions(part)]
 
 
 def _outside(code: CodeType) -> list[tuple[bytes, list[object]]]:

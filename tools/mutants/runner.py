@@ -9,7 +9,6 @@ import importlib
 import importlib.machinery
 import json
 import os
-import random
 import resource
 import signal
 import subprocess
@@ -78,25 +77,23 @@ class Runner:
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
-        random.Random(0).shuffle(others)
-        names = self._within(self._ordered(covering) + others)
-        return self._fork(names, changed) if changed else _at_import(mutant, names)
+        names = self._within_budget(covering + others)
+        noticed = self._fork(names, changed) if changed else _at_import(mutant, names)
+        if noticed in others and self._fork([noticed], []):
+            raise RuntimeError(f"{noticed} fails without a mutant")
+        return noticed
 
-    def _ordered(self, names: list[str]) -> list[str]:
-        """One parametrisation of each test before the second of any; what noticed much in little time first."""
-        turn: collections.Counter[str] = collections.Counter()
-        place = {}
-        for name in names:
-            turn[_function(name)] += 1
-            promise = (self.kills[_function(name)] + 0.1) / (self.record[name][0] + 0.02)
-            place[name] = (turn[_function(name)], -promise)
-        return sorted(names, key=place.__getitem__)
-
-    def _within(self, names: list[str]) -> list[str]:
-        """As many of the tests as the budget allows."""
+    def _within_budget(self, names: list[str]) -> list[str]:
+        """The tests that promise most: cheap ones, those that noticed much, and not the same with other parameters."""
         cost = {_function(name): seconds for name, (seconds, _) in self.record.items()}
-        spent, chosen = 0.0, []
+        turn: collections.Counter[str] = collections.Counter()
+        promise = {}
         for name in names:
+            function = _function(name)
+            turn[function] += 1
+            promise[name] = (self.kills[function] + 0.1) / (cost[function] + 0.02) / turn[function]
+        spent, chosen = 0.0, []
+        for name in sorted(names, key=promise.__getitem__, reverse=True):
             spent += cost[_function(name)]
             if spent < self.budget:
                 chosen.append(name)
@@ -171,7 +168,7 @@ def _known() -> list[types.FunctionType]:
 def _replace(known: list[types.FunctionType], changed: list[tuple[types.CodeType, types.CodeType]]) -> None:
     for f in known:
         for old, new in changed:
-            if f.__code__.co_filename == old.co_filename and f.__code__ == old:
+            if f.__code__ == old and f.__code__.co_filename == old.co_filename and old.co_freevars == new.co_freevars:
                 f.__code__ = new
                 break
 
