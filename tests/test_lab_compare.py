@@ -359,7 +359,7 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
         (["--group-sizes", "7"], "divides"),
         (["--seeds", "x,y"], "number of seeds"),
         (["--jobs", "0"], "whole number from 1"),
-        (["--dataset", "mnist"], "expected one of"),
+        (["--dataset", "mnist"], "expected a dataset of fashion, "),
         (["--network", "tests.lab:tiny"], "to have a parameter `method`"),
         (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
         (["--lr", "-1"], "≥ 0"),
