@@ -243,7 +243,7 @@ def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path):
         assert wait_until(lambda: list(tmp_path.glob("runs/exact*/checkpoint.json")))
         workers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=60)[1]
+        said = process.communicate(timeout=180)[1]
     assert process.returncode == 130
     assert said.strip() == "stopped; the same command goes on where it was."
     assert wait_until(lambda: not any(map(alive, workers)))
@@ -272,7 +272,7 @@ def alive(pid):
         return False
 
 
-def wait_until(condition, seconds=30):
+def wait_until(condition, seconds=180):
     limit = time.monotonic() + seconds
     while not condition() and time.monotonic() < limit:
         time.sleep(0.1)
