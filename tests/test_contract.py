@@ -1,5 +1,7 @@
 """N2, N4–N8: finite, independent of the batch, of the scale, skew, complex, half."""
 
+import math
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -7,7 +9,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.methods import METHODS, GapMethod
 from spectralgrad.methods.base import norm
-from spectralgrad.precision import working_dtype
+from spectralgrad.precision import magnitude, working_dtype
 from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import (
@@ -248,3 +250,14 @@ def test_complex_half_is_computed_in_complex64():
 
 def test_the_norm_that_scales_tolerances_carries_no_gradient():
     assert not norm(torch.tensor([1.0, -2.0], requires_grad=True)).requires_grad
+
+
+@pytest.mark.parametrize("before", [2.0**-20, 1.0, 2.0**20])
+@pytest.mark.parametrize("value", [1e-37, 1e-30, 3e30, 3e37, 1e-30j, 3e30j, 1e-37 + 1e-30j, 3e30 + 1j])
+def test_magnitude_is_the_power_of_two_below_the_largest_entry_within_its_limits(value, before):
+    """Fifteen sixteenths of the 128 exponents of single precision at either end."""
+    dtype = torch.complex64 if isinstance(value, complex) else torch.float32
+    X = torch.tensor([[0.0, value], [0.0, 0.0]], dtype=dtype)
+    largest = max(abs(complex(value).real), abs(complex(value).imag))
+    expected = min(max(2.0 ** math.floor(math.log2(largest)), 2.0**-120 / before), 2.0**120 / before)
+    assert float(magnitude(X, before)) == expected
