@@ -244,8 +244,7 @@ def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path):
         workers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=180)[1]
-    assert process.returncode == 130
-    assert said.strip() == "stopped; the same command goes on where it was."
+    assert (process.returncode, said.strip()) == (130, "stopped; the same command goes on where it was.")
     assert wait_until(lambda: not any(map(alive, workers)))
     assert [r.config.method for r in ResultsFile(tmp_path / RESULTS).read()] != []
 
