@@ -23,7 +23,7 @@ def naming(path: Path | None, temporary: Path | None = None) -> Iterator[None]:
 
     Args:
         path: the file or folder that is worked on.
-        temporary: another name of it, which nobody knows.
+        temporary: a temporary name for it.
 
     Example:
         >>> import errno

@@ -23,7 +23,7 @@ def names(group: str) -> list[str]:
 def load(group: str, name: str) -> Any:
     """What an entry point refers to, imported at its first call; None if there is none, or if it is broken.
 
-    A broken one is told by a warning, once.
+    A broken one gives one warning.
     """
     found = [point for point in _points(group) if point.name == name]
     if not found or (group, name) in _tried:

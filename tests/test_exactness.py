@@ -191,7 +191,7 @@ def test_learnable_exponent_and_parameters_get_their_gradient():
 
 
 def test_plain_rule_needs_no_gap_where_only_eigenvalues_are_used():
-    """At a tie 1/(λi − λj) is infinite; the cotangent of vectors that nobody used must not meet it."""
+    """At a tie 1/(λi − λj) is infinite; the cotangent of unused vectors must not meet it."""
     A = torch.diag(torch.tensor([1.0, 1.0, 2.0], dtype=torch.float64)).requires_grad_()
     (g,) = torch.autograd.grad(sg.eigh(A, method="svd").eigenvalues.sum(), A)
     assert_close(g, torch.eye(3, dtype=torch.float64))

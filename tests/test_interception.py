@@ -1,7 +1,6 @@
 """Whatever records or intercepts calls sees the operators, never the fast path behind them.
 
-A recording made with one input is run with another: what was recorded past the operators would be memory that nobody
-has written.
+A recording made with one input is run with another: what was recorded past the operators would be uninitialised memory.
 """
 
 import inspect

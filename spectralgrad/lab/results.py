@@ -93,7 +93,7 @@ class ResultsFile:
         return list(found.values())
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Those with anything in them, from 1; of one that is too long for a result a part, which is none."""
+        """Non-empty lines, numbered from 1; a line that is too long is cut, and so is not a valid result."""
         with self.path.open("rb") as file:
             number = 0
             while line := file.readline(_LONGEST):

@@ -74,7 +74,7 @@ class Files:
 
 
 def _log(epochs: list[Epoch]) -> str:
-    """A row an epoch, counted from 1; a value that there is none of is an empty cell."""
+    """One row per epoch, counted from 1; a missing value is an empty cell."""
     text = io.StringIO(newline="")
     rows = csv.DictWriter(text, [field.name for field in dataclasses.fields(Epoch)])
     rows.writeheader()

@@ -76,7 +76,7 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
 
     Returns:
         None if the folder has no checkpoint, the pictures are away, the network has no such layer, what the layer meets
-        is not finite, or the network or the pictures are of a module that nobody has imported.
+        is not finite, or the network or the pictures come from a module that has not been imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None

@@ -157,7 +157,7 @@ def _source(name: str) -> Source:
 
 
 def unknown(name: str) -> str:
-    """What to say of a name that nobody knows.
+    """The error message for an unknown name.
 
     Example:
         >>> unknown("own@3f2a9c1b").partition("got ")[2]
