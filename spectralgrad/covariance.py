@@ -109,7 +109,8 @@ def covariance_sqrt(
         if side == "positions" and eps == 0 and transforms.reverse_only(X):
             return gram.root(X, center, count_of(X, correction), rtol).to(X.dtype)
         from_side = _from_channels if side == "channels" else _from_positions
-        return from_side(*scaled(X, center, correction, eps), center, eps, rtol).to(X.dtype)
+        prepared = scaled(X, center, correction, eps, side == "channels")
+        return from_side(*prepared, center, eps, rtol).to(X.dtype)
 
 
 def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
@@ -129,15 +130,15 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 
-def scaled(X: Tensor, center: bool, correction: int, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Centred features over √(N − c) and √ε, both divided by the same power of two, and that power (*, 1, 1).
 
-    The power is 1 for features of ordinary size.
+    The power is 1 for features of ordinary size. A function of XXᴴ, the side of the ``channels``, has a steep slope.
     """
     if not 0 <= eps < math.inf:
         raise ShapeError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
     least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
-    X, size = gram.features(widen(X), center, 1 / _root_of_count(X, correction), least)
+    X, size = gram.features(widen(X), center, 1 / _root_of_count(X, correction), least, steep=channels)
     return X, eps**0.5 / size, size
 
 

@@ -28,7 +28,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
     Args:
         A: positive semi-definite matrices (*, d, d), real or complex; the lower triangle decides.
         method: ``"exact"``, or any method of ``methods("sqrt")``.
-        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt d)`.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt d)`.
         clamp: set negative eigenvalues to zero instead of raising.
 
     Returns:

@@ -5,7 +5,9 @@ differential is :math:`dS=dX\,MX^H+X\,dM\,X^H+XM\,dX^H`. For a Hermitian cotange
 
 .. math:: \bar X=2\,(T M+X K),\qquad K=D[(\cdot)^{-1/2}](X^HX)\bigl[X^HT\bigr],
 
-four products instead of the six that autograd makes of the three in S.
+four products instead of the six that autograd makes of the three in S. S itself is :math:`BB^H` with
+:math:`B=XVs^{-1/2}`, where :math:`M=Vs^{-1}V^H`: rounding in X M would be as large as M, which a steep spectrum makes
+huge, while :math:`XV` is small where :math:`s` is.
 
 S is homogeneous of degree one in X, and its gradient does not depend on the scale of X. Features so large or small
 that their products or a power −3/2 would leave the type are divided by a power of two before they are multiplied.
@@ -22,7 +24,8 @@ from torch import Tensor
 
 from . import roots, solvers, transforms
 from .hermitian import hermitian
-from .precision import full_precision, magnitude, ordinary, widen
+from .methods.base import reciprocal
+from .precision import full_precision, magnitude, ordinary, room, widen
 from .roots import Root
 
 
@@ -54,10 +57,13 @@ def lifted(A: Tensor) -> Tensor:
     return A + mean[..., None, None]
 
 
-def features(X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0) -> tuple[Tensor, Tensor]:
+def features(
+    X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0, steep: bool = False
+) -> tuple[Tensor, Tensor]:
     """Features (*, d, N), centred and multiplied by ``scale``, and the power of two (*, 1, 1) they were divided by.
 
-    The power is 1 for features of ordinary size, and never below ``least``, itself one of at most 1.
+    The power is 1 for features of ordinary size, and never below ``least``, itself one of at most 1. If they meet a
+    ``steep`` function, whose slope times the power may overflow, they are divided by no more than they have to be.
     """
     if transforms.eager(X):  # the usual case by a short way
         centred = X - X.mean(-1, keepdim=True) if center else X
@@ -65,11 +71,13 @@ def features(X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0)
             return centred * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     X = X / size
-    if not center:
-        return X * scale, size
-    X = X - X.mean(-1, keepdim=True)
-    again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features
-    return X * (scale / again), size * again
+    if center:
+        X = X - X.mean(-1, keepdim=True)
+        again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features
+        scale, size = scale / again, size * again
+    if steep:
+        scale, size = scale * room(size), size / room(size)
+    return X * scale, size
 
 
 class _Root(torch.autograd.Function):
@@ -79,8 +87,9 @@ class _Root(torch.autograd.Function):
         prepared, size = features(X, center, scale)
         M, s, V = which.solve(products(prepared, center))
         ctx.save_for_backward(X, prepared, M, s, V)
+        B = prepared @ V * reciprocal(s, s > 0).sqrt().unsqueeze(-2)
         usual = transforms.eager(size) and bool((size == 1).all())
-        return prepared @ M @ (prepared if usual else prepared * size).mH
+        return B @ (B if usual else B * size).mH
 
     @staticmethod
     def backward(ctx, G):  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ from .hermitian import hermitian
 from .methods import PI, SVDPI, Method, NewtonSchulz
 from .methods.base import norm, reciprocal
 from .methods.iterations import stopping_rules
-from .precision import full_precision, magnitude, rank_tolerance, resolved
+from .precision import full_precision, magnitude, rank_tolerance, resolved, room
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -216,6 +216,7 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
     exact, V0 = solvers.eigh(A.detach())
     start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
     size = magnitude(A)  # a norm squares the entries
+    size = size / room(size)  # cotangents are multiplied by it
     noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
     M, values, vectors = A / size, [], []
     for i in range(d):

@@ -31,7 +31,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
-        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})`.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt{\max(m,n)})`.
 
     Returns:
         (*, m, n).

@@ -75,18 +75,25 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
     return (size / (2 * mantissa)).clamp(low.to(size), high.to(size))
 
 
-def rank_tolerance(d: int, dtype: torch.dtype) -> float:
-    r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(4,\sqrt d)`.
+def room(size: Tensor) -> Tensor:
+    """How much of a power of two from :func:`magnitude` may be given back so that matrices are still ordinary."""
+    bits = _exponents(size.dtype) // 6 - 1
+    return size.clamp(2.0**-bits, 2.0**bits)
 
-    Backward-stable solvers err by a few :math:`\epsilon\|A\|`, growing like :math:`\sqrt d` in practice; the
-    usual :math:`d\,\epsilon` would already delete eigenvalues that are known to 5 %.
+
+def rank_tolerance(d: int, dtype: torch.dtype) -> float:
+    r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(8,3\sqrt d)`.
+
+    Backward-stable solvers err by a few :math:`\epsilon\|A\|`, growing like :math:`\sqrt d` in practice: null
+    eigenvalues of graph Laplacians come out as up to :math:`2.3\sqrt d\,\epsilon\|A\|`. The usual
+    :math:`d\,\epsilon` would delete eigenvalues of large matrices that are known to a few per cent.
     """
-    return torch.finfo(dtype).eps * max(4.0, d**0.5)
+    return torch.finfo(dtype).eps * max(8.0, 3 * d**0.5)
 
 
 def negative_tolerance(d: int, dtype: torch.dtype) -> float:
-    """Relative size of a negative eigenvalue that rounding no longer explains: 64 rank tolerances."""
-    return 64 * rank_tolerance(d, dtype)
+    """Relative size of a negative eigenvalue that rounding no longer explains: 32 rank tolerances."""
+    return 32 * rank_tolerance(d, dtype)
 
 
 def resolved(size: Tensor) -> Tensor:

@@ -110,3 +110,15 @@ def operator_options() -> dict[str, Any]:
     """
     tag = getattr(torch.Tag, "cudagraph_unsafe", None)
     return {} if tag is None else {"tags": (tag,)}
+
+
+def connections(group: Any) -> object:
+    """What holds the connections of a process group on CPUs, for who must be the last to let go of it; or None.
+
+    Closing them waits for a thread of their own, which may need Python's lock. Of all objects of torch 2.6 that own
+    the connections this one alone gives up the lock while it waits.
+    """
+    try:
+        return group._get_backend(torch.device("cpu"))
+    except (AttributeError, RuntimeError):
+        return None

@@ -10,6 +10,7 @@ from torch.func import grad, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.precision import magnitude
 from spectralgrad.testing import relative_error
 
 SINGLE, DOUBLE = torch.float32, torch.float64
@@ -178,3 +179,33 @@ def test_derivative_of_the_inverse_root_where_its_weights_alone_overflow():
 def test_eps_is_checked(eps):
     with pytest.raises(sg.errors.ShapeError, match="finite eps"):
         sg.covariance_sqrt(_features(1.0), eps=eps)
+
+
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.complex128], ids=str)
+@pytest.mark.parametrize("center", [True, False])
+def test_root_from_positions_squares_back_however_steep_the_spectrum(center, dtype):
+    """By products with M = (XᴴX)^(−1/2), whose norm is 1e7 here, S·S would be off by 1e-10."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(34, 33, dtype=dtype, generator=generator) * torch.logspace(0, -20, 34, dtype=DOUBLE).unsqueeze(-1)
+    S = sg.covariance_sqrt(X, center=center)
+    C = sg.covariance(X, center=center)
+    assert_close(S @ S, C, rtol=0, atol=1e-14 * float(C.abs().max()))
+
+
+def test_tiny_features_leave_the_root_of_eps():
+    """Features far below √ε are not scaled up to where ε would overflow."""
+    root = sg.covariance_sqrt(_features(1e-30), eps=1e-14, side="channels")
+    assert_close(root, 1e-7 * torch.eye(9), rtol=1e-6, atol=0)
+
+
+def test_scales_of_empty_matrices_have_the_shape_of_the_batch():
+    for shape in [(5, 0, 3), (5, 3, 0), (2, 5, 0, 0)]:
+        assert magnitude(torch.zeros(shape)).shape == (*shape[:-2], 1, 1)
+
+
+@pytest.mark.parametrize("name", ["channels", "pooling, channels"])
+def test_gradients_from_channels_of_large_features_with_a_steep_spectrum(name):
+    """A cotangent times the scale (2^118) times the slope of the root (2^12) would leave the type."""
+    X = _features(1.0) * torch.logspace(0, -3.5, 4)
+    got, expected = (_derivatives(ROOTS[name], X * scale)[1] for scale in (2.0**117, 1.0))
+    assert relative_error(got, expected) < 1e-4

@@ -68,3 +68,25 @@ def test_a_tie_within_the_range_keeps_the_textbook_gradient(name):
     A = torch.diag(torch.tensor([0.0, 0.0, 0.5, 0.5, 1.3], dtype=DOUBLE))
     g = gradient(lambda X: FUNCTIONS[name](X, method="svd"), A, symmetric_noise(5))
     assert not bool(torch.isfinite(g).all())
+
+
+@pytest.mark.parametrize("method", ["exact", "svd"])
+def test_gap_between_range_and_null_space_is_the_eigenvalue(method):
+    """Not its distance to the rounding noise that stands for zero, a quarter of that here."""
+    A, G = torch.diag(torch.tensor([0.9e-3, 1.2e-3, 1.0], dtype=DOUBLE)), torch.zeros(3, 3, dtype=DOUBLE)
+    G[0, 1] = G[1, 0] = 1
+    g = gradient(lambda X: sg.matrix_sqrt(X, method=method, rtol=1e-3), A, G)
+    assert_close(g, G * 1.2e-3**-0.5, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [8, 12, 24, 40, 64, 96])
+@pytest.mark.parametrize("dtype", [*REAL, torch.complex64, torch.complex128], ids=str)
+def test_the_null_vector_of_a_graph_laplacian_is_found(dtype, d):
+    """Exactly singular matrices: their computed eigenvalue zero is up to 2.3 √d ε of the largest."""
+    generator = torch.Generator().manual_seed(d)
+    edges = torch.triu(torch.rand(200, d, d, generator=generator) < torch.rand(200, 1, 1, generator=generator), 1)
+    edges = (edges | edges.mT).to(dtype)
+    connected = edges.abs().sum(-1).amin(-1) > 1
+    A = (torch.diag_embed(edges.sum(-1)) - edges)[connected]
+    inverse = sg.matrix_inv_sqrt(A)
+    assert_close(inverse @ torch.ones(d, 1, dtype=dtype), torch.zeros(len(A), d, 1, dtype=dtype), rtol=0, atol=2e-3)

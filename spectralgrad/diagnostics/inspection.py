@@ -13,7 +13,7 @@ from .. import functions, gauge, solvers
 from ..errors import ShapeError, check_square
 from ..methods import Exact, GapMethod, Method, resolve
 from ..methods.base import differences, identity_mask, norm
-from ..precision import full_precision, rank_tolerance, widen
+from ..precision import full_precision, negative_tolerance, rank_tolerance, widen
 from .table import number, render
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -198,9 +198,8 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
     got, exact = gradients
     error = _ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
     w = torch.linalg.eigvalsh(A)
-    negative = (
-        w.amin(-1) < -64 * rank_tolerance(d, w.dtype) * norm(w) if d else torch.zeros_like(error, dtype=torch.bool)
-    )
+    limit = negative_tolerance(d, w.dtype) * norm(w)
+    negative = w.amin(-1) < -limit if d else torch.zeros_like(error, dtype=torch.bool)
     return torch.where(negative, torch.nan, error)
 
 

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..errors import SpectralError
+from ..torch_internals import connections
 from .config import ConfigError
 
 _CPU = torch.device("cpu")
@@ -68,8 +69,10 @@ class Group:
         if failed and self.world > 1:
             _broken.append(True)
         if self.own:
+            last = connections(self.own[0])
             dist.destroy_process_group(self.own.pop())
             gc.collect()
+            del last  # not sooner: let go of by a model, the connections close with Python's lock held, or never
 
     @property
     def leads(self) -> bool:

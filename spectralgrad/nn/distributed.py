@@ -35,7 +35,9 @@ class _Sum(torch.autograd.Function):
     def forward(ctx, x, group):  # type: ignore[no-untyped-def]
         ctx.group = group
         result = x.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(result, group=group)
+        # Without the graph that result will have: the thread of the connections may hold what it is given longest,
+        # and would then close the group, itself included, in which it runs.
+        dist.all_reduce(result.detach(), group=group)
         return result
 
     @staticmethod

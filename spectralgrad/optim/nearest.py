@@ -38,7 +38,7 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
             cost digits; ``"svd"``; or ``"polynomial"``, matrix products only: 7 + 4 odd polynomials of degree five.
             The last is approximate: singular values above 1/1000 of the Frobenius norm come out within 1e-3 of 1,
             smaller ones between 0 and 1, and ``rtol`` is not used.
-        rtol: relative rank tolerance; default :math:`\epsilon\max(4,\sqrt{\max(m,n)})` with the ε of the precision
+        rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt{\max(m,n)})` with the ε of the precision
             computed in, and for the half types at least their own ε: what rounding to them puts in is no direction.
 
     Returns:
@@ -168,10 +168,8 @@ def _kept(S: Tensor, tolerance: float) -> Tensor:
 
 
 def _polynomial(A: Tensor, tolerance: float) -> Tensor:
-    size = A.abs().amax((-2, -1), keepdim=True)
-    X = A / torch.where(size > 0, size, 1)
-    length = torch.linalg.matrix_norm(X, keepdim=True)
-    X = X / torch.where(length > 0, length, 1)
+    length = torch.linalg.matrix_norm(A, keepdim=True)
+    X = A / torch.where(length > 0, length, 1)
     for a, b, c in _SCHEDULE:
         gram = X.mH @ X
         X = a * X + X @ (b * gram + c * (gram @ gram))

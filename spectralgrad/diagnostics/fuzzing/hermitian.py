@@ -45,8 +45,16 @@ def judge_eigh(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]
     yield _beside_others(case.matrices, w, V, method)
     (g,) = gradients((w, V), (A,), case)
     if method != "svd":
-        yield finite("gradient finite", g, vectors_differentiable(spectrum, case.cotangent(V, 1)))
+        fits = vectors_differentiable(spectrum, case.cotangent(V, 1))
+        if method == "pi":
+            fits &= _carries_norm(spectrum)
+        yield finite("gradient finite", g, fits)
     yield hermitian_gradient(g, spectrum.rounding)
+
+
+def _carries_norm(spectrum: Spectrum) -> Tensor:
+    """Whether cotangents may be multiplied by ‖A‖ and divided by it again, as those of power iteration are (batch,)."""
+    return spectrum.rounding.holds(spectrum.size / spectrum.rounding.eps, spectrum.exponent)
 
 
 def _beside_others(A: Tensor, w: Tensor, V: Tensor, method: str) -> Finding:
@@ -101,7 +109,12 @@ def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: 
     rounding, shift, norm = reference.spectrum.rounding, reference.shift(1), size(wide(G))
     fits = rounding.holds(reference.steepest * norm.clamp_min(1), shift)
     fits &= rounding.holds(reference.height, reference.shift(0))
-    yield finite("gradient finite", g, fits & _differentiable(reference) if method == "svd" else fits)
+    promised = fits
+    if method == "svd":
+        promised = fits & _differentiable(reference)
+    elif method == "pi":
+        promised = fits & _carries_norm(reference.spectrum)
+    yield finite("gradient finite", g, promised)
     yield hermitian_gradient(g, rounding, rounding.power(reference.steepest * norm, shift))
     if method == "exact":
         known = fits & reference.decided & rounding.resolves(reference.steepest * norm, shift)
@@ -143,8 +156,17 @@ def judge_projector(case: Case, spectrum: Spectrum, method: str) -> Iterator[Fin
     lost = (spectrum.w[:, d - k :].sum(-1) - caught).abs()
     yield within("leading eigenvalues", lost, d * d * unit * spectrum.size, everywhere, FORWARD)
     yield finite("gradient finite", g, vectors_differentiable(spectrum, G))
-    yield hermitian_gradient(g, spectrum.rounding)
+    yield hermitian_gradient(g, spectrum.rounding, _steepest_turn(G, spectrum, k))
     yield from _projector_gradient(g, G, spectrum, k)
+
+
+def _steepest_turn(G: Tensor, spectrum: Spectrum, k: int) -> Tensor | None:
+    """log₂ of ‖G‖ over the gap at the cut."""
+    if not 0 < k < spectrum.d:
+        return None
+    gap = spectrum.w[:, spectrum.d - k] - spectrum.w[:, spectrum.d - k - 1]
+    resolved = torch.maximum(gap, spectrum.rounding.eps * spectrum.size).clamp_min(1e-300)
+    return spectrum.rounding.power(size(wide(G)) / resolved, -spectrum.exponent)
 
 
 def _projector_gradient(g: Tensor, G: Tensor, spectrum: Spectrum, k: int) -> Iterator[Finding]:

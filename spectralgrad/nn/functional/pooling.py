@@ -130,7 +130,7 @@ def _pooled(
     channels = side == "channels" or (side == "auto" and not (possible and n < d))
     shift: float | Tensor = eps
     if exact:
-        X, q, size = scaled(X, center, 0, eps)
+        X, q, size = scaled(X, center, 0, eps, channels)
         shift = q.square() if eps else eps
     else:  # some methods have absolute thresholds: they get the covariance as it is
         X = scaled_features(X, center)
