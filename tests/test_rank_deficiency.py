@@ -70,13 +70,18 @@ def test_a_tie_within_the_range_keeps_the_textbook_gradient(name):
     assert not bool(torch.isfinite(g).all())
 
 
-@pytest.mark.parametrize("method", ["exact", "svd"])
-def test_gap_between_range_and_null_space_is_the_eigenvalue(method):
-    """Not its distance to the rounding noise that stands for zero, a quarter of that here."""
-    A, G = torch.diag(torch.tensor([0.9e-3, 1.2e-3, 1.0], dtype=DOUBLE)), torch.zeros(3, 3, dtype=DOUBLE)
-    G[0, 1] = G[1, 0] = 1
-    g = gradient(lambda X: sg.matrix_sqrt(X, method=method, rtol=1e-3), A, G)
-    assert_close(g, G * 1.2e-3**-0.5, rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+@pytest.mark.parametrize("method", TRUTHFUL)
+def test_second_derivatives_of_gap_rules_are_exact_in_directions_that_raise_the_rank(method, name):
+    """The gap between range and null space is λ itself, which does not move with the noise that stands for zero."""
+    B = _features(5, 2, DOUBLE)
+    A, G, E = B @ B.mT, symmetric_noise(5, DOUBLE, seed=1), symmetric_noise(5, DOUBLE, seed=2)
+
+    def second(rule):
+        slope = lambda X: (grad(lambda Y: (FUNCTIONS[name](Y, method=rule) * G).sum())(X) * E).sum()  # noqa: E731
+        return grad(slope)(A)
+
+    assert_close(second(method), second("exact"), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("d", [8, 12, 24, 40, 64, 96])
