@@ -113,7 +113,8 @@ def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: 
     if method == "svd":
         promised = fits & _differentiable(reference)
     elif method == "pi":
-        promised = fits & _carries_norm(reference.spectrum)
+        promised = fits & _carries_norm(reference.spectrum) & vectors_differentiable(reference.spectrum, G)
+        promised &= rounding.holds(reference.height / rounding.eps, reference.shift(0))
     yield finite("gradient finite", g, promised)
     yield hermitian_gradient(g, rounding, rounding.power(reference.steepest * norm, shift))
     if method == "exact":
