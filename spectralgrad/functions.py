@@ -256,7 +256,8 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         exact = which.solve(wide.detach())[0]
         wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
         iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
-        return (exact + (iterated - iterated.detach())).to(A.dtype)
+        # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
+        return torch.where(torch.isfinite(iterated), exact + (iterated - iterated.detach()), exact).to(A.dtype)
 
 
 def _positive(

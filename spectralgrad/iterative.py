@@ -216,7 +216,7 @@ def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tens
     exact, V0 = solvers.eigh(A.detach())
     start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
     size = magnitude(A)  # a norm squares the entries
-    size = size / room(size)  # cotangents are multiplied by it
+    size = size / room(size).clamp_min(1)  # cotangents are multiplied by it
     noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
     M, values, vectors = A / size, [], []
     for i in range(d):

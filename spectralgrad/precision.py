@@ -65,14 +65,14 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
     """A power of two (*, 1, 1) without gradient to divide matrices (*, m, n) by before they are squared.
 
     It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down. Times ``before``, what X was
-    divided by already, it leaves out a sixteenth of the exponents at either end, so that a cotangent may be multiplied
-    by it. Dividing by it is exact.
+    divided by already, it is no smaller than what leaves a sixteenth of the exponents to a cotangent that is multiplied
+    by it, and to its reciprocal. Dividing by it is exact.
     """
     size, bits = _largest(X), _exponents(X.dtype) * 15 // 16
     size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
     mantissa, _ = torch.frexp(size)  # in [1/2, 1)
-    low, high = (2.0**end / torch.as_tensor(before) for end in (-bits, bits))
-    return (size / (2 * mantissa)).clamp(low.to(size), high.to(size))
+    least = 2.0**-bits / torch.as_tensor(before, dtype=size.dtype, device=size.device)
+    return torch.maximum(size / (2 * mantissa), least)
 
 
 def room(size: Tensor) -> Tensor:

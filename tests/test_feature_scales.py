@@ -29,6 +29,9 @@ ROOTS = {
     "pooling, channels": _pooled(side="channels"),
 }
 
+# Gradients over the whole range; pooling from positions multiplies the cotangent by the scale.
+FULL = [name for name in ROOTS if name != "pooling"]
+
 
 def _features(scale, dtype=SINGLE, seed=0):
     X = torch.randn(9, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(seed))
@@ -209,3 +212,15 @@ def test_gradients_from_channels_of_large_features_with_a_steep_spectrum(name):
     X = _features(1.0) * torch.logspace(0, -3.5, 4)
     got, expected = (_derivatives(ROOTS[name], X * scale)[1] for scale in (2.0**117, 1.0))
     assert relative_error(got, expected) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("scale", "name"), [(2.0**1015, name) for name in ROOTS] + [(2.0**-1072, name) for name in FULL]
+)
+def test_roots_of_covariances_at_the_ends_of_double_precision(scale, name):
+    """Denormal features, whose root is rounded to multiples of the smallest number, and nearly the largest ones."""
+    X = _features(1.0, DOUBLE) * scale
+    S, gradient = _derivatives(ROOTS[name], X)[:2]
+    wanted, slope = _derivatives(ROOTS[name], X / scale)[:2]  # of the features as they were rounded
+    assert_close(S, wanted * scale, rtol=1e-11, atol=2.0**-1074)
+    assert relative_error(gradient, slope) < 1e-11

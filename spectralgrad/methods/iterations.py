@@ -106,7 +106,7 @@ class PI(Method):
     converged after K steps. Stopping rules as in :class:`SVDPI`. The start depends on ``seed`` and the size
     only, so a matrix's result does not depend on its batch. The gradient goes through the eigenvectors, whose own is
     as large as the reciprocal of the norm, and through products with the norm: float32 holds both for norms between
-    about 1e-24 and 1e31.
+    about 1e-24 and 1e28.
 
     Example:
         >>> PI(iterations=50)

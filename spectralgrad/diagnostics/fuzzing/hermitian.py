@@ -52,9 +52,23 @@ def judge_eigh(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]
     yield hermitian_gradient(g, spectrum.rounding)
 
 
+def _promised(G: Tensor, reference: FunctionReference, method: str) -> Tensor:
+    """Where a method promises a finite gradient if the true one fits into the type (batch,)."""
+    spectrum, norm = reference.spectrum, size(wide(G))
+    if method == "svd":
+        return _differentiable(reference)
+    if method == "svd-newton":  # diverges where rounding made A indefinite; 20 steps magnify a null space by 1.5^20
+        steepest = reference.steepest * norm * 1.5**60
+        return ~spectrum.coarse & spectrum.rounding.holds(steepest, reference.shift(1))
+    if method == "pi":
+        carried = spectrum.rounding.carries(reference.height, reference.shift(0))
+        return carried & _carries_norm(spectrum) & vectors_differentiable(spectrum, G)
+    return torch.ones_like(norm, dtype=torch.bool)
+
+
 def _carries_norm(spectrum: Spectrum) -> Tensor:
     """Whether cotangents may be multiplied by ‖A‖ and divided by it again, as those of power iteration are (batch,)."""
-    return spectrum.rounding.holds(spectrum.size / spectrum.rounding.eps, spectrum.exponent)
+    return spectrum.rounding.carries(spectrum.size, spectrum.exponent)
 
 
 def _beside_others(A: Tensor, w: Tensor, V: Tensor, method: str) -> Finding:
@@ -109,14 +123,11 @@ def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: 
     rounding, shift, norm = reference.spectrum.rounding, reference.shift(1), size(wide(G))
     fits = rounding.holds(reference.steepest * norm.clamp_min(1), shift)
     fits &= rounding.holds(reference.height, reference.shift(0))
-    promised = fits
-    if method == "svd":
-        promised = fits & _differentiable(reference)
-    elif method == "pi":
-        promised = fits & _carries_norm(reference.spectrum) & vectors_differentiable(reference.spectrum, G)
-        promised &= rounding.holds(reference.height / rounding.eps, reference.shift(0))
-    yield finite("gradient finite", g, promised)
-    yield hermitian_gradient(g, rounding, rounding.power(reference.steepest * norm, shift))
+    yield finite("gradient finite", g, fits & _promised(G, reference, method))
+    steepest = rounding.power(reference.steepest * norm, shift)
+    if reference.f.lipschitz is not None:  # rounding may move an eigenvalue to where f is that steep
+        steepest = torch.maximum(steepest, rounding.power(reference.f.lipschitz * norm, torch.zeros_like(norm)))
+    yield hermitian_gradient(g, rounding, steepest)
     if method == "exact":
         known = fits & reference.decided & rounding.resolves(reference.steepest * norm, shift)
         error = size(shifted(wide(g), -shift) - reference.gradient(G))

@@ -40,6 +40,10 @@ class Rounding:
         """Whether numbers of this magnitude (times two to the exponent) are far from overflow."""
         return self.power(magnitude, exponent) < math.log2(self.largest) - 8
 
+    def carries(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
+        """Whether a quarter of the exponents is left when something is multiplied by such numbers."""
+        return self.power(magnitude, exponent) < 0.75 * math.log2(self.largest)
+
     def resolves(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
         """Whether such numbers, and errors at their rounding level, are far from underflow."""
         return self.power(magnitude * self.eps, exponent) > math.log2(self.smallest)
@@ -76,7 +80,7 @@ class Function:
     """A scalar function, its divided differences, and a bound of its second ones on a spectrum.
 
     ``degree`` is p for f(cλ) = cᵖf(λ) (plus ``offset``·log₂c), None if there is none. With ``null`` f acts on the
-    range only; ``signed`` if that includes negative eigenvalues.
+    range only; ``signed`` if that includes negative eigenvalues. ``lipschitz`` is the steepest slope anywhere.
     """
 
     value: Scalar
@@ -86,6 +90,7 @@ class Function:
     null: bool = True
     offset: float = 0.0
     signed: bool = False
+    lipschitz: float | None = None
 
 
 def power(p: float) -> Function:
@@ -136,7 +141,7 @@ SQUARE = Function(torch.square, lambda a, b: a + b, torch.ones_like, 2.0, null=F
 INVERSE = Function(torch.reciprocal, lambda a, b: -1 / a / b, lambda w: w.abs().pow(-3), -1.0, signed=True)
 LOG = Function(torch.log, _log_pairs, lambda w: w.pow(-2) / 2, 0.0, offset=math.log(2))
 EXP = Function(torch.exp, _exp_pairs, lambda w: w.exp() / 2, null=False)
-TANH = Function(torch.tanh, _tanh_pairs, lambda w: torch.full_like(w, 0.385), null=False)
+TANH = Function(torch.tanh, _tanh_pairs, lambda w: torch.full_like(w, 0.385), null=False, lipschitz=1.0)
 
 
 class Spectrum:
@@ -160,7 +165,7 @@ class Spectrum:
     def decided(self) -> Tensor:
         """Whether the rank is beyond doubt (batch,): no eigenvalue lies near the tolerance."""
         clear = self.w.abs() > 8 * self.rank_tolerance.unsqueeze(-1) + 2 * self.d * self._noise
-        beyond_doubt = clear | ((self.w.abs() <= self.rank_tolerance.unsqueeze(-1) / 4) & ~self._coarse)
+        beyond_doubt = clear | ((self.w.abs() <= self.rank_tolerance.unsqueeze(-1) / 4) & ~self.coarse.unsqueeze(-1))
         return beyond_doubt.all(-1)
 
     @property
@@ -168,9 +173,9 @@ class Spectrum:
         return (self.rounding.unit * self.size).unsqueeze(-1)
 
     @property
-    def _coarse(self) -> Tensor:
-        """Whether the denormal range adds to the unit roundoff, so that no eigenvalue is known to be noise."""
-        return (self.rounding.unit > self.rounding.eps).unsqueeze(-1)
+    def coarse(self) -> Tensor:
+        """Whether the denormal range adds to the unit roundoff, so that no eigenvalue is known to be noise (batch,)."""
+        return self.rounding.unit > self.rounding.eps
 
     def of(self, f: Function) -> FunctionReference:
         """f of the matrices."""
