@@ -1,8 +1,8 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
-from . import errors, iterative, solvers
+from . import errors, solvers
 from .covariance import covariance, covariance_sqrt
-from .eigh import eigh
+from .decompositions import eigh, svd
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .functions import (
     matrix_exp,
@@ -34,7 +34,6 @@ from .methods import (
     register_method,
 )
 from .polar import polar
-from .svd import svd
 from .version import __version__
 
 __all__ = [
@@ -65,7 +64,6 @@ __all__ = [
     "diagnostics",
     "eigh",
     "errors",
-    "iterative",
     "matrix_exp",
     "matrix_function",
     "matrix_inv_sqrt",

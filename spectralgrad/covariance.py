@@ -17,7 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from . import divided, gram, solvers, spectral, transforms
+from . import gram, scalar_functions, solvers, spectral, transforms
 from .errors import ShapeError, check_matrix
 from .functions import matrix_inv_sqrt, matrix_sqrt
 from .methods import Exact, Method, resolve
@@ -126,7 +126,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
     resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
-    g = spectral.apply(A, Exact(), divided.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    g = spectral.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 

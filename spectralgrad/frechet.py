@@ -17,9 +17,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided, solvers, transforms
-from .hermitian import hermitian
+from . import divided_differences, solvers, transforms
 from .precision import full_precision
+from .symmetry import hermitian
 
 _CHUNK = 2**18  # coefficients a matrix held at a time
 
@@ -136,7 +136,7 @@ class _SecondDerivative(torch.autograd.Function):
         inner = torch.zeros_like(G)
         for k in range(0, d, step):  # a slab of the d×d×d coefficients at a time
             slab = slice(k, k + step)
-            coefficients = divided.second(w, gamma, curvature, slab).to(V.dtype)
+            coefficients = divided_differences.second(w, gamma, curvature, slab).to(V.dtype)
             inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
         return _congruent(V, inner + inner.mH)
 

@@ -7,8 +7,8 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative, roots, spectra, spectral
-from .divided import Scalar
+from . import frechet, newton_schulz, power_iteration, roots, scalar_functions, spectra, spectral, user_functions
+from .divided_differences import Scalar
 from .errors import ShapeError, check_square
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
@@ -121,7 +121,7 @@ def matrix_power(
             f"got {p.dtype} of shape {tuple(p.shape)}"
         )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _positive(A, "power", divided.real_power(exponent), method, rtol, clamp)
+    return _positive(A, "power", scalar_functions.real_power(exponent), method, rtol, clamp)
 
 
 @overridable
@@ -139,7 +139,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _positive(A, "log", divided.LOG, method, rtol, clamp)
+    return _positive(A, "log", scalar_functions.LOG, method, rtol, clamp)
 
 
 @overridable
@@ -163,7 +163,7 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
 
     Reference: as in :func:`matrix_sqrt`. For matrices that are not Hermitian see torch.linalg.matrix_exp.
     """
-    return _any(A, "exp", divided.EXP, method)
+    return _any(A, "exp", scalar_functions.EXP, method)
 
 
 @overridable
@@ -194,7 +194,7 @@ def matrix_function(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _any(A, "function", divided.smooth(f, df), method, rtol)
+    return _any(A, "function", user_functions.smooth(f, df), method, rtol)
 
 
 @overridable
@@ -246,16 +246,16 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         wide = widen(A)
         if isinstance(rule, NewtonSchulz):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-            return iterative.newton_schulz_root(wide, operation, rule).to(A.dtype)
+            return newton_schulz.newton_schulz_root(wide, operation, rule).to(A.dtype)
         if isinstance(rule, (GapMethod, PI)):
-            function = divided.SQRT if operation == "sqrt" else divided.INV_SQRT
+            function = scalar_functions.SQRT if operation == "sqrt" else scalar_functions.INV_SQRT
             return _positive(A, operation, function, rule, rtol, clamp)
         which = roots.Root(f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp)
         if not isinstance(rule, SVDNewton):
             return roots.root(wide, which).to(A.dtype)
         exact = which.solve(wide.detach())[0]
         wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-        iterated = iterative.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
+        iterated = newton_schulz.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
         # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
         return torch.where(torch.isfinite(iterated), exact + (iterated - iterated.detach()), exact).to(A.dtype)
 
@@ -263,7 +263,7 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
 def _positive(
     A: Tensor,
     operation: str,
-    f: divided.Function,
+    f: scalar_functions.Function,
     method: str | Method,
     rtol: float | None,
     clamp: bool,
@@ -273,7 +273,7 @@ def _positive(
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
-        if iterative.iterates(rule):
+        if power_iteration.iterates(rule):
             wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
         spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
         return spectral.apply(wide, rule, f, spectrum).to(A.dtype)
@@ -283,13 +283,13 @@ def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) ->
     """A whole power: polynomial for n ≥ 0, of the pseudo-inverse for n < 0; any sign of eigenvalue."""
     if n < 0 and rtol is None:
         rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    return _any(A, "power", divided.whole_power(n), method, rtol)
+    return _any(A, "power", scalar_functions.whole_power(n), method, rtol)
 
 
 def _any(
     A: Tensor,
     operation: str,
-    f: divided.Function,
+    f: scalar_functions.Function,
     method: str | Method,
     rtol: float | None = None,
 ) -> Tensor:

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from . import roots, solvers, transforms
-from .hermitian import hermitian
 from .methods.base import reciprocal
 from .precision import full_precision, magnitude, ordinary, room, widen
 from .roots import Root
+from .symmetry import hermitian
 
 
 def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided, frechet, solvers, transforms
+from . import divided_differences, frechet, solvers, transforms
 from .errors import check_matrix
-from .hermitian import hermitian
 from .methods.base import norm, reciprocal
 from .overrides import overridable
 from .precision import full_precision, rank_tolerance, widen
 from .roots import solve_lyapunov
+from .symmetry import hermitian
 
 
 @overridable
@@ -109,5 +109,7 @@ def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
 
 def _inverse(H: Tensor, S: Tensor, V: Tensor) -> Tensor:
     """The pseudo-inverse of H = V diag(S) Vᴴ, differentiable in ``H``."""
-    values, gamma, curvature = divided.on_range(lambda w: divided.integer_power(w, -1), S, S > 0)
+    values, gamma, curvature = divided_differences.on_range(
+        lambda w: divided_differences.integer_power(w, -1), S, S > 0
+    )
     return frechet.exact(H, S, V, values, gamma, curvature)

@@ -25,9 +25,9 @@ import torch
 from torch import Tensor
 
 from . import solvers, transforms
-from .hermitian import hermitian
 from .methods.base import reciprocal
 from .precision import full_precision
+from .symmetry import hermitian
 
 
 @dataclass(frozen=True)

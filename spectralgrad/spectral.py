@@ -17,31 +17,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import divided, frechet, iterative, solvers, transforms
-from .eigh import attach, within
-from .hermitian import from_lower, hermitian
+from . import divided_differences, frechet, power_iteration, scalar_functions, solvers, transforms
+from .eigenvectors import attach, within
+from .hermitian import from_lower
 from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
 from .methods.base import differences, identity_mask
 from .precision import full_precision
 from .spectra import Spectrum
+from .symmetry import hermitian
 
 
-def apply(A: Tensor, rule: Method, f: divided.Function, spectrum: Spectrum) -> Tensor:
+def apply(A: Tensor, rule: Method, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
-    if iterative.iterates(rule):
+    if power_iteration.iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
     if transforms.idle(A) and isinstance(rule, Exact):
-        return _composed(spectrum.vectors, divided.kept(f.value, spectrum.values, spectrum.support))
+        return _composed(spectrum.vectors, divided_differences.kept(f.value, spectrum.values, spectrum.support))
     if isinstance(rule, GapMethod):
         return _by_gap_rule(A, rule, f, spectrum)
     w, V, support = spectrum
-    values, gamma, curvature = divided.on_range(f.differences, w, support)
+    values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not transforms.tracked(values):
         return frechet.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
     return _learning(A, f, spectrum)
 
 
-def _by_gap_rule(A: Tensor, rule: GapMethod, f: divided.Function, spectrum: Spectrum) -> Tensor:
+def _by_gap_rule(A: Tensor, rule: GapMethod, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
     w, V, support = spectrum
     keep = rule.kept(A, w, V)
@@ -56,13 +57,13 @@ def _by_gap_rule(A: Tensor, rule: GapMethod, f: divided.Function, spectrum: Spec
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 
-def _learning(A: Tensor, f: divided.Function, spectrum: Spectrum) -> Tensor:
+def _learning(A: Tensor, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
     """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
 
     They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
     """
     w, V = attach(A, spectrum.values, spectrum.vectors, Pade())
-    values, gamma, _ = divided.on_range(f.differences, w, spectrum.support)
+    values, gamma, _ = divided_differences.on_range(f.differences, w, spectrum.support)
     return _diagonal_by_values(A, w, V, values, gamma)
 
 
@@ -71,9 +72,9 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: divided.Function) -> Tensor:
+def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: scalar_functions.Function) -> Tensor:
     """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
-    w, V, keep = iterative.power_iteration(A, rule)
+    w, V, keep = power_iteration.power_iteration(A, rule)
     support = keep & (w > 0)
     return _composed(V, torch.where(support, f.value(torch.where(support, w, 1)), 0))
 
@@ -95,13 +96,13 @@ class Implied:
     """
 
     rule: GapMethod
-    f: divided.Function
+    f: scalar_functions.Function
     support: Tensor
     range: Tensor
 
     def values(self, w: Tensor) -> Tensor:
         """f(λ) (*, d)."""
-        return divided.kept(self.f.value, w, self.support)
+        return divided_differences.kept(self.f.value, w, self.support)
 
     def gamma(self, w: Tensor) -> Tensor:
         """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
@@ -109,14 +110,18 @@ class Implied:
         implied = K * differences(values)
         if not self.rule.skew:
             implied = implied + (K + K.mT) * values.unsqueeze(-2)
-        slopes = divided.kept(self.f.slope, w, self.support)
+        slopes = divided_differences.kept(self.f.slope, w, self.support)
         return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
-        if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (divided.SQRT, divided.INV_SQRT):
+        if (
+            isinstance(self.rule, Taylor)
+            and self.rule.skew
+            and self.f in (scalar_functions.SQRT, scalar_functions.INV_SQRT)
+        ):
             s = torch.where(self.support, w, 0).sqrt()
-            return solvers.root_derivative(V, s, G, self.f is divided.INV_SQRT, self.rule.degree + 1)
+            return solvers.root_derivative(V, s, G, self.f is scalar_functions.INV_SQRT, self.rule.degree + 1)
         return solvers.weighted(V, self.gamma(w), G)
 
 

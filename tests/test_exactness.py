@@ -10,7 +10,7 @@ from torch.func import grad, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad import divided
+from spectralgrad import scalar_functions, user_functions
 from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
@@ -326,16 +326,16 @@ def test_polar_in_single_precision_is_orthogonal_to_rounding_beside_any_neighbou
 
 _TENSOR = torch.tensor(0.7, dtype=torch.float64)
 SCALARS = {
-    "exp": divided.EXP,
-    "log": divided.LOG,
-    "sqrt": divided.SQRT,
-    "inv_sqrt": divided.INV_SQRT,
-    "power": divided.real_power(_TENSOR),
-    "cube": divided.whole_power(3),
-    "inverse square": divided.whole_power(-2),
-    "tanh": divided.smooth(torch.tanh, None),
-    "log_over": divided.log_over(_TENSOR),
-    "inverse_of_sum": divided.inverse_of_sum(_TENSOR),
+    "exp": scalar_functions.EXP,
+    "log": scalar_functions.LOG,
+    "sqrt": scalar_functions.SQRT,
+    "inv_sqrt": scalar_functions.INV_SQRT,
+    "power": scalar_functions.real_power(_TENSOR),
+    "cube": scalar_functions.whole_power(3),
+    "inverse square": scalar_functions.whole_power(-2),
+    "tanh": user_functions.smooth(torch.tanh, None),
+    "log_over": scalar_functions.log_over(_TENSOR),
+    "inverse_of_sum": scalar_functions.inverse_of_sum(_TENSOR),
 }
 
 

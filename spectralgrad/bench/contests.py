@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..covariance import covariance_sqrt
+from ..decompositions import eigh
 from ..diagnostics.peers import installed_peers, torch_autograd
-from ..eigh import eigh
 from ..functions import matrix_inv_sqrt
 from ..polar import polar
 from . import judging, timing

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..hermitian import mirrored
+from ..symmetry import mirrored
 from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
 from .gaps import Taylor
 

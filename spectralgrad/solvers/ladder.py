@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
-from ..hermitian import mirrored
 from ..precision import resolved
+from ..symmetry import mirrored
 from . import choice, lapack
 from .lapack import Factors
 from .report import counts

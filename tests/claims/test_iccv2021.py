@@ -11,8 +11,8 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.iterative import newton_schulz
 from spectralgrad.methods import robust_pade
+from spectralgrad.newton_schulz import newton_schulz
 from spectralgrad.testing import paired_spectrum, relative_error, with_spectrum
 
 from .helpers import (

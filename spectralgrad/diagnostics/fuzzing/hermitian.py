@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import functions
-from ...eigh import eigh
+from ...decompositions import eigh
 from . import references
 from .cases import Case
 from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orthonormal, residual, size, within

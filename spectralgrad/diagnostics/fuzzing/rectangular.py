@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ...covariance import covariance, covariance_sqrt
+from ...decompositions import svd
 from ...polar import polar
 from ...precision import rank_tolerance
-from ...svd import svd
 from .cases import Case
 from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
 from .hermitian import APPROXIMATE, gradients

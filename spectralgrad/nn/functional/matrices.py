@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import transforms
-from ...eigh import eigh
+from ...decompositions import eigh
 from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
 from ...functions import matrix_inv_sqrt
 from ...methods import Exact, Method

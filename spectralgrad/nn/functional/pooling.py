@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import divided, gram, spectra, spectral
+from ... import gram, scalar_functions, spectra, spectral
 from ...covariance import scaled, scaled_features, shifted
 from ...errors import ShapeError, check_features
 from ...functions import matrix_log, matrix_power
@@ -147,7 +147,7 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     """The power or logarithm of σ²M for σ = ``size``."""
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
-    f = divided.shifted_log(2 * size[..., 0, 0].log())
+    f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
     return spectral.apply(M, Exact(), f, spectra.positive(M, "matrix_log", None, False))
 
 
@@ -155,7 +155,7 @@ def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor)
     """The power or logarithm of σ²XXᵀ from its products XᵀX, on the range."""
     if power != "log":
         return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
-    f = divided.log_over(2 * size[..., 0, 0].log())
+    f = scalar_functions.log_over(2 * size[..., 0, 0].log())
     spectrum = spectra.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
     return X @ spectral.apply(products, Exact(), f, spectrum) @ X.mT
 

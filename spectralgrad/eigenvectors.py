@@ -1,4 +1,4 @@
-r"""Eigendecomposition of Hermitian matrices with a chosen gradient.
+r"""The derivative of eigenvalues and eigenvectors, with any rule for the gaps.
 
 Derivation. Let :math:`A=V\Lambda V^H` and write :math:`dV=V\Omega` with :math:`\Omega` skew-Hermitian.
 Differentiating :math:`AV=V\Lambda` gives :math:`V^HdA\,V=d\Lambda+\Omega\Lambda-\Lambda\Omega`, hence
@@ -15,77 +15,13 @@ with any rule :math:`\hat K` in place of :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-from . import gauge, iterative, solvers, transforms
-from .errors import check_square
-from .hermitian import from_lower, hermitian
-from .methods import GapMethod, Method, resolve
-from .overrides import overridable
-from .precision import full_precision, real_dtype, widen
-
-
-class EighResult(NamedTuple):
-    """Ascending eigenvalues (*, d) and the eigenvectors (*, d, d) that go with them, as columns."""
-
-    eigenvalues: Tensor
-    eigenvectors: Tensor
-
-
-@overridable
-def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
-    r"""Eigenvalues and eigenvectors of Hermitian matrices, with a gradient that stays finite at ties.
-
-    .. math:: A = V\,\mathrm{diag}(\lambda)\,V^H,\qquad \lambda_1\le\dots\le\lambda_d .
-
-    The values are those of :func:`torch.linalg.eigh`: the lower triangle is read, eigenvalues ascend, vectors
-    are columns. The gradient is Hermitian and formed by ``method``. A loss that sees a
-    tied eigenspace only as a whole (its projector, the sum of its eigenvalues) gets its true gradient; a loss of
-    single vectors has none at a tie, and the method's documented bound applies. A function of the matrix put
-    together from ``eigenvalues`` and ``eigenvectors`` loses entries of its gradient at a tie, which no rule can
-    supply: use :func:`matrix_sqrt` and its kin instead, which have no gap at all.
-
-    Args:
-        A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
-        method: a name from :func:`methods` or a method object.
-
-    Returns:
-        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, d) and (*, d, d).
-
-    Raises:
-        NonFiniteError: the input holds NaN or Inf; the message names the batch positions.
-        SolverError: no solver could decompose a matrix.
-
-    Example:
-        >>> A = torch.eye(3, requires_grad=True)
-        >>> w, V = eigh(A)
-        >>> (V[:, 1:] @ V[:, 1:].T).diagonal().sum().backward()   # torch.linalg.eigh gives NaN here
-        >>> A.grad
-        tensor([[0., 0., 0.],
-                [0., 0., 0.],
-                [0., 0., 0.]])
-
-    Reference: the derivation stands at the top of this module; the methods name their papers.
-    """
-    check_square(A, "eigh")
-    rule = resolve(method, "eigh")
-    with full_precision(A):
-        w, V = decompose(widen(A), rule)
-    return EighResult(w.to(real_dtype(A.dtype)), V.to(A.dtype))
-
-
-def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor, Tensor]:
-    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
-    if iterative.iterates(rule):
-        w, V, keep = iterative.power_iteration(from_lower(A, operation), rule)
-        return without_gradient(w, V, keep)
-    assert isinstance(rule, GapMethod)
-    w, V = solvers.eigh(A.detach(), operation)
-    w, V = attach(A, w, V, rule)
-    return without_gradient(w, V, rule.kept(A, w, V))
+from . import gauge, transforms
+from .methods import GapMethod
+from .precision import full_precision
+from .symmetry import hermitian
 
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-r"""Singular value decomposition with a chosen gradient.
+r"""The derivative of singular values and singular vectors, with any rule for the gaps.
 
 Derivation. With :math:`D=U^HdM\,V`, :math:`\Omega_U=U^HdU`, :math:`\Omega_V=V^HdV` and
 :math:`D=\Omega_US+dS-S\Omega_V`, adding and subtracting the conjugate transpose separates the two vectors'
@@ -12,69 +12,19 @@ Only the first needs a rule :math:`\hat K(\sigma)`; nothing is squared, so no ra
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from . import gauge, solvers, transforms
-from .errors import check_matrix
-from .methods import GapMethod, Method, resolve
+from .methods import GapMethod
 from .methods.base import norm, reciprocal
-from .overrides import overridable
-from .precision import full_precision, real_dtype, widen
+from .precision import full_precision
 
 
-class SVDResult(NamedTuple):
-    """Left vectors U (*, m, k), descending singular values S (*, k), right vectors Vh (*, k, n)."""
-
-    U: Tensor
-    S: Tensor
-    Vh: Tensor
-
-
-@overridable
-def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-pade") -> SVDResult:
-    r"""Singular value decomposition with a gradient that stays finite at ties and at rank deficiency.
-
-    .. math:: M = U\,\mathrm{diag}(\sigma)\,V^H,\qquad \sigma_1\ge\dots\ge\sigma_k\ge 0,\ k=\min(m,n).
-
-    Values and order as in :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
-    factors gets its exact gradient at any rank, if the non-zero singular values differ. The extra columns of
-    ``full_matrices=True`` move with the complement of the others (their rotation among themselves is a free
-    choice and has no gradient).
-
-    Args:
-        M: matrices (*, m, n), real or complex; half types are computed in float32.
-        full_matrices: return square U and Vh.
-        method: a name from ``methods("svd")`` or a method object; its rule acts on the singular values.
-
-    Returns:
-        named tuple ``(U, S, Vh)``.
-
-    Example:
-        >>> M = torch.ones(3, 2, requires_grad=True)
-        >>> U, S, Vh = svd(M)
-        >>> (U * S @ Vh).sum().backward()
-        >>> torch.allclose(M.grad, torch.ones(3, 2), atol=1e-5)
-        True
-
-    Reference: Townsend, Differentiating the singular value decomposition (2016), rearranged as above.
-    """
-    check_matrix(M, "svd")
-    rule = resolve(method, "svd")
-    assert isinstance(rule, GapMethod)
-    with full_precision(M):
-        A = widen(M)
-        U, S, Vh = transforms.apply(_SVD, _SVDForward, A, rule)
-        keep = rule.kept(A, S.flip(-1), A)
-        if keep is not None:
-            keep = keep.flip(-1)
-            U, S = torch.where(keep.unsqueeze(-2), U, U.detach()), torch.where(keep, S, S.detach())
-            Vh = torch.where(keep.unsqueeze(-1), Vh, Vh.detach())
-        if full_matrices:
-            U, Vh = _completed(U), _completed(Vh.mH).mH
-    return SVDResult(U.to(M.dtype), S.to(real_dtype(M.dtype)), Vh.to(M.dtype))
+def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``."""
+    result: tuple[Tensor, Tensor, Tensor] = transforms.apply(_SVD, _SVDForward, M, rule)
+    return result
 
 
 class _SVD(torch.autograd.Function):
@@ -145,7 +95,7 @@ def _negligible(S: Tensor) -> Tensor:
     return (norm(S) * info.eps ** (5 / 3)).clamp_min(info.tiny)
 
 
-def _completed(U: Tensor) -> Tensor:
+def completed(U: Tensor) -> Tensor:
     """Append an orthonormal basis of the complement of the columns of ``U``, moving with it to second order.
 
     With B = (I − UUᴴ)C for a fixed basis C, the polar factor of B is the basis nearest to C; one Newton–Schulz
