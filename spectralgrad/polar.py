@@ -11,7 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import divided_differences, frechet, solvers, transforms
+from . import frechet, solvers, transforms
+from .divided_differences import integer_power, on_range
 from .errors import check_matrix
 from .methods.base import norm, reciprocal
 from .overrides import overridable
@@ -109,7 +110,5 @@ def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
 
 def _inverse(H: Tensor, S: Tensor, V: Tensor) -> Tensor:
     """The pseudo-inverse of H = V diag(S) Vᴴ, differentiable in ``H``."""
-    values, gamma, curvature = divided_differences.on_range(
-        lambda w: divided_differences.integer_power(w, -1), S, S > 0
-    )
+    values, gamma, curvature = on_range(lambda w: integer_power(w, -1), S, S > 0)
     return frechet.exact(H, S, V, values, gamma, curvature)

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import divided_differences, frechet, power_iteration, scalar_functions, solvers, transforms
+from . import divided_differences, frechet, power_iteration, solvers, transforms
 from .eigenvectors import attach, within
 from .hermitian import from_lower
 from .methods import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
 from .methods.base import differences, identity_mask
 from .precision import full_precision
+from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectra import Spectrum
 from .symmetry import hermitian
 
 
-def apply(A: Tensor, rule: Method, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
+def apply(A: Tensor, rule: Method, f: Function, spectrum: Spectrum) -> Tensor:
     """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
     if power_iteration.iterates(rule):
         return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
@@ -42,7 +43,7 @@ def apply(A: Tensor, rule: Method, f: scalar_functions.Function, spectrum: Spect
     return _learning(A, f, spectrum)
 
 
-def _by_gap_rule(A: Tensor, rule: GapMethod, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
+def _by_gap_rule(A: Tensor, rule: GapMethod, f: Function, spectrum: Spectrum) -> Tensor:
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
     w, V, support = spectrum
     keep = rule.kept(A, w, V)
@@ -57,7 +58,7 @@ def _by_gap_rule(A: Tensor, rule: GapMethod, f: scalar_functions.Function, spect
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 
-def _learning(A: Tensor, f: scalar_functions.Function, spectrum: Spectrum) -> Tensor:
+def _learning(A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
     """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
 
     They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
@@ -72,7 +73,7 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: scalar_functions.Function) -> Tensor:
+def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: Function) -> Tensor:
     """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
     w, V, keep = power_iteration.power_iteration(A, rule)
     support = keep & (w > 0)
@@ -96,7 +97,7 @@ class Implied:
     """
 
     rule: GapMethod
-    f: scalar_functions.Function
+    f: Function
     support: Tensor
     range: Tensor
 
@@ -115,13 +116,9 @@ class Implied:
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
-        if (
-            isinstance(self.rule, Taylor)
-            and self.rule.skew
-            and self.f in (scalar_functions.SQRT, scalar_functions.INV_SQRT)
-        ):
+        if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
-            return solvers.root_derivative(V, s, G, self.f is scalar_functions.INV_SQRT, self.rule.degree + 1)
+            return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.degree + 1)
         return solvers.weighted(V, self.gamma(w), G)
 
 
