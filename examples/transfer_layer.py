@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
-from spectralgrad.lab.data import load
+from spectralgrad_lab.data import load
 
 torch.manual_seed(0)
 fashion = load("fashion", train_size=1000).train

@@ -1,39 +1,13 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
 from . import errors, solvers
-from .covariance import covariance, covariance_sqrt
-from .decompositions import eigh, svd
+from .linalg.covariances import covariance, covariance_sqrt
+from .linalg.decompositions import eigh, svd
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
-from .functions import (
-    matrix_exp,
-    matrix_function,
-    matrix_inv_sqrt,
-    matrix_log,
-    matrix_power,
-    matrix_sqrt,
-    spectral_projector,
-)
+from .linalg.matrix_functions import matrix_exp, matrix_function, matrix_inv_sqrt, matrix_log, matrix_power, matrix_sqrt, spectral_projector
 from .lazy import load as __getattr__  # noqa: F401
-from .methods import (
-    PI,
-    SVDPI,
-    Analytic,
-    Clip,
-    Exact,
-    GapMethod,
-    Lorentzian,
-    Masked,
-    Method,
-    NewtonSchulz,
-    Pade,
-    SVDNewton,
-    Taylor,
-    TopN,
-    Trunc,
-    methods,
-    register_method,
-)
-from .polar import polar
+from .methods import Analytic, Clip, Exact, GapMethod, Lorentzian, Masked, Method, NewtonSchulz, PI, Pade, SVDNewton, SVDPI, Taylor, TopN, Trunc, methods, register_method
+from .linalg.polar_factor import polar
 from .version import __version__
 
 __all__ = [

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from .bench.command import add_parser as add_bench
+from spectralgrad_lab.bench.command import add_parser as add_bench
 from .errors import SpectralError
-from .files import require_folder, said, write_json
-from .output import any_encoding
+from .io.files import require_folder, said, write_json
+from .io.encoding import any_encoding
 from .version import __version__
 
 
@@ -167,18 +167,18 @@ def _info(_: argparse.Namespace) -> None:
 
 
 def _conformance(options: argparse.Namespace) -> None:
-    from .diagnostics import conformance, pictures
+    from .diagnostics import conformance, gradient_error_plot
 
     for target in (options.json, options.plot):
         require_folder(target)
     if options.plot:
-        pictures.require()
+        gradient_error_plot.require()
     results = conformance.main(options.function, options.sizes)
     if options.json:
         write_json(options.json, conformance.as_json(results))
         print(f"\nwritten: {options.json}")
     if options.plot:
-        pictures.gradient_error(options.plot, options.function)
+        gradient_error_plot.gradient_error(options.plot, options.function)
         print(f"\ndrawn: {options.plot}")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from spectralgrad.lab import Config, train
-from spectralgrad.lab.checkpoints import load, save
-from spectralgrad.lab.progress import Silent
+from spectralgrad_lab import Config, train
+from spectralgrad_lab.training.checkpoints import load, save
+from spectralgrad_lab.training.progress import Silent
 
 
 class Told(Silent):

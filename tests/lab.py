@@ -12,8 +12,8 @@ from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.errors import SolverError
-from spectralgrad.lab import Config
-from spectralgrad.lab.progress import Silent
+from spectralgrad_lab import Config
+from spectralgrad_lab.training.progress import Silent
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = ("seconds", "images_per_second", "step_ms")

@@ -8,23 +8,9 @@ import pytest
 import torch
 
 from spectralgrad import solvers
-from spectralgrad.bench import (
-    Case,
-    Contest,
-    Contestant,
-    as_json,
-    as_table,
-    command,
-    contests,
-    hold,
-    judging,
-    matrices,
-    pictures,
-    race,
-    run,
-)
-from spectralgrad.bench.cases import SPECTRA
-from spectralgrad.bench.rivals import newton_schulz
+from spectralgrad_lab.bench import Case, Contest, Contestant, as_json, as_table, command, contests, figures, hold, judging, matrices, race, run
+from spectralgrad_lab.bench.cases import SPECTRA
+from spectralgrad_lab.bench.rivals import newton_schulz
 from spectralgrad.cli import main
 
 TINY = [
@@ -202,7 +188,7 @@ def test_command_prints_writes_and_draws(tiny, tmp_path, capsys):
 
 
 def test_a_picture_of_nothing_is_drawn_too(tmp_path):
-    pictures.cost(tmp_path / "empty.png", [])
+    figures.cost(tmp_path / "empty.png", [])
     assert (tmp_path / "empty.png").stat().st_size > 0
 
 
@@ -251,13 +237,13 @@ def test_tune_calls_the_solvers_or_says_there_is_nothing(monkeypatch, capsys):
 
 
 def test_importing_the_package_does_not_load_the_benchmark():
-    code = "import sys, spectralgrad; print([name for name in sys.modules if 'spectralgrad.bench' in name])"
+    code = "import sys, spectralgrad; print([name for name in sys.modules if 'spectralgrad_lab.bench' in name])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
 def test_goals_cover_the_table():
-    goals = pytest.importorskip("benchmarks.goals")
+    goals = pytest.importorskip("spectralgrad_lab.bench.goals")
     assert all(len(figures) == 8 for figures in goals.SQUARE.values())
     (outcome,) = run([("covariance", Case(1, 8, torch.float32, "gaussian", 49))], seconds=0.001)
     (row,) = goals.as_table([outcome]).splitlines()[2:]

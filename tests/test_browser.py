@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from PIL import Image
 
-from spectralgrad.lab import Result
+from spectralgrad_lab import Result
 
 from .test_lab_report import RUNS, done, failed, written
 

@@ -9,8 +9,8 @@ import pytest
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.diagnostics import pictures
-from spectralgrad.lab.data import DATASETS
+from spectralgrad.diagnostics import gradient_error_plot
+from spectralgrad_lab.data import DATASETS
 from spectralgrad.methods import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +91,7 @@ def test_the_api_page_lists_every_callable():
 
 
 def test_the_picture_shows_what_the_text_beside_it_says():
-    errors = {name: np.array(values) for name, values in pictures.measure("inv_sqrt", draws=1).items()}
+    errors = {name: np.array(values) for name, values in gradient_error_plot.measure("inv_sqrt", draws=1).items()}
     assert errors["exact"].max() < 1e-12
     assert np.isnan(errors[None][-1])
     assert np.isfinite(errors[None][:-1]).all()
@@ -101,11 +101,11 @@ def test_the_picture_shows_what_the_text_beside_it_says():
 
 
 def test_the_picture_is_drawn(tmp_path):
-    pictures.gradient_error(tmp_path / "picture.svg", "sqrt", draws=1)
+    gradient_error_plot.gradient_error(tmp_path / "picture.svg", "sqrt", draws=1)
     assert "svg" in (tmp_path / "picture.svg").read_text("utf-8")[:400]
 
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(pictures, "find_spec", lambda name: None if name == "matplotlib" else object())
+    monkeypatch.setattr(gradient_error_plot, "find_spec", lambda name: None if name == "matplotlib" else object())
     assert main(["conformance", "--plot", str(tmp_path / "picture.png")]) == 1
     assert "needs matplotlib: pip install 'spectralgrad[lab]'" in capsys.readouterr().err

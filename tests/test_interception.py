@@ -17,7 +17,8 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import spectralgrad as sg
-from spectralgrad import solvers, torch_internals, transforms
+from spectralgrad import solvers
+from spectralgrad.dispatch import function, torch_internals
 from spectralgrad.native import Kernel, kernel
 from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import with_spectrum
@@ -404,7 +405,7 @@ def test_without_a_private_name_calls_go_through_the_operators(name, monkeypatch
     expected = sg.matrix_inv_sqrt(A)
     torch_internals._ordinary_keys.cache_clear()
     monkeypatch.delattr(PRIVATE[name], name)
-    assert not transforms.eager(A)
+    assert not function.eager(A)
     assert_close(sg.matrix_inv_sqrt(A), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -434,6 +435,6 @@ def test_without_other_private_names_gradients_are_the_same(call, name, monkeypa
 
 
 def test_an_ordinary_call_goes_past_the_dispatcher():
-    assert transforms.eager(_matrices(), nn.Parameter(torch.eye(2)))
+    assert function.eager(_matrices(), nn.Parameter(torch.eye(2)))
     with torch.inference_mode():
-        assert transforms.eager(_matrices())
+        assert function.eager(_matrices())

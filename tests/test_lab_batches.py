@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spectralgrad.lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, Split
-from spectralgrad.lab.data.augmentation import augmented
+from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, Split
+from spectralgrad_lab.data.augmentation import augmented
 
 # Augmentation
 

@@ -10,12 +10,12 @@ import sys
 import pytest
 
 from spectralgrad.cli import main
-from spectralgrad.lab import PRESETS, Config, Epoch, Failure, Result
-from spectralgrad.lab.checks import parsed
-from spectralgrad.lab.command import add_train_arguments, chosen, note
-from spectralgrad.lab.config import FIELDS, ConfigError
-from spectralgrad.lab.data import DATASETS
-from spectralgrad.lab.networks import NETWORKS
+from spectralgrad_lab import Config, Epoch, Failure, PRESETS, Result
+from spectralgrad_lab.training.config_values import parsed
+from spectralgrad_lab.training.command import add_train_arguments, chosen, note
+from spectralgrad_lab.training.config import ConfigError, FIELDS
+from spectralgrad_lab.data import DATASETS
+from spectralgrad_lab.networks import NETWORKS
 
 # Section 7 of the claims: epochs, batch, rate, weight decay, milestones.
 PROTOCOLS = {

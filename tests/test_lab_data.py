@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from spectralgrad.lab.data import DATASETS, DataError, load
-from spectralgrad.lab.data.embedded import FOLDER
+from spectralgrad_lab.data import DATASETS, DataError, load
+from spectralgrad_lab.data.embedded import FOLDER
 
 
 def test_embedded_pictures_are_balanced_small_and_licensed():

@@ -10,13 +10,14 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.errors import SolverError
-from spectralgrad.lab import Epoch, checkpoints, train
-from spectralgrad.lab.failures import DivergedError, Patience, Watch
-from spectralgrad.lab.loop import Stepper
-from spectralgrad.lab.parallel import Group
-from spectralgrad.lab.parts import build
+from spectralgrad_lab import Epoch, train
+from spectralgrad_lab.training import checkpoints
+from spectralgrad_lab.training.failures import DivergedError, Patience, Watch
+from spectralgrad_lab.training.steps import Stepper
+from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.components import build
 
-from .lab import QUICK, GivingUp, tiny
+from .lab import GivingUp, QUICK, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 

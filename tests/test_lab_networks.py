@@ -12,17 +12,11 @@ from torch.nn import functional
 
 import spectralgrad
 from spectralgrad.errors import SpectralError
-from spectralgrad.lab.data import Batches, load
-from spectralgrad.lab.networks import NETWORKS, NetworkError, build, pre_spectral
-from spectralgrad.lab.networks.own import asks_for
-from spectralgrad.lab.networks.registry import _MAKERS
-from spectralgrad.nn import (
-    CovariancePooling,
-    DecorrelatedBatchNorm2d,
-    OrthogonalConv2d,
-    PCADenoising2d,
-    SpectralModule,
-)
+from spectralgrad_lab.data import Batches, load
+from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
+from spectralgrad_lab.networks.user_network import asks_for
+from spectralgrad_lab.networks.registry import _MAKERS
+from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d, SpectralModule
 from spectralgrad.optim import pre_spectral_layers
 
 LARGE = ("alexnet", "resnet18", "resnet50", "resnet101")

@@ -12,20 +12,20 @@ from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
 import spectralgrad as sg
-from spectralgrad import plugins
+from spectralgrad.io import plugins
 from spectralgrad.cli import main
-from spectralgrad.lab import Config, Result, ResultsFile, train
-from spectralgrad.lab.checkpoints import load
-from spectralgrad.lab.compare import compare, grid
-from spectralgrad.lab.config import ConfigError
-from spectralgrad.lab.data import DATASETS, Batches, DataError, Dataset, Source, as_dataset, register
-from spectralgrad.lab.data import load as load_data
-from spectralgrad.lab.interrupts import Stopped
-from spectralgrad.lab.recorded import Recorded, text_of
-from spectralgrad.lab.report import report
+from spectralgrad_lab import Config, Result, ResultsFile, train
+from spectralgrad_lab.training.checkpoints import load
+from spectralgrad_lab.comparison.grid import compare, grid
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.data import Batches, DATASETS, DataError, Dataset, Source, as_dataset, register
+from spectralgrad_lab.data import load as load_data
+from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.method_names import Recorded, text_of
+from spectralgrad_lab.report import report
 from spectralgrad.methods import METHODS
 
-from .lab import QUICK, Interrupting, numbers
+from .lab import Interrupting, QUICK, numbers
 
 SMALL = QUICK.replaced(network="small", width=2, epochs=1, train_size=64)
 BASE = SMALL.replaced(epochs=2)
@@ -283,7 +283,7 @@ def test_pictures_by_module_and_callable(tmp_path, monkeypatch, capsys):
         assert sys.modules["mine_data"].calls == [Path("somewhere")]
         assert len(load_data("mine_data:without").train) == 40
         for name, words in (
-            ("mine_data:wrong", "expected a spectralgrad.lab.data.Dataset, or a pair .*, got list"),
+            ("mine_data:wrong", "expected a spectralgrad_lab.data.Dataset, or a pair .*, got list"),
             ("mine_data:calls", "expected something to call, got list"),
             ("mine_data:none", "no attribute 'none'"),
             ("no_such_data:x", "dataset module 'no_such_data' not found"),

@@ -8,10 +8,10 @@ import sys
 import pytest
 
 from spectralgrad.cli import main
-from spectralgrad.lab import Config
-from spectralgrad.lab.progress import Bar, Step
-from spectralgrad.lab.records import Epoch, Result
-from spectralgrad.output import any_encoding
+from spectralgrad_lab import Config
+from spectralgrad_lab.training.progress import Bar, Step
+from spectralgrad_lab.training.records import Epoch, Result
+from spectralgrad.io.encoding import any_encoding
 
 from .lab import ROOT
 

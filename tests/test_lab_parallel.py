@@ -10,14 +10,15 @@ from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.errors import SpectralError
-from spectralgrad.lab import parallel, train
-from spectralgrad.lab.checkpoints import load
-from spectralgrad.lab.config import ConfigError
-from spectralgrad.lab.parallel import Group, WorkerLostError, processes
-from spectralgrad.lab.previous import read_result
-from spectralgrad.lab.synchronised import synchronise
+from spectralgrad_lab import train
+from spectralgrad_lab.training import processes
+from spectralgrad_lab.training.checkpoints import load
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.processes import Group, WorkerLostError, processes
+from spectralgrad_lab.training.resuming import read_result
+from spectralgrad_lab.training.synchronized_norm import synchronise
 
-from .lab import QUICK, GivingUp, ended, pair, steady
+from .lab import GivingUp, QUICK, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
@@ -222,7 +223,7 @@ def test_a_device_that_is_not_there_is_told_in_one_line(name):
 
 def test_after_a_failure_the_processes_make_no_other_run(monkeypatch):
     """What they said to each other when it failed may still be on the way."""
-    monkeypatch.setattr(parallel, "_broken", [True])
+    monkeypatch.setattr(processes, "_broken", [True])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    with pytest.raises(SpectralError, match="start new processes"), parallel.processes("cpu"):
+    with pytest.raises(SpectralError, match="start new processes"), processes.processes("cpu"):
         pass

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from spectralgrad.errors import SpectralError
-from spectralgrad.lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, ImageFiles, load
-from spectralgrad.lab.data import pictures as picture_module
+from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, ImageFiles, load
+from spectralgrad_lab.data import image_files as picture_module
 
 pil = pytest.importorskip("PIL.Image")
 

@@ -11,20 +11,20 @@ import pytest
 import torch
 
 from spectralgrad.cli import main
-from spectralgrad.lab import Config, Epoch, Failure, Result, train
-from spectralgrad.lab.checkpoints import save
-from spectralgrad.lab.compare import compare, grid, job
-from spectralgrad.lab.gradients import Gradients, measure
-from spectralgrad.lab.pairs import against
-from spectralgrad.lab.published import RESNET18, RESNET50, TABLE, published
-from spectralgrad.lab.report import report
-from spectralgrad.lab.report.axes import Axis, short
-from spectralgrad.lab.report.page import contents
-from spectralgrad.lab.report.pictures import curves, layer_errors
-from spectralgrad.lab.report.ties import ties
-from spectralgrad.lab.report.words import details, headline, spread
-from spectralgrad.lab.results import RESULTS, ResultsFile, summarise
-from spectralgrad.lab.trained import trained_layer
+from spectralgrad_lab import Config, Epoch, Failure, Result, train
+from spectralgrad_lab.training.checkpoints import save
+from spectralgrad_lab.comparison.grid import compare, grid, job
+from spectralgrad_lab.comparison.gradient_errors import Gradients, measure
+from spectralgrad_lab.comparison.paired_differences import against
+from spectralgrad_lab.papers.tables import RESNET18, RESNET50, TABLE, published
+from spectralgrad_lab.report import report
+from spectralgrad_lab.report.axes import Axis, short
+from spectralgrad_lab.report.page import contents
+from spectralgrad_lab.report.figures import curves, layer_errors
+from spectralgrad_lab.report.ties import ties
+from spectralgrad_lab.report.sentences import details, headline, spread
+from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarise
+from spectralgrad_lab.comparison.trained_layer import trained_layer
 
 SECTIONS = ["results", "success", "curves", "gradients", "conditioning", "time", "failures", "made"]
 TIED = (0.01,) * 7 + (0.02, 0.03, 0.05, 0.08, 0.1, 0.2, 0.4, 0.7, 1.3)
@@ -261,7 +261,7 @@ def test_without_results_or_jinja_the_error_says_what_to_do(tmp_path, capsys, mo
     assert "`spectralgrad compare` writes them" in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "no" / "page.html")]) == 1
     assert "no folder to write" in capsys.readouterr().err
-    monkeypatch.setattr("spectralgrad.lab.report.page.find_spec", lambda _: None)
+    monkeypatch.setattr("spectralgrad_lab.report.page.find_spec", lambda _: None)
     assert main(["report", str(tmp_path)]) == 1
     assert "pip install 'spectralgrad[lab]'" in capsys.readouterr().err
 

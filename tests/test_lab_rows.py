@@ -12,16 +12,18 @@ import warnings
 import pytest
 
 from spectralgrad.cli import main
-from spectralgrad.lab import Config, Epoch, Failure, Result, ResultsFile, checkpoints, gradients, train
-from spectralgrad.lab import rows as rows_module
-from spectralgrad.lab.checkpoints import CheckpointError, load_weights
-from spectralgrad.lab.compare import compare
-from spectralgrad.lab.config import ConfigError
-from spectralgrad.lab.gradients import GAPS, Gradients
-from spectralgrad.lab.report import report
-from spectralgrad.lab.report.axes import Axis
-from spectralgrad.lab.report.page import contents, render
-from spectralgrad.lab.trained import trained_layer
+from spectralgrad_lab import Config, Epoch, Failure, Result, ResultsFile, train
+from spectralgrad_lab.comparison import gradient_errors
+from spectralgrad_lab.training import checkpoints
+from spectralgrad_lab import untrusted_json as rows_module
+from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
+from spectralgrad_lab.comparison.grid import compare
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.comparison.gradient_errors import GAPS, Gradients
+from spectralgrad_lab.report import report
+from spectralgrad_lab.report.axes import Axis
+from spectralgrad_lab.report.page import contents, render
+from spectralgrad_lab.comparison.trained_layer import trained_layer
 
 from .lab import QUICK
 
@@ -63,7 +65,7 @@ def mutated(row, draw):
 
 
 def test_mutated_rows_are_read_or_left_out_and_the_page_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(gradients, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
+    monkeypatch.setattr(gradient_errors, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
     draw, file = random.Random(0), ResultsFile(tmp_path / "results.jsonl")
     rows = [mutated(draw.choice((GOOD, FAILED)).to_dict(), draw) for _ in range(400)]
     file.path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
@@ -207,7 +209,7 @@ SESSION = {
 @pytest.mark.parametrize(("file", "good"), [("session.json", SESSION), ("gradients.json", GRADIENTS)])
 def test_what_stands_beside_the_results_may_be_damaged_too(file, good, tmp_path, monkeypatch):
     ResultsFile(tmp_path / "results.jsonl").append(Result(Config(method="exact"), "done", [EPOCH]))
-    monkeypatch.setattr(gradients, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
+    monkeypatch.setattr(gradient_errors, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
     draw = random.Random(1)
     contents = [mutated(good, draw) for _ in range(30)] + [[], 3, {"commands": 5}, {"machine": "x"}]
     with warnings.catch_warnings():

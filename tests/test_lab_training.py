@@ -15,21 +15,22 @@ from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.lab import Config, Epoch, Result, randomness, train
-from spectralgrad.lab.checkpoints import CheckpointError, load
-from spectralgrad.lab.command import short_warnings
-from spectralgrad.lab.data import load as load_data
-from spectralgrad.lab.failures import Watch
-from spectralgrad.lab.interrupts import Stopped
-from spectralgrad.lab.jobs import Job, Submitit
-from spectralgrad.lab.locks import RunBusyError
-from spectralgrad.lab.loop import Stepper, _scored, batches
-from spectralgrad.lab.parallel import Group
-from spectralgrad.lab.parts import build, classifier
-from spectralgrad.lab.progress import Bar, Lines, Silent, Step
+from spectralgrad_lab import Config, Epoch, Result, train
+from spectralgrad_lab.training import randomness
+from spectralgrad_lab.training.checkpoints import CheckpointError, load
+from spectralgrad_lab.training.command import short_warnings
+from spectralgrad_lab.data import load as load_data
+from spectralgrad_lab.training.failures import Watch
+from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.comparison.jobs import Job, Submitit
+from spectralgrad_lab.training.locks import RunBusyError
+from spectralgrad_lab.training.steps import Stepper, _scored, batches
+from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.components import build, classifier
+from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
 from spectralgrad.optim import ConditioningWarning
 
-from .lab import QUICK, Interrupting, numbers, tiny
+from .lab import Interrupting, QUICK, numbers, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 
@@ -247,7 +248,7 @@ def test_data_that_are_missing_are_told_in_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_keeps_its_checkpoint_and_says_how_to_go_on(number, status, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("spectralgrad.lab.command.for_terminal", lambda: Interrupting(2, number))
+    monkeypatch.setattr("spectralgrad_lab.training.command.for_terminal", lambda: Interrupting(2, number))
     arguments = ["--network", "tests.lab:tiny", "--train-size", "96", "--batch-size", "32", "--out", str(tmp_path)]
     assert main(["train", "--no-tensorboard", *arguments]) == status
     assert f"Go on with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.nn import functional
-from spectralgrad.nn.functional.matrices import leading
+from spectralgrad.nn.functional.whitening_matrices import leading
 
 from .helpers import unit
 from .layers import LAYERS, RUNNING, channel_covariance, conv1, layer_and_input, whitened

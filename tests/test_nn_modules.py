@@ -12,7 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.nn.functional import tiles
+from spectralgrad.nn.functional import feature_matrices
 
 from .layers import LAYERS, RUNNING, conv1, layer_and_input
 
@@ -168,8 +168,8 @@ def test_evaluation_without_gradients_goes_in_pieces(mode, monkeypatch):
     layer, X = trained("DecorrelatedBatchNorm2d")
     expected = layer.eval()(X)
     calls = []
-    affine = tiles.affine
-    monkeypatch.setattr(tiles, "affine", lambda *args: calls.append(args) or affine(*args))
+    affine = feature_matrices.affine
+    monkeypatch.setattr(feature_matrices, "affine", lambda *args: calls.append(args) or affine(*args))
     with mode():
         assert_close(layer(X), expected.detach())
     assert len(calls) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from spectralgrad.lab import Config, train
+from spectralgrad_lab import Config, train
 
 if __name__ == "__main__":
     torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=60))

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from spectralgrad.lab.data import Split, load
-from spectralgrad.lab.data.embedded import FOLDER
+from spectralgrad_lab.data import Split, load
+from spectralgrad_lab.data.embedded import FOLDER
 
 TRAIN, TEST = 4000, 1000
 

@@ -1,6 +1,6 @@
 """Say whether a gradient can be trusted."""
 
-from ..gauge import GaugeWarning
+from ..autograd.gauge import GaugeWarning
 from .inspection import Inspection, gauge_warnings, inspect
 from .monitor import Monitor
 from .records import Record

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .. import functions
-from ..methods import SVDPI, Clip, Method, NewtonSchulz, Pade, SVDNewton, Taylor, Trunc
+from ..linalg import matrix_functions
+from ..methods import Clip, Method, NewtonSchulz, Pade, SVDNewton, SVDPI, Taylor, Trunc
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
 from .peers import Root, installed_peers, torch_autograd
 from .table import number, render
@@ -147,7 +147,7 @@ def _draw(case: Case, function: str, seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 def contestants(function: str) -> dict[str, Root]:
     """Plain torch, ours by every method of the table, and the installed peers."""
-    ours = {"sqrt": functions.matrix_sqrt, "inv_sqrt": functions.matrix_inv_sqrt}[function]
+    ours = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
 
     def by(method: Method | str) -> Root:
         return lambda A: ours(A, method=method, rtol=0.0, clamp=True)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .. import functions, gauge, solvers
+from .. import solvers
+from ..autograd import gauge
+from ..linalg import matrix_functions
 from ..errors import ShapeError, check_square
 from ..methods import Exact, GapMethod, Method, resolve
 from ..methods.base import differences, identity_mask, norm
@@ -153,7 +155,7 @@ def gauge_warnings() -> Iterator[None]:
     """Within this context a backward pass warns when its loss depends on the choice of vectors at a tie.
 
     It also warns when V f(λ) Vᴴ, put together by hand, loses part of its gradient there; the module
-    :mod:`spectralgrad.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at values, so
+    :mod:`spectralgrad.autograd.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at values, so
     it is silent inside torch.vmap and torch.compile. Not meant for production: it is a process-wide switch and costs
     a synchronisation.
 
@@ -193,7 +195,7 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
         gradients = []
         for method in (rule, Exact()):
             X = A.detach().clone().requires_grad_()
-            S = functions.matrix_sqrt(X, method=method, clamp=True)
+            S = matrix_functions.matrix_sqrt(X, method=method, clamp=True)
             gradients.append(torch.autograd.grad((S * G).sum().real, X)[0])
     got, exact = gradients
     error = _ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))

@@ -13,8 +13,8 @@ from torch.utils.hooks import RemovableHandle
 
 from .. import solvers
 from ..errors import SpectralError
-from ..nn.spectral import SpectralModule
-from ..torch_internals import in_backward_pass, in_transform
+from ..nn.base import SpectralModule
+from ..dispatch.torch_internals import in_backward_pass, in_transform
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
 from .smoothness import effective_smoothness
@@ -143,7 +143,7 @@ class Monitor:
         Returns:
             the matplotlib figure.
         """
-        from .curves import draw
+        from .monitor_plot import draw
 
         return draw(self, path)
 

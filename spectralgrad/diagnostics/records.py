@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import gauge, solvers
+from .. import solvers
+from ..autograd import gauge
 from ..methods import Exact, GapMethod, Method
 from ..methods.base import differences, identity_mask, norm
 from ..precision import full_precision, rank_tolerance, widen

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ..files import require_folder
+from ..io.files import require_folder
 from .records import Record
 
 COLUMNS = [f.name for f in fields(Record) if f.name != "eigenvalues"] + ["dominance"]

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..symmetry import mirrored
-from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
+from ..solvers.symmetry import mirrored
+from .base import FUNCTIONS, GapMethod, Method, ROOTS, differences, require
 from .gaps import Taylor
 
 

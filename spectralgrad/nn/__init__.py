@@ -7,7 +7,7 @@ from .denoising import PCADenoising1d, PCADenoising2d
 from .fusion import fuse_whitening
 from .orthogonal import OrthogonalConv2d, orthogonality_loss
 from .pooling import CovariancePooling
-from .spectral import SpectralModule
+from .base import SpectralModule
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
 
 __all__ = [

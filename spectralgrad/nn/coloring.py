@@ -7,7 +7,7 @@ from torch import Tensor
 from ..errors import ShapeError, check_features
 from ..methods import Method
 from .functional.coloring import wct
-from .spectral import SpectralModule
+from .base import SpectralModule
 
 
 class WhiteningColoring2d(SpectralModule):

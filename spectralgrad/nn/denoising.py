@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import ShapeError
 from ..methods import Method
-from .functional.matrices import check_finite, principal_projector
+from .functional.whitening_matrices import check_finite, principal_projector
 from .running import RunningNorm
 
 

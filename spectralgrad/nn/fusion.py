@@ -15,9 +15,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils import parametrize
 
 from ..errors import ShapeError
-from .functional.normalisation import with_affine
+from .functional.normalization import with_affine
 from .running import RunningNorm
-from .spectral import SpectralModule
+from .base import SpectralModule
 
 
 class Pair(NamedTuple):

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from ..errors import ShapeError, check_features
 from ..methods import Method
-from .functional.matrices import check_choice
+from .functional.whitening_matrices import check_choice
 from .functional.pooling import Side, covariance_pooling, operation_of
-from .spectral import GradientWatcher, SpectralModule
+from .base import GradientWatcher, SpectralModule
 
 
 class CovariancePooling(SpectralModule):

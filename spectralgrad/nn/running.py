@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from .. import transforms
+from ..dispatch import function
 from ..errors import ShapeError, SpectralError, check_features
 from ..methods import Method
 from ..precision import working_dtype
 from .distributed import Reduce, reducer
-from .functional.matrices import check_choice, positive_part
-from .functional.normalisation import Normalised, apply_matrix, normalise
-from .spectral import GradientWatcher, SpectralModule
+from .functional.whitening_matrices import check_choice, positive_part
+from .functional.normalization import Normalised, apply_matrix, normalise
+from .base import GradientWatcher, SpectralModule
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -177,7 +177,7 @@ class RunningNorm(SpectralModule):
         if self.eps != self._kept_eps or self._kept_for.device != self.running_cov.device:
             return False
         return torch.compiler.is_compiling() or (
-            not transforms.transformed() and torch.equal(self._kept_for, self.running_cov)
+            not function.transformed() and torch.equal(self._kept_for, self.running_cov)
         )
 
     def _from_running(self) -> Tensor:
@@ -193,7 +193,7 @@ class RunningNorm(SpectralModule):
             return
         self._kept = self._kept_for = None
         self._kept_eps = self.eps
-        if self.training or self.running_cov is None or self.running_cov.is_meta or transforms.transformed():
+        if self.training or self.running_cov is None or self.running_cov.is_meta or function.transformed():
             return
         with contextlib.suppress(SpectralError), torch.inference_mode(False), torch.no_grad():
             self._kept = self._from_running()

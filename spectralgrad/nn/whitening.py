@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..covariance import shifted
+from ..linalg.covariances import shifted
 from ..errors import MethodError
 from ..methods import Exact, Method
-from .functional.matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
+from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
 from .running import RunningNorm, Statistics
 
 

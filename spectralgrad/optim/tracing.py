@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ..errors import SpectralError
 from ..nn.orthogonal import OrthogonalConv2d
-from ..nn.spectral import SpectralModule
+from ..nn.base import SpectralModule
 
 _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
 

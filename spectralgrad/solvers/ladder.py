@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
 from ..precision import resolved
-from ..symmetry import mirrored
+from .symmetry import mirrored
 from . import choice, lapack
 from .lapack import Factors
 from .report import counts

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..symmetry import mirrored
+from .symmetry import mirrored
 
 Factors = tuple[Tensor, ...]
 

@@ -15,8 +15,8 @@ from typing import Generic, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from .. import transforms
-from ..torch_internals import operator_options
+from ..dispatch import function
+from ..dispatch.torch_internals import operator_options
 from . import orthogonal, positive
 from .ladder import EIGH, SVD
 
@@ -35,7 +35,7 @@ class Operator(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         tensors = [x for x in args if isinstance(x, Tensor)]
-        if transforms.eager(*tensors):
+        if function.eager(*tensors):
             if any(x.requires_grad for x in tensors):
                 args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
             return self.function(*args, **kwargs)

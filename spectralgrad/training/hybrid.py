@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import MethodError, SpectralError
 from ..methods import Method
-from ..nn.spectral import SpectralModule
+from ..nn.base import SpectralModule
 from .milestones import LastDecay, epoch_of, last_decay, move
 
 

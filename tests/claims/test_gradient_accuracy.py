@@ -7,28 +7,11 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad import scalar_functions, spectral
-from spectralgrad.spectra import Spectrum
+from spectralgrad.autograd import matrix_function, scalar_functions
+from spectralgrad.autograd.spectrum import Spectrum
 from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
 
-from .helpers import (
-    EPS,
-    KEEP_ALL,
-    SPECTRUM,
-    eq2,
-    from_mp,
-    gaussian,
-    gradient,
-    mp,
-    mp_eigensystem,
-    mp_gaps,
-    mp_matrix,
-    mp_rule_gradient,
-    paired,
-    sym,
-    tensor,
-    vector_gradient,
-)
+from .helpers import EPS, KEEP_ALL, SPECTRUM, eq2, from_mp, gaussian, gradient, mp, mp_eigensystem, mp_gaps, mp_matrix, mp_rule_gradient, paired, sym, tensor, vector_gradient
 
 ROOTS = {"sqrt": sg.matrix_sqrt, "inv_sqrt": sg.matrix_inv_sqrt}
 EXPONENT = {"sqrt": 0.5, "inv_sqrt": -0.5}
@@ -292,7 +275,7 @@ def hadamard_gradient(rule):
     G = sym(gaussian(64, 64))
     exact_pairs = Spectrum(w, V, torch.ones(64, dtype=torch.bool))
     A = (V * w) @ V.mT
-    g = gradient(lambda M: spectral.apply(M, rule, scalar_functions.INV_SQRT, exact_pairs), A, G)
+    g = gradient(lambda M: matrix_function.apply(M, rule, scalar_functions.INV_SQRT, exact_pairs), A, G)
     s = w.sqrt()
     truth = V @ (-(V.mT @ G @ V) / (s * s[:, None] * (s + s[:, None]))) @ V.mT
     return g, truth, w, V

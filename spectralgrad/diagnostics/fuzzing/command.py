@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ...files import require_folder, write_json
+from ...io.files import require_folder, write_json
 from ..table import number as short
 from ..table import render
 from .campaign import Campaign, Failure

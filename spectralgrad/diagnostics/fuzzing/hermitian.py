@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from ... import functions
-from ...decompositions import eigh
+from ...linalg import matrix_functions
+from ...linalg.decompositions import eigh
 from . import references
 from .cases import Case
-from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orthonormal, residual, size, within
+from .checks import FORWARD, Finding, GRADIENT, finite, hermitian_gradient, orthonormal, residual, size, within
 from .references import Function, FunctionReference, Spectrum, shifted, wide
 
 Call = Callable[[Tensor, str], Tensor]
@@ -97,7 +97,7 @@ def judge_learned_power(case: Case, spectrum: Spectrum, method: str) -> Iterator
     """A power with an exponent that learns: as any other, and the exponent's gradient is Σ G̃ᵢᵢ λᵖ ln λ."""
     A = case.matrices.clone().requires_grad_()
     p = torch.full((), 0.375, dtype=spectrum.A.real.dtype, requires_grad=True)
-    S = functions.matrix_power(A, p, method=method)
+    S = matrix_functions.matrix_power(A, p, method=method)
     reference = spectrum.of(references.POWER)
     g, slope = gradients((S,), (A, p), case)
     yield from _judge_value(S, reference, method)
@@ -156,7 +156,7 @@ def judge_projector(case: Case, spectrum: Spectrum, method: str) -> Iterator[Fin
     A = case.matrices.clone().requires_grad_()
     d = spectrum.d
     k = case.number % (d + 1)
-    P = functions.spectral_projector(A, k)
+    P = matrix_functions.spectral_projector(A, k)
     (g,) = gradients((P,), (A,), case)
     G, unit = case.cotangent(P), spectrum.rounding.unit
     value, everywhere = wide(P), torch.ones(len(A), dtype=torch.bool)

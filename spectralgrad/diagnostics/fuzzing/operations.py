@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ... import functions
+from ...linalg import matrix_functions
 from ...methods import methods
 from ...nn.functional import covariance_pooling, whiten
 from . import references
@@ -41,30 +41,30 @@ OPERATIONS: dict[str, Operation] = {
     "eigh": Operation(_HERMITIAN, tuple(methods("eigh")), Spectrum, judge_eigh),
     "svd": Operation(_ANY, tuple(methods("svd")), Rectangle, judge_svd),
     "matrix_sqrt": _function(
-        "sqrt", _POSITIVE, references.SQRT, lambda A, method: functions.matrix_sqrt(A, method=method)
+        "sqrt", _POSITIVE, references.SQRT, lambda A, method: matrix_functions.matrix_sqrt(A, method=method)
     ),
     "matrix_inv_sqrt": _function(
-        "inv_sqrt", _POSITIVE, references.INV_SQRT, lambda A, method: functions.matrix_inv_sqrt(A, method=method)
+        "inv_sqrt", _POSITIVE, references.INV_SQRT, lambda A, method: matrix_functions.matrix_inv_sqrt(A, method=method)
     ),
     "matrix_power 0.375": _function(
-        "power", _POSITIVE, references.POWER, lambda A, method: functions.matrix_power(A, 0.375, method=method)
+        "power", _POSITIVE, references.POWER, lambda A, method: matrix_functions.matrix_power(A, 0.375, method=method)
     ),
     "matrix_power learned": Operation(_POSITIVE, tuple(methods("power")), Spectrum, judge_learned_power),
     "matrix_power 2": _function(
-        "power", _HERMITIAN, references.SQUARE, lambda A, method: functions.matrix_power(A, 2, method=method)
+        "power", _HERMITIAN, references.SQUARE, lambda A, method: matrix_functions.matrix_power(A, 2, method=method)
     ),
     "matrix_power -1": _function(
-        "power", _HERMITIAN, references.INVERSE, lambda A, method: functions.matrix_power(A, -1, method=method)
+        "power", _HERMITIAN, references.INVERSE, lambda A, method: matrix_functions.matrix_power(A, -1, method=method)
     ),
-    "matrix_log": _function("log", _POSITIVE, references.LOG, lambda A, method: functions.matrix_log(A, method=method)),
+    "matrix_log": _function("log", _POSITIVE, references.LOG, lambda A, method: matrix_functions.matrix_log(A, method=method)),
     "matrix_exp": _function(
-        "exp", _HERMITIAN, references.EXP, lambda A, method: functions.matrix_exp(A, method=method)
+        "exp", _HERMITIAN, references.EXP, lambda A, method: matrix_functions.matrix_exp(A, method=method)
     ),
     "matrix_function": _function(
         "function",
         _HERMITIAN,
         references.TANH,
-        lambda A, method: functions.matrix_function(A, torch.tanh, method=method),
+        lambda A, method: matrix_functions.matrix_function(A, torch.tanh, method=method),
     ),
     "spectral_projector": Operation(_HERMITIAN, ("",), Spectrum, judge_projector),
     "polar": Operation(_ANY, ("",), Rectangle, judge_polar),

@@ -8,12 +8,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from ...covariance import covariance, covariance_sqrt
-from ...decompositions import svd
-from ...polar import polar
+from ...linalg.covariances import covariance, covariance_sqrt
+from ...linalg.decompositions import svd
+from ...linalg.polar_factor import polar
 from ...precision import rank_tolerance
 from .cases import Case
-from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
+from .checks import FORWARD, Finding, GRADIENT, finite, orthonormal, residual, size, within
 from .hermitian import APPROXIMATE, gradients
 from .references import Rounding, normalised, shifted, wide
 

@@ -1,8 +1,8 @@
 """The mathematics of the layers, without state."""
 
 from .coloring import color, wct, whiten
-from .matrices import principal_projector, whitening_matrix
-from .normalisation import apply_matrix, normalise
+from .whitening_matrices import principal_projector, whitening_matrix
+from .normalization import apply_matrix, normalise
 from .pooling import covariance_pooling, upper_triangle
 
 __all__ = [

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...covariance import covariance
+from ...linalg.covariances import covariance
 from ...errors import ShapeError, check_features
-from ...functions import matrix_sqrt
+from ...linalg.matrix_functions import matrix_sqrt
 from ...methods import Method, resolve
 from ...precision import full_precision, working_dtype
-from .matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
+from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
 
 Shown = Callable[[Tensor], Tensor]
 

@@ -18,13 +18,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ... import gram, scalar_functions, spectra, spectral
-from ...covariance import scaled, scaled_features, shifted
+from ...autograd import covariance_root, matrix_function, scalar_functions, spectrum
+from ...linalg.covariances import scaled, scaled_features, shifted
 from ...errors import ShapeError, check_features
-from ...functions import matrix_log, matrix_power
+from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...methods import Exact, Method, resolve
 from ...precision import full_precision, rank_tolerance
-from .matrices import check_choice, check_finite
+from .whitening_matrices import check_choice, check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -140,7 +140,7 @@ def _pooled(
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
     if channels:
         return _of_channels(M, power, size)
-    return _of_positions(X, gram.lifted(M) if center else M, power, size)
+    return _of_positions(X, covariance_root.lifted(M) if center else M, power, size)
 
 
 def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
@@ -148,7 +148,7 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
     f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
-    return spectral.apply(M, Exact(), f, spectra.positive(M, "matrix_log", None, False))
+    return matrix_function.apply(M, Exact(), f, spectrum.positive(M, "matrix_log", None, False))
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
@@ -156,8 +156,8 @@ def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor)
     if power != "log":
         return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
     f = scalar_functions.log_over(2 * size[..., 0, 0].log())
-    spectrum = spectra.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
-    return X @ spectral.apply(products, Exact(), f, spectrum) @ X.mT
+    spectrum = spectrum.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
+    return X @ matrix_function.apply(products, Exact(), f, spectrum) @ X.mT
 
 
 def _norm(S: Tensor) -> Tensor:

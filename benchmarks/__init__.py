@@ -1,1 +1,0 @@
-"""The project's own benchmark, on top of :mod:`spectralgrad.bench`."""

@@ -1,0 +1,26 @@
+"""The papers' experiments: data, networks, a trainer with records that survive anything, and comparisons."""
+
+from . import data, networks
+from .comparison.grid import compare, grid
+from .training.config import Config
+from .comparison.paired_differences import against
+from .training.presets import PRESETS
+from .training.records import Epoch, Failure, Result
+from .comparison.results import ResultsFile, summarise
+from .training.run import train
+
+__all__ = [
+    "PRESETS",
+    "Config",
+    "Epoch",
+    "Failure",
+    "Result",
+    "ResultsFile",
+    "against",
+    "compare",
+    "data",
+    "grid",
+    "networks",
+    "summarise",
+    "train",
+]

@@ -1,0 +1,81 @@
+"""The picture: cost against d and against B. matplotlib loads when it is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from spectralgrad.errors import SpectralError
+from .cases import SIZES, SWEEP_SIZE
+from .contests import Outcome
+from .report import headline
+
+# Contest and contestant → label, colour (Okabe and Ito), marker, line.
+_STYLES = {
+    ("eigh", "torch"): ("torch.linalg.eigh", "#000000", "o", "--"),
+    ("eigh", "ours"): ("spectralgrad eigh", "#0072B2", "o", "-"),
+    ("inv_sqrt", "ns10"): ("$A^{-1/2}$ Newton–Schulz 10", "#999999", "v", "--"),
+    ("inv_sqrt", "ns5"): ("$A^{-1/2}$ Newton–Schulz 5", "#CC79A7", "v", "--"),
+    ("inv_sqrt", "autograd"): ("$A^{-1/2}$ autograd", "#E69F00", "s", "--"),
+    ("inv_sqrt", "taylor"): ("$A^{-1/2}$ spectralgrad svd-taylor", "#009E73", "s", "-"),
+    ("inv_sqrt", "exact"): ("$A^{-1/2}$ spectralgrad exact", "#D55E00", "s", "-"),
+}
+
+
+def require() -> None:
+    """Raise an error that says what to install if a picture cannot be drawn."""
+    if find_spec("matplotlib") is None:
+        raise SpectralError("a picture needs matplotlib: pip install 'spectralgrad[lab]'")
+
+
+def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", spectrum: str = "wishart") -> None:
+    """Draw microseconds a matrix against d (left) and against B (right), dashed for others, and write it to ``path``.
+
+    Args:
+        path: the picture; its ending names the format (png, svg, pdf).
+        outcomes: of :func:`run` on :func:`grid` and :func:`sweep`.
+        dtype: which type to draw.
+        spectrum: which spectrum to draw.
+
+    Raises:
+        SpectralError: matplotlib is not installed.
+    """
+    require()
+    from matplotlib.figure import Figure
+
+    square = [o for o in outcomes if (o.case.precision, o.case.spectrum, o.case.columns) == (dtype, spectrum, 0)]
+    figure = Figure(figsize=(11, 4.8), dpi=150, facecolor="white", layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    _lines(left, [(o.case.size, o) for o in square if SIZES.get(o.case.size) == o.case.batch])
+    _lines(right, [(o.case.batch, o) for o in square if o.case.size == SWEEP_SIZE])
+    _dress(left, "size d (batch as in the table)")
+    _dress(right, f"batch B (d = {SWEEP_SIZE})")
+    left.set_ylabel("microseconds a matrix")
+    figure.suptitle(f"{dtype}, {spectrum}: {headline()}", fontsize=9, x=0.01, ha="left")
+    handles, labels = max((axes.get_legend_handles_labels() for axes in (left, right)), key=lambda pair: len(pair[1]))
+    if handles:
+        figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    figure.savefig(Path(path))
+
+
+def _lines(axes: Any, points: list[tuple[int, Outcome]]) -> None:
+    for (contest, name), (label, colour, marker, line) in _STYLES.items():
+        held = sorted(((x, o) for x, o in points if o.contest == contest), key=lambda point: point[0])
+        timed = [(x, o[name].timing, o.case.batch) for x, o in held]
+        known = [(x, timing.seconds / batch * 1e6) for x, timing, batch in timed if timing is not None]
+        if known:
+            axes.plot(*zip(*known, strict=True), color=colour, marker=marker, linestyle=line, label=label, markersize=5)
+
+
+def _dress(axes: Any, label: str) -> None:
+    from matplotlib.ticker import NullLocator, ScalarFormatter
+
+    axes.set(yscale="log", xlabel=label)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.grid(color="#E6E6E6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,196 @@
+"""The layers' figures: whitening against batch normalisation, groups, a whole ResNet-18 step, evaluation after fusing.
+
+``python -m spectralgrad_lab.bench.layers``. Results are checked first; contestants take turns; the least time of each counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+import spectralgrad as sg
+from spectralgrad_lab.bench.timing import race, thread_count
+
+SHAPE = (128, 64, 32, 32)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A ratio of two times, or an error, and the most it may be."""
+
+    name: str
+    value: float
+    limit: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether it is within its limit."""
+        return self.value <= self.limit
+
+
+def resnet18(classes: int = 10) -> nn.Module:
+    """The papers' ResNet-18 for 32×32 pictures: 3×3 first convolution, no pooling after it."""
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(),
+        *[_Block(*sizes) for sizes in ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1))],
+        *[_Block(*sizes) for sizes in ((128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))],
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(512, classes),
+    )
+
+
+class _Block(nn.Module):
+    def __init__(self, inside: int, outside: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inside, outside, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outside),
+            nn.ReLU(),
+            nn.Conv2d(outside, outside, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outside),
+        )
+        straight = stride == 1 and inside == outside
+        short = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+        self.short: nn.Module = nn.Identity() if straight else short
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both ways."""
+        return torch.relu(self.body(x) + self.short(x))
+
+
+def composition(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The obvious way in torch's own operations; its gradient is NaN at ties."""
+    features = X.transpose(0, 1).flatten(1)
+    features = features - features.mean(1, keepdim=True)
+    M = features @ features.T / features.shape[1] + 1e-2 * torch.eye(X.shape[1])
+    w, V = torch.linalg.eigh(M)
+    white = (V * w.rsqrt()) @ V.T @ features * weight.unsqueeze(1) + bias.unsqueeze(1)
+    return white.view(X.shape[1], X.shape[0], *X.shape[2:]).transpose(0, 1)
+
+
+def accuracy() -> list[Figure]:
+    """Output covariance and gradient in float32 on features of rank 27, against float64."""
+    torch.manual_seed(0)
+    X = nn.functional.conv2d(torch.rand(32, 3, 34, 34), torch.randn(64, 3, 3, 3) / 27**0.5)
+    G = torch.randn_like(X)
+    layer = sg.nn.DecorrelatedBatchNorm2d(64, affine=False)
+    Y = layer(X).double().transpose(0, 1).flatten(1)
+    M = sg.covariance(X.double().transpose(0, 1).flatten(1), eps=1e-2)
+    wanted = torch.eye(64, dtype=torch.float64) - 1e-2 * torch.linalg.inv(M)
+    gradients = []
+    for kind in (torch.float32, torch.float64):
+        x = X.detach().to(kind, copy=True).requires_grad_()
+        (g,) = torch.autograd.grad(layer(x), x, G.to(kind))
+        gradients.append(g.double())
+    error = (gradients[0] - gradients[1]).norm() / gradients[1].norm()
+    return [
+        Figure("covariance of the output less I − εM⁻¹, float32", float((sg.covariance(Y) - wanted).abs().max()), 1e-4),
+        Figure("gradient at rank 27, float32 against float64", float(error), 1e-4),
+    ]
+
+
+def layer_alone(seconds: float, threads: int) -> list[Figure]:
+    """Forward and backward of the layer against torch's batch normalisation and an obvious composition."""
+    torch.manual_seed(0)
+    X, G = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE)
+    torchs = nn.BatchNorm2d(64)
+    layers = {groups: sg.nn.DecorrelatedBatchNorm2d(64, groups=groups) for groups in (1, 16)}
+    by_hand = sg.nn.DecorrelatedBatchNorm2d(64)
+    check = composition(X.detach(), by_hand.weight, by_hand.bias)  # type: ignore[arg-type]
+    assert torch.allclose(layers[1](X.detach()), check, atol=1e-4)
+
+    def step(f: Callable[[Tensor], Tensor]) -> Callable[[], None]:
+        def run() -> None:
+            X.grad = None
+            f(X).backward(G)
+
+        return run
+
+    jobs = {
+        "torch": step(torchs),
+        "whitening": step(layers[1]),
+        "groups": step(layers[16]),
+        "composition": step(lambda x: composition(x, by_hand.weight, by_hand.bias)),  # type: ignore[arg-type]
+    }
+    times = race({name: (job, (threads,)) for name, job in jobs.items()}, seconds)
+    base, ours, naive, grouped = (times[k].seconds for k in ("torch", "whitening", "composition", "groups"))
+    return [
+        Figure(f"whitening layer / nn.BatchNorm2d, forward+backward at {SHAPE}", ours / base, 4.0),
+        Figure("obvious composition / nn.BatchNorm2d (for comparison)", naive / base, float("inf")),
+        Figure("groups=16 / groups=1", grouped / ours, 1.0),
+    ]
+
+
+def training_step(seconds: float, threads: int) -> list[Figure]:
+    """A whole training step of ResNet-18 with the layer after the first convolution, against batch normalisation."""
+    torch.manual_seed(0)
+    plain = resnet18()
+    white = sg.nn.convert_decorrelated_batchnorm(copy.deepcopy(plain))
+    X, y = torch.randn(128, 3, 32, 32), torch.randint(10, (128,))
+
+    def step(net: nn.Module) -> Callable[[], None]:
+        optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+        def run() -> None:
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(X), y).backward()
+            optimiser.step()
+
+        return run
+
+    times = race({"plain": (step(plain), (threads,)), "white": (step(white), (threads,))}, seconds)
+    ratio = times["white"].seconds / times["plain"].seconds
+    return [Figure("ResNet-18 step with whitening / with batch normalisation, batch 128", ratio, 1.03)]
+
+
+def evaluation(seconds: float, threads: int) -> list[Figure]:
+    """Evaluation after fusing against the same convolution alone."""
+    torch.manual_seed(0)
+    X = torch.randn(128, 3, 32, 32)
+    alone = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.Identity()).eval()
+    net = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), sg.nn.DecorrelatedBatchNorm2d(64))
+    net(X)
+    expected = net.eval()(X)
+    sg.nn.fuse_whitening(net)
+    assert torch.allclose(net(X), expected, atol=1e-4)
+    with torch.no_grad():
+        times = race({"alone": (lambda: alone(X), (threads,)), "fused": (lambda: net(X), (threads,))}, seconds)
+    ratio = times["fused"].seconds / times["alone"].seconds
+    return [Figure("evaluation after fusing / convolution alone", ratio, 1.03)]
+
+
+def main() -> None:
+    """Measure, print a table, write layers.json if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.layers", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=20.0, help="timing of each comparison (default: 20)")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch (default: all)")
+    parser.add_argument("--skip-resnet", action="store_true", help="leave out the whole training step")
+    parser.add_argument("--json", type=Path, help="write the figures here")
+    options = parser.parse_args()
+    with thread_count(options.threads):
+        figures = accuracy() + layer_alone(options.seconds, options.threads)
+        figures += evaluation(options.seconds / 2, options.threads)
+        if not options.skip_resnet:
+            figures += training_step(6 * options.seconds, options.threads)
+    for figure in figures:
+        verdict = "yes" if figure.reached else "NO"
+        print(f"{figure.name:75s} {figure.value:10.3g}   at most {figure.limit:<8.3g} {verdict}")
+    if options.json:
+        record = {"threads": options.threads, "torch": torch.__version__, "machine": platform.processor()}
+        record |= {"figures": [asdict(figure) for figure in figures]}
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

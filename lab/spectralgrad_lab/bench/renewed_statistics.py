@@ -1,0 +1,122 @@
+"""``python -m spectralgrad_lab.bench.renewed_statistics COMPARISON``: its trained networks, tested again with renewed statistics.
+
+Running statistics lag behind the weights, the more the more empty directions a covariance has (docs/training.md). This
+tests every finished run of a comparison once more, after its statistics were averaged anew over training batches, and
+prints the errors beside those recorded. Nothing is trained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from spectralgrad.diagnostics.table import render
+from spectralgrad.io.files import require_folder, write_json
+from spectralgrad_lab import Result, against, summarise
+from spectralgrad_lab.training.checkpoints import load_weights
+from spectralgrad_lab.training.config import Config
+from spectralgrad_lab.data import Dataset, load_for
+from spectralgrad_lab.training.failures import Watch
+from spectralgrad_lab.training.steps import Stepper, batches
+from spectralgrad_lab.training.memory import keep_memory
+from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.components import build
+from spectralgrad_lab.training.resuming import read_result
+from spectralgrad_lab.comparison.results import Summary
+
+
+def tested(folder: Path, config: Config, data: Dataset) -> float:
+    """Test error in per cent of the network in a run's folder, its statistics renewed."""
+    train, test = batches(config, data, Group())
+    parts = build(config, train.shape, len(data.classes), Group())
+    parts.net.load_state_dict(load_weights(folder))
+    stepper = Stepper(config, parts, Watch(parts.net), Group())
+    return stepper.evaluate(test, islice(train.epoch(config.epochs), config.renew_batches)).error
+
+
+def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result], list[Result]]:
+    """The finished runs as recorded, and the same with the new error after the last epoch."""
+    before, after = [], []
+    pictures: dict[tuple[str, int | None], Dataset] = {}
+    for folder in sorted((comparison / "runs").iterdir()):
+        result = read_result(folder)
+        if result is None or result.status != "done":
+            continue
+        config = result.config.replaced(renew_batches=count, data=data or result.config.data)
+        wanted = (config.dataset, config.train_size)
+        if wanted not in pictures:
+            pictures[wanted] = load_for(config)
+        last = dataclasses.replace(result.epochs[-1], test_error=tested(folder, config, pictures[wanted]))
+        before.append(result)
+        after.append(dataclasses.replace(result, epochs=[*result.epochs[:-1], last]))
+        print(f"{folder.name}: {result.final_error:.2f} %, renewed {last.test_error:.2f} %", flush=True)
+    return before, after
+
+
+def draw(before: list[Result], after: list[Result], path: Path) -> None:
+    """Mean test errors against the group size, a line a method: as recorded, and renewed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
+    for panel, results, title in zip(panels, (before, after), ("as recorded", "statistics renewed"), strict=True):
+        lines: dict[str, list[Summary]] = {}
+        for summary in summarise(results):
+            lines.setdefault(summary.label, []).append(summary)
+        for name, found in lines.items():
+            if name == "batchnorm":
+                panel.axhline(found[0].mean, color="grey", linestyle=":", label=name)
+                continue
+            sized = sorted(found, key=lambda s: s.group_size or 0)
+            panel.errorbar([s.group_size for s in sized], [s.mean for s in sized], [s.sd for s in sized],
+                           marker="o", markersize=4, capsize=2, linewidth=1.2, label=name)  # fmt: skip
+        sizes = sorted({r.config.group_size for r in results if r.config.group_size})
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(sizes, [str(size) for size in sizes])
+        panel.set_xlabel("channels whitened together")
+        panel.set_title(title)
+    panels[0].set_ylabel("test error in per cent")
+    panels[1].legend(frameon=False, fontsize=8, ncols=2)
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.renewed_statistics", description=__doc__)
+    parser.add_argument("comparison", type=Path, help="folder of `spectralgrad compare`")
+    parser.add_argument("--data", help="folder of the pictures, if it is another now")
+    parser.add_argument("--batches", type=int, default=20, help="training batches to average over (20)")
+    parser.add_argument("--json", type=Path, help="also write the errors")
+    parser.add_argument("--plot", type=Path, help="also draw them (png, svg, pdf)")
+    options = parser.parse_args()
+    for target in (options.json, options.plot):
+        require_folder(target)
+    keep_memory()
+    torch.set_num_threads(1)
+    before, after = renewed(options.comparison, options.data, options.batches)
+    rows = [
+        [old.name, str(len(old.done)), f"{old.mean:.2f}", f"{new.mean:.2f}", f"{new.sd:.2f}", f"{new.least:.2f}"]
+        for old, new in zip(summarise(before), summarise(after), strict=True)
+    ]
+    print(f"\n{render(['', 'runs', 'recorded', 'renewed', 'sd', 'least'], rows)}\n")
+    pairs = [[p.label, str(len(p.differences)), f"{p.mean:+.2f}", f"{p.standard_error:.2f}"] for p in against(after)]
+    print(render(["renewed, against exact", "pairs", "difference", "standard error"], pairs))
+    if options.plot:
+        draw(before, after, options.plot)
+    if options.json:
+        names = ("method", "layer", "group_size", "seed")
+        runs = [
+            {**{name: getattr(a.config, name) for name in names}, "recorded": a.final_error, "renewed": b.final_error}
+            for a, b in zip(before, after, strict=True)
+        ]
+        write_json(options.json, {"batches": options.batches, "runs": runs})
+
+
+if __name__ == "__main__":
+    main()

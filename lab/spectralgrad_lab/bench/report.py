@@ -1,0 +1,185 @@
+"""The outcomes as text and as JSON, with the machine named."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from spectralgrad.diagnostics.table import number, render
+from spectralgrad.version import __version__
+from .contests import Entry, Outcome
+
+TITLES = {
+    "eigh": "eigh",
+    "inv_sqrt": "A^(-1/2), forward and backward",
+    "covariance": "square root of a covariance, channels × positions (batch), forward and backward",
+    "polar": "polar factor, rows × columns (batch)",
+}
+LEGEND = (
+    "Rows: size d (batch B). a:b is how many times b's time is a's, the least of alternating runs; torch at the\n"
+    "better of its thread counts. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
+    "ns5, ns10: Newton–Schulz in plain torch. *: timed, but one of the two is off by more than rounding explains; the\n"
+    "second table says by how much. wrong: claims to be exact and is not, so not timed. failed: raised an error."
+)
+_SHORT = {"float32": "f32", "float64": "f64"}
+
+Block = list[Outcome]
+Cell = Callable[[Outcome], str]
+
+
+def as_table(outcomes: Iterable[Outcome]) -> str:
+    """The ratios, a table for each contest and spectrum, then the times with the errors.
+
+    Example:
+        >>> from spectralgrad_lab.bench import Case, run
+        >>> text = as_table(run([("eigh", Case(2, 3, torch.float32))], seconds=0.01))
+        >>> text.splitlines()[0]
+        'eigh, wishart: times faster'
+    """
+    blocks = _blocks(outcomes)
+    ratios = [_table(block, "times faster", _ratio_columns) for block in blocks]
+    times = [_table(block, "milliseconds (worst relative error)", _time_columns) for block in blocks]
+    return "\n\n".join([*ratios, *times])
+
+
+def _blocks(outcomes: Iterable[Outcome]) -> list[Block]:
+    """Outcomes of one contest on one spectrum together."""
+    blocks: dict[tuple[str, str], Block] = {}
+    for outcome in outcomes:
+        blocks.setdefault((outcome.contest, outcome.case.spectrum), []).append(outcome)
+    return list(blocks.values())
+
+
+def _table(block: Block, what: str, columns: Callable[[Block], dict[str, Cell]]) -> str:
+    """A row a size, and for each type the columns that ``columns`` gives."""
+    precisions = list(dict.fromkeys(outcome.case.precision for outcome in block))
+    rows: dict[str, dict[str, Outcome]] = {}
+    for outcome in block:
+        rows.setdefault(outcome.case.label, {})[outcome.case.precision] = outcome
+    cells = list(product(precisions, columns(block).items()))
+    header = ["", *(f"{_SHORT[precision]} {head}" for precision, (head, _) in cells)]
+    lines = [
+        [label, *(cell(row[precision]) if precision in row else "" for precision, (_, cell) in cells)]
+        for label, row in rows.items()
+    ]
+    return f"{TITLES[block[0].contest]}, {block[0].case.spectrum}: {what}\n\n{render(header, lines)}"
+
+
+def _ratio_columns(block: Block) -> dict[str, Cell]:
+    ours, theirs = ([e.name for e in block[0].entries if e.ours is mine] for mine in (True, False))
+    return {f"{a}:{b}": partial(_ratio, ours=a, rival=b) for a, b in product(ours, theirs)}
+
+
+def _time_columns(block: Block) -> dict[str, Cell]:
+    return {e.name: partial(_time, name=e.name) for e in block[0].entries}
+
+
+def _ratio(outcome: Outcome, ours: str, rival: str) -> str:
+    ratio = outcome.ratio(ours, rival)
+    if ratio is not None:
+        return number(ratio) + ("" if outcome[ours].right and outcome[rival].right else "*")
+    untimed = next(entry for entry in (outcome[ours], outcome[rival]) if entry.timing is None)
+    return "failed" if untimed.note else "wrong"
+
+
+def _time(outcome: Outcome, name: str) -> str:
+    entry = outcome[name]
+    if entry.timing is None:
+        return "failed" if entry.note else f"wrong ({number(entry.error)})"
+    return f"{entry.timing.seconds * 1e3:.3g} ({number(entry.error)})"
+
+
+def as_json(outcomes: Iterable[Outcome], seconds: float) -> dict[str, Any]:
+    """The machine and every outcome, ready for json.dump; what was not timed and NaN become null."""
+    return {"machine": machine(), "seconds per contest": seconds, "results": [_record(o) for o in outcomes]}
+
+
+def _record(outcome: Outcome) -> dict[str, Any]:
+    case = outcome.case
+    entries = outcome.entries
+    pairs = product((e.name for e in entries if e.ours), [e.name for e in entries if not e.ours])
+    return {
+        "contest": outcome.contest,
+        "batch": case.batch,
+        "size": case.size,
+        "columns": case.columns or case.size,
+        "dtype": case.precision,
+        "spectrum": case.spectrum,
+        "contestants": [_contestant(e) for e in entries],
+        "ratios": {f"{a}:{b}": outcome.ratio(a, b) for a, b in pairs},
+    }
+
+
+def _contestant(entry: Entry) -> dict[str, Any]:
+    timing = entry.timing
+    return {
+        "name": entry.name,
+        "ours": entry.ours,
+        "seconds": timing and timing.seconds,
+        "threads": timing and timing.threads,
+        "calls": timing and timing.calls,
+        "error": entry.error if entry.error - entry.error == 0 else None,  # neither NaN nor infinite
+        "right": entry.right,
+        "note": entry.note,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were taken on.
+
+    Example:
+        >>> sorted(machine())
+        ['cores', 'cpu', 'date', 'instruction set', 'kernel', 'load', 'platform', 'python', 'spectralgrad', 'threads',
+         'torch']
+    """
+    return {
+        "cpu": _cpu(),
+        "instruction set": torch.backends.cpu.get_cpu_capability(),
+        "kernel": _kernel(),
+        "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(),
+        "load": load(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "spectralgrad": __version__,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def headline() -> str:
+    """The machine in one line."""
+    m = machine()
+    return f"{m['cpu']}, {m['instruction set']}, {m['threads']} threads, torch {m['torch']}, kernel {m['kernel']}"
+
+
+def load() -> float | None:
+    """How many programs wanted to run over the last minute; None where the system does not say."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _kernel() -> str | None:
+    """The instruction set of the native kernel; None if torch.linalg serves."""
+    try:
+        from spectralgrad.native import kernel
+    except ImportError:
+        return None
+    native = kernel()
+    return None if native is None else native.isa

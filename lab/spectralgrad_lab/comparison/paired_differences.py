@@ -1,0 +1,93 @@
+"""Methods against one of them, run by run: what all share, weights at the start and order of the pictures, cancels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import TypeAlias
+
+from ..training.records import Result
+from .results import Summary, summarise
+
+BASELINE = "exact"
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The runs of a method beside those of the baseline with the same seed and group size.
+
+    Attributes:
+        label: the method, or ``batchnorm``, which has no groups and stands beside the baseline's mean over them.
+        differences: test error less the baseline's, in points; pairs in which one of the runs failed are left out.
+        done: runs that came to their end.
+        runs: all of them.
+
+    Example:
+        >>> pairs = Pairs("svd-clip", (0.5, 1.5), 2, 2)
+        >>> pairs.mean, pairs.standard_error
+        (1.0, 0.5)
+    """
+
+    label: str
+    differences: tuple[float, ...]
+    done: int
+    runs: int
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.differences) if self.differences else math.nan
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean; NaN below two pairs."""
+        count = len(self.differences)
+        return stdev(self.differences) / count**0.5 if count > 1 else math.nan
+
+
+def against(results: Sequence[Result], baseline: str = BASELINE) -> list[Pairs]:
+    """Each method over all group sizes and seeds; empty if the baseline is not among them.
+
+    Args:
+        results: of one comparison.
+        baseline: the label of a method.
+
+    Example:
+        >>> from spectralgrad_lab.training.config import Config
+        >>> against([Result(Config(), "done"), Result(Config(method="svd"), "failed")])[1]
+        Pairs(label='svd', differences=(), done=0, runs=1)
+    """
+    found = summarise(results)
+    known = {
+        (s.extra, s.group_size, r.config.seed): r.final_error for s in found if s.label == baseline for r in s.done
+    }
+    if not known:
+        return []
+    groups: dict[str, list[Summary]] = {}
+    for summary in found:
+        groups.setdefault(summary.label, []).append(summary)
+    return [_pairs(name, group, known) for name, group in groups.items()]
+
+
+Known: TypeAlias = "dict[tuple[str, int | None, int], float]"
+
+
+def _pairs(name: str, summaries: list[Summary], known: Known) -> Pairs:
+    done = [(summary, result) for summary in summaries for result in summary.done]
+    partners = [(result.final_error, _partner(summary, result.config.seed, known)) for summary, result in done]
+    differences = tuple(own - other for own, other in partners if not math.isnan(other))
+    return Pairs(name, differences, len(done), sum(len(summary.results) for summary in summaries))
+
+
+def _partner(summary: Summary, seed: int, known: Known) -> float:
+    """The baseline's error with the same settings, group size and seed."""
+    if summary.label != "batchnorm":
+        return known.get((summary.extra, summary.group_size, seed), math.nan)
+    same = [error for (extra, _, other), error in known.items() if other == seed and _matches(summary.extra, extra)]
+    return fmean(same) if same else math.nan
+
+
+def _matches(plain: str, spectral: str) -> bool:
+    """Whether batch normalisation has the settings of a spectral run, but for those it does not have."""
+    return set(plain.split(", ")) - {""} <= set(spectral.split(", "))

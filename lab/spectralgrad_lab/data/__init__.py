@@ -1,0 +1,27 @@
+"""Datasets of the papers, embedded pictures, and batches that depend on seed and epoch only."""
+
+from .augmentation import AUGMENTATIONS, Augmentation
+from .batches import Batches
+from .dataset import Dataset, Split
+from .errors import DataError
+from .user_datasets import as_dataset, fingerprint
+from .image_files import ImageFiles
+from .registry import DATASETS, Source, known, load, load_for, register
+
+__all__ = [
+    "AUGMENTATIONS",
+    "DATASETS",
+    "Augmentation",
+    "Batches",
+    "DataError",
+    "Dataset",
+    "ImageFiles",
+    "Source",
+    "Split",
+    "as_dataset",
+    "fingerprint",
+    "known",
+    "load",
+    "load_for",
+    "register",
+]

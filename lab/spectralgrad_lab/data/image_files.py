@@ -1,0 +1,119 @@
+"""Pictures in files, decoded by Pillow when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spectralgrad.errors import SpectralError
+from .augmentation import Augmentation, augmented
+from .errors import DataError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_SOURCE = "Get the file again, or remove it from the dataset."
+
+
+class ImageFiles:
+    """A sequence of picture files. Nothing is read before a picture is asked for.
+
+    Args:
+        root: the folder.
+        names: the files, relative to it, with forward slashes.
+        resize: the shorter side after resizing (bilinear, antialiased).
+        crop: the side of the square that is cut out.
+
+    Raises:
+        DataError: a name leads out of the folder.
+        SpectralError: Pillow is not installed.
+
+    Example:
+        >>> files = ImageFiles(Path("birds"), ["robin/1.jpg", "robin/2.jpg"], resize=448, crop=448)
+        >>> len(files), files.names[1]
+        (2, 'robin/2.jpg')
+    """
+
+    def __init__(self, root: Path, names: Sequence[str], *, resize: int, crop: int) -> None:
+        if find_spec("PIL") is None:
+            raise SpectralError("Picture files need Pillow: pip install 'spectralgrad[lab]'")
+        if not 1 <= crop <= resize:
+            raise DataError(f"ImageFiles: expected 1 ≤ crop ≤ resize, got {crop} and {resize}")
+        self.root, self.names, self.resize, self.crop = root, tuple(names), resize, crop
+        for name in self.names:
+            if name.startswith("/") or (".." in name and ".." in PurePosixPath(name).parts):
+                raise DataError(f"a name leads out of the folder: {name!r}", path=root, source=_SOURCE)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, positions: Tensor) -> ImageFiles:
+        """Those at the positions."""
+        names = [self.names[i] for i in positions.tolist()]
+        return ImageFiles(self.root, names, resize=self.resize, crop=self.crop)
+
+    def read(self, position: int, how: Augmentation | None = None, place: Sequence[float] | None = None) -> Tensor:
+        """A picture as uint8 (3, crop, crop).
+
+        Args:
+            position: which.
+            how: resize and crop as this says, not as the sequence does.
+            place: where to cut, (0, 0) for the top left and (1, 1) for the bottom right corner; None for the middle.
+
+        Raises:
+            DataError: the file is missing or cannot be decoded.
+        """
+        resize, crop = self._sizes(how)
+        picture = _decoded(self.root / self.names[position], resize)
+        y, x = place or (None, None)
+        left, top = _offset(picture.width, crop, x), _offset(picture.height, crop, y)
+        pixels = np.array(picture.crop((left, top, left + crop, top + crop)))
+        return torch.from_numpy(pixels).permute(2, 0, 1)
+
+    def batch(self, positions: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
+        """Pictures at the positions as uint8 (B, 3, H, W), augmented by the draws (B, 4).
+
+        What ``how`` does besides resizing and cutting comes after them.
+        """
+        own = how.resize is None
+        places = [None] * len(positions) if own or how.centred else draws[:, :2].tolist()
+        read = [self.read(i, None if own else how, place) for i, place in zip(positions.tolist(), places, strict=True)]
+        _, size = self._sizes(None if own else how)
+        images = torch.stack(read) if read else torch.empty(0, 3, size, size, dtype=torch.uint8)
+        return augmented(images, draws, how if own else replace(how, resize=None, crop=None))
+
+    def _sizes(self, how: Augmentation | None) -> tuple[int, int]:
+        if how is None or how.resize is None:
+            return self.resize, self.crop
+        return how.resize, how.crop or how.resize
+
+
+def _offset(length: int, crop: int, share: float | None) -> int:
+    room = length - crop
+    return round(room / 2) if share is None else min(int(share * (room + 1)), room)
+
+
+def _decoded(path: Path, resize: int) -> Image.Image:
+    """RGB, with the shorter side ``resize``. A JPEG far larger than that is decoded at a fraction of its size."""
+    from PIL import Image
+
+    try:
+        with Image.open(path) as picture:
+            picture.draft("RGB", (4 * resize, 4 * resize))
+            colours = picture.convert("RGB")
+    except FileNotFoundError as problem:
+        raise DataError("no such file", path=path, source=_SOURCE) from problem
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
+        raise DataError(f"cannot be decoded ({problem})", path=path, source=_SOURCE) from problem
+    shorter = min(colours.size)
+    if shorter == resize:
+        return colours
+    width, height = (max(resize, length * resize // shorter) for length in colours.size)
+    return colours.resize((width, height), Image.Resampling.BILINEAR)

@@ -1,0 +1,66 @@
+"""What a network needs to know. Any object with these attributes will do."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from spectralgrad.methods import Method
+
+LAYERS = ("batchnorm", "whitening", "denoising")
+POOLINGS = ("average", "covariance")
+WEIGHTS = ("plain", "sn", "ol", "ow")
+SETTINGS = (
+    "width", "layer", "group_size", "method", "eps", "statistics", "whitening", "scale_init", "spectral_precision",
+    "keep", "pooling", "reduce_to", "weights",
+)  # fmt: skip
+
+
+class NetworkConfig(Protocol):
+    """The settings of a network.
+
+    Attributes:
+        network: a name of ``NETWORKS``, or ``"module:callable"``.
+        width: channels of the first stage of ``small`` and ``resnet8``; None for 16. Other networks have their own.
+        layer: after the first convolution: ``"batchnorm"``, ``"whitening"`` or ``"denoising"``.
+        group_size: channels that are whitened together; None for all.
+        method: of the spectral layers; None for their default.
+        eps: of the spectral layers; None for their default (whitening 1e-2, denoising 1e-5, pooling 0).
+        statistics: ``"covariance"`` or ``"whitening"``, what whitening averages.
+        whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
+        scale_init: of γ of the spectral layer, ``"ones"`` or ``"uniform"``.
+        spectral_precision: in which the spectral layers work, ``"float32"`` or ``"float64"``.
+        keep: eigenvectors, or share of variance, that denoising keeps.
+        pooling: before the classifier: ``"average"`` or ``"covariance"``.
+        reduce_to: channels that covariance pooling reduces more of to; None for no reduction.
+        weights: of the layer before the spectral one: ``"plain"``, ``"sn"`` (spectral norm 1), ``"ol"`` (plain; the
+            loss is the trainer's), ``"ow"`` (an orthogonal convolution).
+    """
+
+    @property
+    def network(self) -> str: ...
+    @property
+    def width(self) -> int | None: ...
+    @property
+    def layer(self) -> str: ...
+    @property
+    def group_size(self) -> int | None: ...
+    @property
+    def method(self) -> str | Method | None: ...
+    @property
+    def eps(self) -> float | None: ...
+    @property
+    def statistics(self) -> str: ...
+    @property
+    def whitening(self) -> str: ...
+    @property
+    def scale_init(self) -> str: ...
+    @property
+    def spectral_precision(self) -> str: ...
+    @property
+    def keep(self) -> int | float: ...
+    @property
+    def pooling(self) -> str: ...
+    @property
+    def reduce_to(self) -> int | None: ...
+    @property
+    def weights(self) -> str: ...

@@ -1,0 +1,135 @@
+"""The networks by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from spectralgrad.nn import SpectralModule
+from .alexnet import AlexNet
+from .blocks import BasicBlock, Bottleneck
+from .config import LAYERS, NetworkConfig, POOLINGS, WEIGHTS
+from .errors import NetworkError, check_choice
+from .user_network import own_network
+from .shared_layers import Network
+from .resnet import ResNet
+from .small import SmallNet
+
+_WIDTHS = (64, 128, 256, 512)
+_WIDTH = 16  # of the small networks
+
+NETWORKS: dict[str, str] = {
+    "small": "three convolutions, for a CPU; width 16",
+    "resnet8": "three residual blocks, for a CPU; width 16, twice and four times that",
+    "resnet18-cifar": "ResNet-18 for 32 × 32: 3 × 3 first convolution, no max-pooling (TPAMI, NeurIPS)",
+    "resnet50-cifar": "ResNet-50 for 32 × 32 (TPAMI, ECCV)",
+    "alexnet": "AlexNet with batch normalisation, for 224 × 224 (TPAMI, ICCV)",
+    "resnet18": "ResNet-18 for 224 × 224 (ECCV)",
+    "resnet50": "ResNet-50 for 224 × 224 (ICCV)",
+    "resnet101": "ResNet-101 for 224 × 224 (ICCV)",
+}
+
+
+def _resnet8(config: NetworkConfig, channels: int, _: int, classes: int) -> ResNet:
+    """The first convolution has the papers' 64 filters, so that all group sizes fit; the first stage has stride 2."""
+    width = _width(config)
+    widths = (width, 2 * width, 4 * width)
+    return ResNet(config, channels, classes, BasicBlock, (1, 1, 1), widths, large=False, first_stride=2)
+
+
+def _resnet(
+    block: type[BasicBlock] | type[Bottleneck], depths: tuple[int, ...], large: bool
+) -> Callable[[NetworkConfig, int, int, int], ResNet]:
+    def make(config: NetworkConfig, channels: int, _: int, classes: int) -> ResNet:
+        return ResNet(config, channels, classes, block, depths, _WIDTHS, large=large)
+
+    return make
+
+
+def _small(config: NetworkConfig, channels: int, _: int, classes: int) -> SmallNet:
+    return SmallNet(config, channels, classes, _width(config))
+
+
+def _width(config: NetworkConfig) -> int:
+    width = _WIDTH if config.width is None else config.width
+    if width < 1:
+        raise NetworkError(f"expected a width of at least 1, got {width}")
+    return width
+
+
+_MAKERS: dict[str, Callable[[NetworkConfig, int, int, int], Network]] = {
+    "small": _small,
+    "resnet8": _resnet8,
+    "resnet18-cifar": _resnet(BasicBlock, (2, 2, 2, 2), large=False),
+    "resnet50-cifar": _resnet(Bottleneck, (3, 4, 6, 3), large=False),
+    "alexnet": AlexNet,
+    "resnet18": _resnet(BasicBlock, (2, 2, 2, 2), large=True),
+    "resnet50": _resnet(Bottleneck, (3, 4, 6, 3), large=True),
+    "resnet101": _resnet(Bottleneck, (3, 4, 23, 3), large=True),
+}
+
+
+def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -> nn.Module:
+    """A network, initialised from torch's global generator.
+
+    Args:
+        config: see :class:`NetworkConfig`; any object with its attributes.
+        channels: of the pictures.
+        image_size: their side.
+        classes: how many.
+
+    Returns:
+        a module from pictures (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
+        errors and monitors then tell.
+
+    Raises:
+        NetworkError: an unknown name, or settings that do not fit together.
+
+    Example:
+        >>> from types import SimpleNamespace
+        >>> config = SimpleNamespace(network="small", width=8, layer="whitening", group_size=16, method="svd-taylor",
+        ...     eps=None, statistics="covariance", whitening="zca", scale_init="ones", spectral_precision="float32",
+        ...     keep=0.99, pooling="average", reduce_to=256, weights="plain")
+        >>> net = build(config, channels=1, image_size=28, classes=10)
+        >>> net(torch.randn(4, 1, 28, 28)).shape
+        torch.Size([4, 10])
+        >>> net.bn1.name, net.bn1.groups
+        ('bn1', 4)
+    """
+    check_choice(config.layer, LAYERS, "layer")
+    check_choice(config.pooling, POOLINGS, "pooling")
+    check_choice(config.weights, WEIGHTS, "weights")
+    name = config.network
+    if ":" in name:
+        net = own_network(name, classes, channels, image_size, config)
+    elif name in _MAKERS:
+        net = _MAKERS[name](config, channels, image_size, classes)
+    else:
+        raise NetworkError(f"expected a network of {', '.join(NETWORKS)}, or 'module:callable', got {name!r}")
+    for place, module in net.named_modules():
+        if isinstance(module, SpectralModule):
+            module.name = place
+    return net
+
+
+def pre_spectral(net: nn.Module) -> nn.Module:
+    """The convolution before the spectral layer of a network from here: what NOG, OLR and the weights treat.
+
+    It is the first convolution where the layer after it is spectral, and the reduction where the pooling is.
+
+    Raises:
+        NetworkError: the network is not from here.
+
+    Example:
+        >>> pre_spectral(torch.nn.Linear(2, 2))
+        Traceback (most recent call last):
+        spectralgrad_lab.networks.errors.NetworkError: Linear is no network of spectralgrad_lab; find the layer by
+        spectralgrad.optim.pre_spectral_layers(net, batch)
+    """
+    if not isinstance(net, Network):
+        raise NetworkError(
+            f"{type(net).__name__} is no network of spectralgrad_lab; find the layer by "
+            "spectralgrad.optim.pre_spectral_layers(net, batch)"
+        )
+    return net.get_submodule(net.before_spectral)

@@ -1,0 +1,113 @@
+"""What the networks share: convolutions, the layer after the first one, the pooling before the classifier."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d
+from .config import NetworkConfig
+from .errors import NetworkError
+
+
+class Network(nn.Module):
+    """Base of the networks here. ``before_spectral`` is the name of the convolution before the spectral layer."""
+
+    before_spectral: str
+
+
+def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
+    """A convolution without bias that keeps the size at stride 1, initialised as He et al. do (fan out)."""
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+    nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return layer
+
+
+def is_pooled(config: NetworkConfig) -> bool:
+    """Whether the spectral layer is the pooling: then its reduction is treated, not the first convolution."""
+    return config.pooling == "covariance" and config.layer == "batchnorm"
+
+
+def treated(layer: nn.Conv2d, config: NetworkConfig, here: bool) -> nn.Module:
+    """The convolution with the weights that the settings ask for, if it is the one before the spectral layer."""
+    if not here or config.weights in ("plain", "ol"):
+        return layer
+    if config.weights == "sn":
+        return spectral_norm(layer)
+    if layer.stride != (1, 1):
+        raise NetworkError(
+            f"weights='ow': expected a convolution of stride 1 before the spectral layer, got {config.network} with "
+            f"stride {layer.stride[0]}; take weights='sn', or a network for small pictures"
+        )
+    kernel, bias = layer.kernel_size[0], layer.bias is not None
+    return OrthogonalConv2d(layer.in_channels, layer.out_channels, kernel, bias=bias)
+
+
+def normalisation(config: NetworkConfig, channels: int) -> nn.Module:
+    """The layer after the first convolution."""
+    if config.layer == "batchnorm":
+        return nn.BatchNorm2d(channels)
+    size = config.group_size or channels
+    if size < 1 or channels % size:
+        raise NetworkError(
+            f"expected a group_size that divides the {channels} channels of the first convolution, got {size}"
+        )
+    settings: dict[str, Any] = {"groups": channels // size, "init": config.scale_init, **_spectral(config)}
+    if config.layer == "denoising":
+        return PCADenoising2d(channels, keep=config.keep, **settings)
+    statistics = cast(Literal["covariance", "whitening"], config.statistics)
+    whitening = cast(Literal["zca", "pca", "cholesky"], config.whitening)
+    return DecorrelatedBatchNorm2d(channels, statistics=statistics, whitening=whitening, **settings)
+
+
+def _spectral(config: NetworkConfig) -> dict[str, Any]:
+    """Method and ε, where given, and the type to work in."""
+    given = {name: value for name in ("method", "eps") if (value := getattr(config, name)) is not None}
+    return given | {"compute_dtype": torch.float64 if config.spectral_precision == "float64" else None}
+
+
+def reduces(config: NetworkConfig, channels: int) -> bool:
+    """Whether a 1×1 convolution reduces the channels before covariance pooling."""
+    return config.pooling == "covariance" and config.reduce_to is not None and config.reduce_to < channels
+
+
+class Head(nn.Module):
+    """What stands before the classifier: average pooling, or covariance pooling behind a reduction if one is needed.
+
+    The reduction is a 1×1 convolution with batch normalisation and ReLU, as in the code of MPN-COV and of ICCV 2021.
+
+    Args:
+        config: pooling, its method and ``reduce_to``.
+        channels: of the features.
+        grid: average pooling leaves grid × grid positions.
+
+    Attributes:
+        out_features: how many numbers a picture becomes.
+    """
+
+    def __init__(self, config: NetworkConfig, channels: int, grid: int = 1) -> None:
+        super().__init__()
+        self.reduction: nn.Module = nn.Identity()
+        if reduces(config, channels):
+            size = cast(int, config.reduce_to)
+            first = treated(convolution(channels, size, 1), config, is_pooled(config))
+            self.reduction = nn.Sequential(first, nn.BatchNorm2d(size), nn.ReLU(inplace=True))
+            channels = size
+        self.pooling: nn.Module = nn.AdaptiveAvgPool2d(grid)
+        self.out_features = channels * grid**2
+        if config.pooling == "covariance":
+            self.pooling = layer = CovariancePooling(channels, **_spectral(config))
+            self.out_features = layer.out_features
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.pooling(self.reduction(x)).flatten(1)
+
+
+def before_spectral(config: NetworkConfig, channels: int, last: str) -> str:
+    """The name of the convolution before the spectral layer; ``last`` is the one whose ``channels`` are pooled."""
+    if not is_pooled(config):
+        return "conv1"
+    return "head.reduction.0" if reduces(config, channels) else last

@@ -1,0 +1,42 @@
+"""Three convolutions: trains on a CPU in seconds an epoch."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from .config import NetworkConfig
+from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .resnet import FIRST
+
+
+class SmallNet(Network):
+    """A first convolution as in the papers' networks, and two more of stride 2.
+
+    Average pooling leaves 4 × 4 positions: with one, so small a network learns several times slower.
+
+    Args:
+        config: layer, pooling and weights.
+        channels: of the pictures.
+        classes: how many.
+        width: channels of the second convolution; the third has twice as many.
+    """
+
+    def __init__(self, config: NetworkConfig, channels: int, classes: int, width: int) -> None:
+        super().__init__()
+        pooled, last = is_pooled(config), 2 * width
+        self.conv1 = treated(convolution(channels, FIRST, 3), config, not pooled)
+        self.bn1 = normalisation(config, FIRST)
+        self.conv2, self.bn2 = convolution(FIRST, width, 3, 2), nn.BatchNorm2d(width)
+        self.conv3 = treated(convolution(width, last, 3, 2), config, pooled and not reduces(config, last))
+        self.bn3 = nn.BatchNorm2d(last)
+        self.head = Head(config, last, grid=4)
+        self.fc = nn.Linear(self.head.out_features, classes)
+        self.before_spectral = before_spectral(config, last, "conv3")
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, classes) of pictures (B, channels, H, W)."""
+        x = torch.relu(self.bn1(self.conv1(x)))
+        x = torch.relu(self.bn2(self.conv2(x)))
+        x = torch.relu(self.bn3(self.conv3(x)))
+        return self.fc(self.head(x))

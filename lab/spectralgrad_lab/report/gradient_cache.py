@@ -1,0 +1,76 @@
+"""The gradients of a comparison's methods: measured once and kept in a file, since the trained layers may not be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from spectralgrad.io.files import write_json
+from spectralgrad.methods import methods as serve
+from ..comparison import gradient_errors as measuring
+from .. import untrusted_json
+from ..comparison.grid import job
+from ..training.config import Config
+from ..comparison.gradient_errors import Gradients
+from ..training.records import Result
+from ..comparison.results import summarise
+from ..comparison.trained_layer import trained_layer
+
+GRADIENTS = "gradients.json"
+
+
+def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
+    """Of the methods that were compared; None if no run has a layer that takes a root of a matrix.
+
+    Example:
+        >>> from spectralgrad_lab import Config
+        >>> measured([Result(Config(layer="batchnorm"), "done")], Path("nowhere")) is None
+        True
+    """
+    spectral = [result for result in results if result.config.operations]
+    if not spectral:
+        return None
+    function = measuring.function_of(spectral[0].config)
+    serving = serve(function)
+    named = [r.config.text("method") for r in spectral]
+    methods = list(dict.fromkeys(name for name in named if name.partition(":")[0] in serving))
+    if not methods:
+        return None
+    runs = {_name(r, spectral): r for r in spectral if r.status == "done" and function in r.config.operations}
+    kept = _kept(folder / GRADIENTS)
+    if kept and kept.function == function and list(kept.at_gaps) == methods and kept.run in runs:
+        return kept
+    found = _measured(runs, function, methods, folder)
+    if found.layer is not None or kept is None or kept.layer is None:  # what cannot be measured again is kept
+        with suppress(OSError):
+            write_json(folder / GRADIENTS, found.to_dict())
+    return found
+
+
+def _kept(path: Path) -> Gradients | None:
+    """What the file has; None if there is none, or none that can be read."""
+    try:
+        found = Gradients.from_dict(untrusted_json.parsed(path.read_bytes()))
+    except (OSError, ValueError):
+        return None
+    return found if found.gaps == measuring.GAPS else None
+
+
+def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> Gradients:
+    """The layer is that of a run that has kept one: of ``exact`` if there is such a run, with the largest groups."""
+    for name, result in sorted(runs.items(), key=lambda item: _choice(item[1].config)):
+        layer = trained_layer(job(result.config, folder).folder, result.config)
+        if layer is not None:
+            return measuring.measure(function, methods, layer, name)
+    return measuring.measure(function, methods)
+
+
+def _choice(config: Config) -> tuple[bool, float]:
+    return config.method != "exact", -(config.group_size or math.inf)
+
+
+def _name(result: Result, results: Sequence[Result]) -> str:
+    name = next(s.name for s in summarise(results) if result in s.results)
+    return f"{name}, seed {result.config.seed}"

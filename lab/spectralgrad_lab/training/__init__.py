@@ -1,0 +1,1 @@
+"""One training run: its configuration, its steps, its files."""

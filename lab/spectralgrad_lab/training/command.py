@@ -1,0 +1,268 @@
+"""``spectralgrad train``: its options, and the run they describe."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from spectralgrad.io import plugins
+from spectralgrad.io.files import said
+from .checkpoints import POINTER
+from .config_values import kinds, parsed
+from .config import CONDITIONING, Config, ConfigError, DATA, FIELDS, NETWORK, RUNNING, TRAINING
+from ..data import DATASETS, known
+from ..data.registry import GROUP, unknown
+from .interrupts import Stopped
+from .memory import keep_memory
+from .folder_names import run_name
+from ..networks import NETWORKS, NetworkError
+from ..networks.config import SETTINGS
+from ..networks.user_network import asks_for
+from .processes import WorkerLostError
+from .presets import PRESETS, preset
+from .resuming import RunExistsError
+from .progress import for_terminal
+from .records import Result, count
+from .run_files import CONFIG
+from .run import train
+
+FAILED = 3
+START = "small"  # the preset of a command that names none
+EIGENVECTORS = "svd-pade"  # the method of layers that need eigenvectors, which the default does not have
+_TITLES = {
+    DATA: "pictures",
+    NETWORK: "network",
+    TRAINING: "training (SGD)",
+    CONDITIONING: "conditioning and hybrid training (ECCV 2022, ICCV 2021)",
+    RUNNING: "running",
+}
+DESCRIPTION = """\
+Train a network with a spectral layer. Start from a preset (by default `small`); every value is a flag.
+The run's folder gets config.toml, log.csv, result.json, a checkpoint and TensorBoard events. Ctrl-C keeps a
+checkpoint; the same command with --resume goes on to the same numbers."""
+_EXAMPLES = """\
+examples:
+  spectralgrad train                                     the preset small: a small net on embedded pictures
+  spectralgrad train --method svd                        plain SVD, recorded as failed
+  spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
+  spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade
+  spectralgrad train --out runs/mine --resume            go on with a run
+  torchrun --nproc-per-node 2 -m spectralgrad train --preset small
+
+exit status: 0 done, 1 an error told in one line, 2 wrong usage, 3 the run failed (diverged), 130 stopped by Ctrl-C"""
+
+
+def add_train_arguments(parser: argparse.ArgumentParser) -> None:
+    """Give the parser of ``spectralgrad train`` its arguments."""
+    parser.usage = "spectralgrad train [--preset NAME] [--config FILE] [--out DIR] [--resume] [any value as a flag]"
+    parser.description, parser.epilog = DESCRIPTION, _epilog()
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--preset", metavar="NAME", help=f"start from this protocol; listed below (default: {START})")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="folder of the run (default: runs/ and a name that says what the run is)",
+    )
+    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
+    add_fields(parser, preset(START))
+    parser.set_defaults(run=run)
+
+
+def add_fields(parser: argparse.ArgumentParser, defaults: Config, leave_out: tuple[str, ...] = ()) -> None:
+    """Give a parser a flag for every field of a configuration; a flag that is not given leaves no trace.
+
+    Args:
+        parser: of a command.
+        defaults: the values that the help names.
+        leave_out: fields that the command sets by other means.
+    """
+    for group, title in _TITLES.items():
+        section = parser.add_argument_group(title)
+        for field in FIELDS.values():
+            if field.metadata["group"] == group and field.name not in leave_out:
+                _add(section, field, getattr(defaults, field.name))
+
+
+def _add(section: Any, field: Any, default: Any) -> None:
+    flag, choices = f"--{field.name.replace('_', '-')}", field.metadata["choices"]
+    text = field.metadata["help"].replace("%", "%%")
+    if default is not None and kinds(field) != ["bool"]:
+        shown = ",".join(map(str, default)) or "none" if isinstance(default, tuple) else default
+        text = f"{text.partition(' (default')[0]} (default: {shown})"
+    if kinds(field) == ["bool"]:
+        text += f" (default: {'yes' if default else 'no'})"
+        section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        return
+    short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[kinds(field)[-1]]
+    short = {"data": "DIR", "init": "PATH"}.get(field.name, short)
+    metavar = f"{{{','.join(choices)}}}" if choices else short
+    section.add_argument(flag, type=_reader(field), default=argparse.SUPPRESS, metavar=metavar, help=text)
+
+
+def _reader(field: Any) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return parsed(field, text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+
+    return read
+
+
+def _epilog() -> str:
+    lists = {
+        "presets": {name: _said(config) for name, config in PRESETS.items()},
+        "datasets": {name: str(source) for name, source in DATASETS.items()} | _installed(),
+        "networks": {name: str(line) for name, line in NETWORKS.items()},
+    }
+    blocks = []
+    for title, rows in lists.items():
+        width = max(map(len, rows))
+        blocks.append("\n".join([f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in rows.items())]))
+    return "\n\n".join([*blocks, _EXAMPLES])
+
+
+def _installed() -> dict[str, str]:
+    return {name: "of an installed package" for name in plugins.names(GROUP) if name not in DATASETS}
+
+
+def _said(config: Config) -> str:
+    return f"{config.network} on {config.dataset}, {_layers(config)}, {count(config.epochs, 'epoch')}"
+
+
+def _layers(config: Config) -> str:
+    """The spectral layers in words."""
+    if ":" in config.network:
+        return f"by {config.text('method')}" if asks_for(config.network, "method") else "with its own layers"
+    layers = [config.layer] if config.layer != "batchnorm" else []
+    layers += ["covariance pooling"] if config.pooling == "covariance" else []
+    return f"{' and '.join(layers)} by {config.text('method')}" if layers else "batch normalisation"
+
+
+def chosen(options: argparse.Namespace) -> Config:
+    """The configuration that the options describe: preset, then file, then flags.
+
+    A run that is resumed begins with its own ``config.toml``, unless a preset or a file is named.
+
+    Raises:
+        ConfigError: they describe none.
+    """
+    config = preset(options.preset or START)
+    file = options.config
+    if options.resume and options.out and not (options.preset or file) and (options.out / CONFIG).exists():
+        file = options.out / CONFIG
+    if file is not None:
+        config = Config.from_toml(file, config)
+    given = {name: value for name, value in vars(options).items() if name in FIELDS}
+    if given.get("layer") == "denoising" and config.method == Config().method:
+        given = {"method": EIGENVECTORS, **given}
+    config = config.replaced(**given)
+    check_sense(config, given)
+    return config
+
+
+def check_sense(config: Config, given: Mapping[str, Any]) -> None:
+    """Refuse what a configuration can be but nobody can mean.
+
+    Args:
+        config: of a run.
+        given: the fields that were given as flags.
+
+    Raises:
+        ConfigError: a name or a flag has no meaning.
+    """
+    if not known(config.dataset):
+        raise ConfigError(f"dataset: {unknown(config.dataset)}")
+    if ":" in config.network:
+        idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
+        if idle:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise ConfigError(f"{flags}: {config.network} has no parameter of that name, so it would not be used")
+
+
+def note(config: Config) -> str:
+    """What a schedule leaves out, in words; empty if nothing.
+
+    Example:
+        >>> note(Config(epochs=1, milestones=(2,)))
+        '; milestone 2 is not reached'
+    """
+    late = [str(milestone) for milestone in config.milestones if milestone >= config.epochs]
+    said = f"milestone{'s' if len(late) > 1 else ''} {', '.join(late)} {'are' if len(late) > 1 else 'is'} not reached"
+    return f"; {said}" if late else ""
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train; returns the exit status."""
+    try:
+        config, start = chosen(options), options.preset or START
+    except (ConfigError, NetworkError) as problem:
+        options.parser.error(str(problem))
+    out: Path = options.out or Path("runs") / run_name(config, start, preset(start))
+    leads = os.environ.get("RANK", "0") == "0"
+    if leads:
+        print(f"{_said(config)}{note(config)}; in {out}", flush=True)
+    keep_memory()
+    try:
+        with short_warnings():
+            result = train(config, out, resume=options.resume, progress=for_terminal())
+    except (ConfigError, RunExistsError, NetworkError) as problem:
+        options.parser.error(str(problem))
+    except (WorkerLostError, Stopped, KeyboardInterrupt, OSError) as problem:
+        return _ended(problem, out, leads)
+    return _told(result, out) if leads else _status(result)
+
+
+def _ended(problem: BaseException, out: Path, leads: bool) -> int:
+    """Say why a run ended before its time and what is kept; returns the exit status."""
+    if isinstance(problem, WorkerLostError | OSError):
+        text = f"{said(problem)}; {_kept(out)}" if isinstance(problem, OSError) else f"{problem}\n{_advice(out)}"
+        print(f"spectralgrad train: {text}", file=sys.stderr)
+        return 1
+    if leads:
+        stopped = isinstance(problem, Stopped)
+        text = f"{problem}; the checkpoint is kept" if stopped else "stopped in the middle of a step"
+        print(f"\n{text}. {_advice(out)}", file=sys.stderr)
+    return 128 + problem.signal if isinstance(problem, Stopped) else 130
+
+
+def _told(result: Result, out: Path) -> int:
+    if result.failure is not None:
+        print(f"failed at {result.failure}\nkept in {out}")
+    else:
+        print(
+            f"done: error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}, "
+            f"best {result.best_error:.2f} %, {result.seconds:.0f} s; kept in {out}"
+        )
+    return _status(result)
+
+
+def _status(result: Result) -> int:
+    return FAILED if result.status == "failed" else 0
+
+
+def _advice(out: Path) -> str:
+    return f"Go on with: spectralgrad train --out {out} --resume"
+
+
+def _kept(out: Path) -> str:
+    return f"the last checkpoint is kept. {_advice(out)}" if (out / POINTER).is_file() else "no checkpoint was kept"
+
+
+@contextmanager
+def short_warnings() -> Iterator[None]:
+    """A warning is one line without the place in the code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before

@@ -1,0 +1,262 @@
+"""What a run is: one flat, frozen object that a TOML file or the flags of ``spectralgrad train`` describe."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from spectralgrad.errors import MethodError, SpectralError
+from spectralgrad.methods import Method, resolve, spelling
+from spectralgrad.nn.functional.whitening_matrices import OPERATION
+from .config_values import check
+from .method_names import HINT, text_of
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+METHOD_FIELDS = ("method", "hybrid")
+DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
+
+
+class ConfigError(SpectralError, ValueError):
+    """A value of a :class:`Config` makes no sense, or two do not go together."""
+
+
+def _field(default: Any, group: str, text: str, *choices: str, least: float | None = None) -> Any:
+    metadata = {"group": group, "help": text, "choices": choices, "least": least}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything a training run depends on. Field names are the flags: ``group_size`` is ``--group-size``.
+
+    Values are checked when the object is made. ``None`` means what the help text of the field says. A method may be an
+    object: one that a word means becomes that word, any other is kept, and recorded by its repr.
+
+    Raises:
+        ConfigError: a value is out of range, of the wrong kind, or does not go with another.
+
+    Example:
+        >>> config = Config(method="svd-taylor", group_size=16, milestones=(3, 5))
+        >>> config.replaced(epochs=6).milestones
+        (3, 5)
+        >>> Config(lr=-1)
+        Traceback (most recent call last):
+        ...
+        spectralgrad_lab.training.config.ConfigError: lr: expected a number ≥ 0, got -1.0
+    """
+
+    dataset: str = _field(
+        "fashion", DATA, "name of the pictures, or your own as module:callable; `fashion` comes with the package"
+    )
+    data: str | None = _field(None, DATA, "folder that holds them")
+    train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
+    test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
+    augmentation: str | None = _field(
+        None, DATA, "how training pictures are varied (default: the dataset's way)",
+        "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
+    )  # fmt: skip
+    workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
+
+    network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
+    width: int | None = _field(None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", least=1)
+    layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
+                        "batchnorm", "whitening", "denoising")  # fmt: skip
+    group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
+    method: str | Method = _field(  # noqa: RUF009
+        "exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`"
+    )
+    eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: the layer's own)", least=0)
+    statistics: str = _field("covariance", NETWORK, "what whitening averages for evaluation", "covariance", "whitening")
+    whitening: str = _field("zca", NETWORK, "the kind of whitening", "zca", "pca", "cholesky")
+    scale_init: str = _field("ones", NETWORK, "γ of the spectral layer at the beginning", "ones", "uniform")
+    spectral_precision: str = _field("float32", NETWORK, "in which the spectral layers work", "float32", "float64")
+    keep: int | float = _field(
+        0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
+    )
+    pooling: str = _field("average", NETWORK, "what stands before the classifier", "average", "covariance")
+    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
+    init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
+
+    epochs: int = _field(5, TRAINING, "passes over the training pictures", least=1)
+    batch_size: int = _field(128, TRAINING, "pictures a step, over all processes together", least=1)
+    lr: float = _field(0.1, TRAINING, "learning rate", least=0)
+    classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
+    momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
+    weight_decay: float = _field(5e-4, TRAINING, "weight decay", least=0)
+    milestones: tuple[int, ...] = _field((), TRAINING, "rates are multiplied by gamma after these epochs", least=1)
+    gamma: float = _field(0.1, TRAINING, "factor at a milestone", least=0)
+    precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
+                            "float32", "bfloat16")  # fmt: skip
+    clip: float | None = _field(None, TRAINING, "clip the norm of the gradient to this (default: off)", least=0)
+    seed: int = _field(0, TRAINING, "of weights, order and augmentation, below 2³²", least=0)
+
+    weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
+                          "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
+    nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
+    olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
+    hybrid: str | Method | None = _field(  # noqa: RUF009
+        None, CONDITIONING, "switch from `method` to this one for the last stage"
+    )
+    warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", least=0)
+
+    device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
+    threads: int | None = _field(None, RUNNING, "threads of torch (default: its own choice)", least=1)
+    monitor_every: int = _field(
+        50, RUNNING, "steps between looks at condition numbers, once an epoch at least; 0: none", least=0
+    )
+    renew_batches: int = _field(
+        20, RUNNING, "before a test, average running statistics anew over so many training batches; 0: leave them",
+        least=0,
+    )  # fmt: skip
+    checkpoint_minutes: float = _field(10.0, RUNNING, "save at least so often; the end of an epoch always is", least=0)
+    patience: int = _field(3, RUNNING, "epochs at the loss of guessing before a run counts as failed; 0: any", least=0)
+    tensorboard: bool = _field(True, RUNNING, "write TensorBoard events, if it is installed")
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Method) and field.name in METHOD_FIELDS:
+                object.__setattr__(self, field.name, spelling(value) or value)
+                continue
+            try:
+                object.__setattr__(self, field.name, check(field, value))
+            except ValueError as problem:
+                raise ConfigError(f"{field.name}: {problem}") from None
+        self._check_together()
+
+    def _check_together(self) -> None:
+        for name in (self.method, *([self.hybrid] if self.hybrid else [])):
+            for operation in self.operations:
+                self._check_method(name, operation)
+        if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
+            raise ConfigError(
+                "weights, nog, olr and hybrid are for networks with a spectral layer; "
+                "expected layer 'whitening' or 'denoising', or pooling 'covariance'"
+            )
+        if self.hybrid:
+            self._check_hybrid()
+        if self.seed >= 1 << 32:
+            raise ConfigError(f"seed: expected a whole number below 2³², got {self.seed}")
+        if tuple(sorted(set(self.milestones))) != self.milestones:
+            raise ConfigError(f"milestones: expected epochs that increase, got {self.milestones}")
+
+    def _check_method(self, method: str | Method, operation: str) -> None:
+        try:
+            resolve(method, operation)
+        except MethodError as problem:
+            why = "denoising needs eigenvectors: " if operation == "eigh" else ""
+            hint = f"; {HINT}" if isinstance(method, str) and "(" in method else ""
+            raise ConfigError(f"{why}{problem}{hint}") from None
+
+    def _check_hybrid(self) -> None:
+        if not self.milestones:
+            raise ConfigError("hybrid: expected milestones; the switch comes before the last of them")
+        if self.text("hybrid") == self.text("method"):
+            raise ConfigError(f"hybrid: expected another method than the first stage's, got {self.method!r} for both")
+        if self.milestones[-1] - self.warmup_epochs >= self.epochs:
+            raise ConfigError(
+                f"hybrid: the switch comes {self.warmup_epochs} epochs before the last milestone, "
+                f"{self.milestones[-1]}, and never in {self.epochs} epochs"
+            )
+        if self.warmup_epochs > self.milestones[-1]:
+            raise ConfigError(
+                f"warmup_epochs: {self.warmup_epochs} do not fit before the last milestone, {self.milestones[-1]}"
+            )
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """What the methods have to serve, in the words of ``methods(operation)``.
+
+        Example:
+            >>> Config(pooling="covariance").operations
+            ('inv_sqrt', 'sqrt')
+        """
+        of_layer = {"batchnorm": (), "denoising": ("eigh",), "whitening": (OPERATION[self.whitening],)}
+        return of_layer[self.layer] + (("sqrt",) if self.pooling == "covariance" else ())
+
+    @property
+    def spectral(self) -> bool:
+        """Whether the network has a spectral layer, or may have one: nobody knows a network that is your own."""
+        return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
+
+    @property
+    def located(self) -> bool:
+        """Whether numbers depend on the folder of the pictures: known datasets are the same wherever they are.
+
+        Example:
+            >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located
+            (False, True)
+        """
+        return self.dataset == "folder" or ":" in self.dataset
+
+    def replaced(self, **values: Any) -> Config:
+        """The same with other values.
+
+        Example:
+            >>> Config().replaced(seed=3).seed
+            3
+        """
+        unknown = sorted(set(values) - set(FIELDS))
+        if unknown:
+            likely = [get_close_matches(name, FIELDS, 1, 0.75) for name in unknown]
+            hint = f"did you mean {', '.join(name for found in likely for name in found)}?" if any(likely) else ""
+            listed = hint or f"the fields are {', '.join(FIELDS)}"
+            raise ConfigError(f"no field {', '.join(map(repr, unknown))}; {listed}")
+        return dataclasses.replace(self, **values)
+
+    def to_toml(self) -> str:
+        """The values as a TOML file. None is left out where it is the default, and ``"none"`` where it is not.
+
+        Example:
+            >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
+            dataset = "fashion"
+            workers
+        """
+        values = {name: self.text(name) for name in FIELDS}
+        said = {name: v for name, v in values.items() if v is not None or FIELDS[name].default is not None}
+        return "".join(f"{name} = {_toml('none' if value is None else value)}\n" for name, value in said.items())
+
+    @classmethod
+    def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:
+        """Read a file; what it does not say is as in ``base``, by default the defaults.
+
+        Raises:
+            ConfigError: the file is not TOML, or names a field that does not exist.
+            OSError: it cannot be read.
+        """
+        try:
+            values = tomllib.loads(Path(path).read_text("utf-8"))
+        except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, or nested without end
+            raise ConfigError(f"{path}: not a TOML file: {problem}") from None
+        try:
+            return (base or cls()).replaced(**values)
+        except ConfigError as problem:
+            raise ConfigError(f"{path}: {problem}") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {name: list(v) if isinstance(v := self.text(name), tuple) else v for name in FIELDS}
+
+    def text(self, name: str) -> Any:
+        """The value of a field as records have it: a method in one word, or its repr if no word means it."""
+        value = getattr(self, name)
+        return text_of(value) if isinstance(value, Method) else value
+
+
+FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
+
+
+def _toml(value: Any) -> str:
+    """A value in TOML; strings of JSON are strings of TOML, if they are not escaped as surrogate pairs."""
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

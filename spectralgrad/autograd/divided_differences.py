@@ -1,0 +1,154 @@
+r"""Divided differences :math:`f[\lambda_i,\lambda_j]`, accurate however close the eigenvalues are.
+
+Every function of eigenvalues returns :math:`f(w)` (*, d), :math:`\Gamma` (*, d, d), the divided differences with
+:math:`f'(\lambda_i)` on the diagonal, and the curvature :math:`f''(w)` (*, d).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ..methods.base import norm, quotient
+
+Scalar = Callable[[Tensor], Tensor]
+Differences = tuple[Tensor, Tensor, Tensor]
+DividedDifferences = Callable[[Tensor], Differences]
+
+
+def ordered(w: Tensor) -> tuple[Tensor, Tensor]:
+    """The larger and the smaller of each pair (*, d, d)."""
+    i, j = w.unsqueeze(-1), w.unsqueeze(-2)
+    return torch.maximum(i, j), torch.minimum(i, j)
+
+
+def _excess(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Whether a ≤ 2b, and there y = (a − b)/b; zero elsewhere."""
+    close = a <= 2 * b
+    return close, torch.where(close, a - b, 0) / b
+
+
+def _log_ratio(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
+    """ln(a/b) relative to the norm: the logarithms themselves cancel where the matrix is far from one."""
+    size = norm(w)[..., None, None]
+    return (a / size).log() - (b / size).log()
+
+
+def to_the_power(w: Tensor, p: Tensor) -> Tensor:
+    """λᵖ by torch.pow, since exp(p ln λ) is off by |p ln λ| roundings; its derivatives by the latter.
+
+    Torch masks the derivative in p of the derivative of zeroth powers.
+    """
+    exponent = p * w.log()
+    return w.pow(p).detach() * torch.exp(exponent - exponent.detach())
+
+
+def exp(w: Tensor) -> Differences:
+    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have.
+
+    The quotient is 1 to rounding long before the gap is denormal, so the tie begins there.
+    """
+    a, b = ordered(w)
+    gap = a - b
+    split = gap > torch.finfo(w.dtype).tiny
+    mean = torch.where(split, quotient(-torch.expm1(-gap), gap, split), 1)
+    return w.exp(), a.exp() * mean, w.exp()
+
+
+def log(w: Tensor) -> Differences:
+    r""":math:`\mathrm{log1p}(y)/(b\,y)` with :math:`y=(a-b)/b`; the plain quotient for :math:`y>1`."""
+    a, b = ordered(w)
+    close, y = _excess(a, b)
+    near = torch.where(y > 0, quotient(torch.log1p(y), y, y > 0), 1) / b
+    far = quotient(_log_ratio(a, b, w), a - b, ~close)
+    return w.log(), torch.where(close, near, far), -1 / w.square()
+
+
+def power(w: Tensor, p: Tensor) -> Differences:
+    r""":math:`b^{p-1}\,\mathrm{expm1}(p\,\mathrm{log1p}\,y)/y` with :math:`y=(a-b)/b`; quotient for :math:`y>1`."""
+    a, b = ordered(w)
+    p, square = p.unsqueeze(-1), p[..., None, None]
+    close, y = _excess(a, b)
+    ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
+    near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
+    far = quotient(b.pow(square) * torch.expm1(square * _log_ratio(a, b, w)), a - b, ~close)
+    return to_the_power(w, p), torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
+
+
+def sqrt(w: Tensor) -> Differences:
+    r""":math:`1/(\sqrt a+\sqrt b)`."""
+    s = w.sqrt()
+    return s, 1 / (s.unsqueeze(-1) + s.unsqueeze(-2)), -1 / (4 * s * w)
+
+
+def inv_sqrt(w: Tensor) -> Differences:
+    r""":math:`-1/(\sqrt a\sqrt b(\sqrt a+\sqrt b))`."""
+    s, gamma, _ = sqrt(w)
+    z = 1 / s
+    return z, -z.unsqueeze(-1) * z.unsqueeze(-2) * gamma, 3 * z / (4 * w.square())
+
+
+def integer_power(w: Tensor, n: int) -> Differences:
+    r""":math:`\sum_{k} \lambda_i^k\lambda_j^{n-1-k}` for n ≥ 0, at any sign and gap; through 1/λ for n < 0."""
+    if n < 0:
+        inverse = 1 / w
+        values, gamma, _ = integer_power(inverse, -n)
+        return values, -gamma * inverse.unsqueeze(-1) * inverse.unsqueeze(-2), n * (n - 1) * values * inverse.square()
+    i, j = w.unsqueeze(-1), w.unsqueeze(-2)
+    total = torch.zeros_like(i * j)
+    for k in range(n):
+        total = total * i + j**k
+    return w**n, total, n * (n - 1) * w ** max(n - 2, 0)
+
+
+def inside(w: Tensor) -> Tensor:
+    """An eigenvalue of each matrix (*, 1) that surely lies in the domain of f, to stand in for the null space."""
+    if w.shape[-1] == 0:
+        return w.new_ones((*w.shape[:-1], 1))
+    largest = w.detach().gather(-1, w.detach().abs().argmax(-1, keepdim=True))
+    return torch.where(largest == 0, 1, largest)
+
+
+def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
+    """An elementwise function restricted to the range, zero elsewhere."""
+    return torch.where(support, f(torch.where(support, w, inside(w))), 0)
+
+
+def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
+    """f restricted to the range: zero on the null space, f(λ)/λ between the two, nothing within the null space."""
+    values, gamma, curvature = f(torch.where(support, w, inside(w)))
+    values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
+    rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
+    ratio = quotient(values, w, support)
+    across = ratio.unsqueeze(-1) + ratio.unsqueeze(-2)
+    return values, torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0)), curvature
+
+
+def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor:
+    r"""Second divided differences :math:`f[\lambda_i,\lambda_k,\lambda_j]` (*, d, m, d) for k in ``middle``.
+
+    Of the three equal quotients, such as :math:`(f[a,b]-f[b,c])/(a-c)`, the one with the widest separation is
+    taken; for triples within :math:`\epsilon^{1/3}` of each other, relative to themselves or, if the quotient
+    would cancel, to the norm, the mean of :math:`f''/2`.
+
+    Args:
+        w: eigenvalues (*, d), zero on a null space.
+        gamma: first divided differences (*, d, d).
+        curvature: :math:`f''(\lambda)` (*, d), zero on a null space.
+        middle: the slab of middle indices.
+    """
+    a, b, c = w[..., :, None, None], w[..., None, middle, None], w[..., None, None, :]
+    ab, bc, ac = gamma[..., :, middle, None], gamma[..., None, middle, :], gamma[..., :, None, :]
+    gaps = torch.stack(torch.broadcast_tensors(a - c, a - b, b - c))
+    steps = torch.stack(torch.broadcast_tensors(ab - bc, ac - bc, ab - ac))
+    widest = gaps.abs().argmax(0, keepdim=True)
+    gap, step = gaps.gather(0, widest)[0], steps.gather(0, widest)[0]
+    size = torch.maximum(torch.maximum(a.abs(), b.abs()), c.abs())
+    close = torch.finfo(w.dtype).eps ** (1 / 3)
+    weight = torch.maximum(torch.maximum(ab.abs(), bc.abs()), ac.abs())
+    cancels = (step.abs() <= close * weight) & (gap.abs() <= close * norm(w)[..., None, None, None])
+    apart = (gap.abs() > close * size) & ~cancels
+    mean = (curvature[..., :, None, None] + curvature[..., None, middle, None] + curvature[..., None, None, :]) / 6
+    return torch.where(apart, quotient(step, gap, apart), mean)

@@ -1,0 +1,94 @@
+r"""The derivative of eigenvalues and eigenvectors, with any rule for the gaps.
+
+Derivation. Let :math:`A=V\Lambda V^H` and write :math:`dV=V\Omega` with :math:`\Omega` skew-Hermitian.
+Differentiating :math:`AV=V\Lambda` gives :math:`V^HdA\,V=d\Lambda+\Omega\Lambda-\Lambda\Omega`, hence
+
+.. math:: d\lambda_i=(V^HdA\,V)_{ii},\qquad
+          \Omega_{ij}=\frac{(V^HdA\,V)_{ij}}{\lambda_j-\lambda_i}=(K^\top\circ V^HdA\,V)_{ij}.
+
+Transposing that linear map gives the one backward formula of this package,
+
+.. math:: \bar A = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V+\mathrm{diag}\,\bar\lambda\bigr)V^H ,
+
+with any rule :math:`\hat K` in place of :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import gauge
+from ..dispatch import function
+from ..methods import GapMethod
+from ..precision import full_precision
+from ..solvers.symmetry import hermitian
+
+
+def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates.
+
+    Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
+    """
+    if function.idle(A):
+        return w, V
+    result: tuple[Tensor, Tensor] = function.apply(_Eigh, _EighForward, A, w, V, support, rule)
+    return result
+
+
+def within(K: Tensor, support: Tensor | None) -> Tensor:
+    """The gap matrix with zeros for pairs of which neither is in ``support``, whatever the rule makes of their tie."""
+    if support is None:
+        return K
+    return torch.where(support.unsqueeze(-1) | support.unsqueeze(-2), K, 0)
+
+
+def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Cut the gradient of the eigenpairs outside ``keep``."""
+    if keep is None:
+        return w, V
+    return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
+
+
+class _Eigh(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapMethod) -> tuple[Tensor, Tensor]:
+        return w.clone(), V.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.rule = inputs[4]
+        ctx.save_for_backward(*output, inputs[3])
+        ctx.save_for_forward(*output, inputs[3])
+        function.skip_unused(ctx)
+
+    @staticmethod
+    def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
+        w, V, support = ctx.saved_tensors
+        if gw is None and gV is None:
+            return None, None, None, None, None
+        with full_precision(V):
+            inner = torch.zeros_like(V)
+            if gV is not None:
+                coupling = V.mH @ gV
+                if ctx.rule.filters_gauge:
+                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
+                inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
+                if not function.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
+                    inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
+            if gw is not None:
+                inner = inner + torch.diag_embed(gw.to(V.dtype))
+            return V @ inner @ V.mH, None, None, None, None
+
+
+class _EighForward(_Eigh):
+    """:class:`_Eigh` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        w, V, support = ctx.saved_tensors
+        with full_precision(V):
+            inner = V.mH @ hermitian(dA) @ V
+            return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)

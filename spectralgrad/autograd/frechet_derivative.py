@@ -1,0 +1,161 @@
+r"""Exact matrix functions that can be differentiated twice, ties included.
+
+Derivation. The first derivative in the eigenbasis weighs entries by :math:`f[\lambda_i,\lambda_j]`; the second
+is the symmetric bilinear map
+
+.. math:: D^2f(A)[G,E]=V\Bigl(\sum_k f[\lambda_i,\lambda_k,\lambda_j]\,
+          (\tilde G_{ik}\tilde E_{kj}+\tilde E_{ik}\tilde G_{kj})\Bigr)V^H,\qquad \tilde G=V^HGV .
+
+(A power shows it again: :math:`A^n` differentiated twice is a sum over two slots, and the sums of powers are
+the divided differences of :math:`\lambda^n`.) It has no gap either: for :math:`\lambda_i=\lambda_k=\lambda_j`
+the coefficient is :math:`f''/2`. Both maps are self-adjoint, so the same two serve reverse and forward mode.
+The d×d×d coefficients are formed only when a second derivative is asked for.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from . import divided_differences
+from ..dispatch import function
+from ..precision import full_precision
+from ..solvers.symmetry import hermitian
+
+_CHUNK = 2**18  # coefficients a matrix held at a time
+
+
+def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
+    """V diag(values) Vᴴ as a function of ``A`` with exact first and second derivatives.
+
+    Args:
+        A: matrices (*, d, d), for their gradient only.
+        w: eigenvalues (*, d) without gradient, zero on a null space.
+        V: eigenvectors (*, d, d) without gradient.
+        values: f(λ) (*, d); may carry the gradient of f's parameters.
+        gamma: divided differences (*, d, d).
+        curvature: f″(λ) (*, d).
+    """
+    result: Tensor = function.apply(_Function, _FunctionForward, A, w, V, values, gamma, curvature)
+    return result
+
+
+def _derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
+    """Df(A)[G]."""
+    result: Tensor = function.apply(_Derivative, _DerivativeForward, A, G, *spectrum)
+    return result
+
+
+def _congruent(V: Tensor, inner: Tensor) -> Tensor:
+    return V @ inner @ V.mH
+
+
+class _Function(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
+        return (V * values.unsqueeze(-2)) @ V.mH
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        A, w, V, _, gamma, curvature = inputs
+        ctx.save_for_backward(A, w, V, gamma, curvature)
+        ctx.save_for_forward(A, w, V, gamma, curvature)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        A, *spectrum = ctx.saved_tensors
+        V = spectrum[1]
+        with full_precision(V):
+            G = hermitian(gS)
+            diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
+            gA = _derivative(A, G, *spectrum) if function.differentiating() else solvers.weighted(V, spectrum[2], G)
+            return gA, None, None, diagonal, None, None
+
+
+class _FunctionForward(_Function):
+    """:class:`_Function` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, dw, dV, dvalues, *_):  # type: ignore[no-untyped-def]
+        A, *spectrum = ctx.saved_tensors
+        V = spectrum[1]
+        with full_precision(V):
+            dS = torch.zeros_like(A) if dA is None else _derivative(A, hermitian(dA), *spectrum)
+            return dS if dvalues is None else dS + (V * dvalues.unsqueeze(-2)) @ V.mH
+
+
+class _Derivative(torch.autograd.Function):
+    """Df(A)[G], linear and self-adjoint in G."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
+        return solvers.weighted(V, gamma, G)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx, gX):  # type: ignore[no-untyped-def]
+        A, G, w, V, gamma, curvature = ctx.saved_tensors
+        with full_precision(V):
+            Y = hermitian(gX)
+            gA = _SecondDerivative.apply(A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
+            gG = _derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
+            weights = ((V.mH @ G @ V).conj() * (V.mH @ Y @ V)).real if ctx.needs_input_grad[4] else None
+            return gA, gG, None, None, weights, None
+
+
+class _DerivativeForward(_Derivative):
+    """:class:`_Derivative` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, dG, dw, dV, dgamma, _):  # type: ignore[no-untyped-def]
+        A, G, w, V, gamma, curvature = ctx.saved_tensors
+        with full_precision(V):
+            dX = torch.zeros_like(G) if dG is None else _derivative(A, dG, w, V, gamma, curvature)
+            if dA is not None:
+                dX = dX + _SecondDerivative.apply(A, G, hermitian(dA), w, V, gamma, curvature)
+            return dX if dgamma is None else dX + _congruent(V, dgamma * (V.mH @ G @ V))
+
+
+class _SecondDerivative(torch.autograd.Function):
+    """D²f(A)[G, E]. A third derivative is refused, since the spectrum is constant here."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, G: Tensor, E: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
+        G, E = V.mH @ G @ V, V.mH @ E @ V
+        d = w.shape[-1]
+        step = max(1, min(d, _CHUNK // max(1, d * d)))
+        inner = torch.zeros_like(G)
+        for k in range(0, d, step):  # a slab of the d×d×d coefficients at a time
+            slab = slice(k, k + step)
+            coefficients = divided_differences.second(w, gamma, curvature, slab).to(V.dtype)
+            inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
+        return _congruent(V, inner + inner.mH)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        pass
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        raise NotImplementedError(_THIRD)
+
+    @staticmethod
+    def jvp(ctx, *_):  # type: ignore[no-untyped-def]
+        raise NotImplementedError(_THIRD)
+
+
+_THIRD = (
+    "third derivatives of this matrix function are not implemented; matrix_sqrt, matrix_inv_sqrt and the polar "
+    "factor of square matrices have derivatives of every order"
+)

@@ -1,0 +1,50 @@
+"""Hermitian matrices from their lower triangle, with a Hermitian gradient."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from ..solvers.symmetry import checked_hermitian, hermitian, mirrored
+
+
+def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
+    """:func:`mirrored`, differentiable with a Hermitian gradient, and checked as a solver would check it.
+
+    Args:
+        A: matrices (*, d, d).
+        operation: named in errors.
+        positive: raise :class:`IndefiniteError` if an eigenvalue is clearly negative.
+
+    An exported program (torch.export, ONNX) leaves the checks out: they are an operator of this package, which the
+    runtime it is exported to does not have.
+    """
+    if function.exporting():
+        return mirrored(A)
+    result: Tensor = function.apply(_FromLower, _FromLowerForward, A, operation, positive)
+    return result
+
+
+class _FromLower(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, operation: str, positive: bool) -> Tensor:
+        return checked_hermitian(A, operation, positive)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        pass
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        return hermitian(g), None, None
+
+
+class _FromLowerForward(_FromLower):
+    """:class:`_FromLower` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        return hermitian(dA)

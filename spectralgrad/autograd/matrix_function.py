@@ -1,0 +1,186 @@
+r"""Functions of Hermitian matrices: :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H` with its exact gradient.
+
+Derivation (Daleckiĭ and Kreĭn). In the eigenbasis :math:`df(A)_{ij}=f[\lambda_i,\lambda_j]\,dA_{ij}`: a
+power :math:`A^n` shows it, :math:`\sum_k\lambda_i^k\lambda_j^{n-1-k}` being the divided difference of
+:math:`\lambda^n`, and the rest follows by linearity and limits. The map is self-adjoint, so
+
+.. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad \Gamma_{ij}=f[\lambda_i,\lambda_j].
+
+A paper's rule for eigenvectors, applied to f(A), is the same formula with
+:math:`\hat\Gamma_{ij}=\hat K_{ij}(f_i-f_j)`; one autograd function serves all of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from . import divided_differences, frechet_derivative, power_iteration
+from ..dispatch import function
+from .eigenvectors import attach, within
+from .hermitian import from_lower
+from ..methods import Exact, GapMethod, Method, PI, Pade, SVDPI, Taylor
+from ..methods.base import differences, identity_mask
+from ..precision import full_precision
+from .scalar_functions import Function, INV_SQRT, SQRT
+from .spectrum import Spectrum
+from ..solvers.symmetry import hermitian
+
+
+def apply(A: Tensor, rule: Method, f: Function, spectrum: Spectrum) -> Tensor:
+    """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
+    if power_iteration.iterates(rule):
+        return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
+    if function.idle(A) and isinstance(rule, Exact):
+        return _composed(spectrum.vectors, divided_differences.kept(f.value, spectrum.values, spectrum.support))
+    if isinstance(rule, GapMethod):
+        return _by_gap_rule(A, rule, f, spectrum)
+    w, V, support = spectrum
+    values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
+    if not function.tracked(values):
+        return frechet_derivative.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
+    return _learning(A, f, spectrum)
+
+
+def _by_gap_rule(A: Tensor, rule: GapMethod, f: Function, spectrum: Spectrum) -> Tensor:
+    """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
+    w, V, support = spectrum
+    keep = rule.kept(A, w, V)
+    w = torch.where(support, w, 0)  # between range and null space the gap is λ, as for matrices of constant rank
+    implied = Implied(rule, f, support if keep is None else support & keep, support)
+    if function.reverse_only(A):
+        values = implied.values(w)
+        if not function.tracked(values):
+            result: Tensor = _ByRule.apply(A, w, V, values, implied)
+            return result
+    w, V = attach(A, w, V, rule, support)
+    return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
+
+
+def _learning(A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
+    """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
+
+    They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
+    """
+    w, V = attach(A, spectrum.values, spectrum.vectors, Pade())
+    values, gamma, _ = divided_differences.on_range(f.differences, w, spectrum.support)
+    return _diagonal_by_values(A, w, V, values, gamma)
+
+
+def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+    """Let the diagonal of Γ reach A through f(w), where the parameters of f are, and the rest through ``gamma``."""
+    return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
+
+
+def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: Function) -> Tensor:
+    """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
+    w, V, keep = power_iteration.power_iteration(A, rule)
+    support = keep & (w > 0)
+    return _composed(V, torch.where(support, f.value(torch.where(support, w, 1)), 0))
+
+
+def _composed(V: Tensor, values: Tensor) -> Tensor:
+    """V diag(values) Vᴴ."""
+    return (V * values.unsqueeze(-2)) @ V.mH
+
+
+@dataclass(frozen=True)
+class Implied:
+    """The divided differences of f that a rule for the gaps implies, on the range.
+
+    Attributes:
+        rule: the rule.
+        f: the function.
+        support: which eigenpairs (*, d) take part: those of the range that the rule keeps.
+        range: which eigenpairs belong to the range.
+    """
+
+    rule: GapMethod
+    f: Function
+    support: Tensor
+    range: Tensor
+
+    def values(self, w: Tensor) -> Tensor:
+        """f(λ) (*, d)."""
+        return divided_differences.kept(self.f.value, w, self.support)
+
+    def gamma(self, w: Tensor) -> Tensor:
+        """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
+        values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
+        implied = K * differences(values)
+        if not self.rule.skew:
+            implied = implied + (K + K.mT) * values.unsqueeze(-2)
+        slopes = divided_differences.kept(self.f.slope, w, self.support)
+        return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+
+    def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
+        """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
+        if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (SQRT, INV_SQRT):
+            s = torch.where(self.support, w, 0).sqrt()
+            return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.degree + 1)
+        return solvers.weighted(V, self.gamma(w), G)
+
+
+class _ByRule(torch.autograd.Function):
+    """V diag(values) Vᴴ in reverse mode, the common case: Γ̂ is formed when the gradient is, in one pass."""
+
+    @staticmethod
+    def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
+        ctx.implied = implied
+        ctx.save_for_backward(A, w, V)
+        return _composed(V, values)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        A, w, V = ctx.saved_tensors
+        with full_precision(V):
+            if not function.differentiating():
+                return ctx.implied.derivative(w, V, gS), None, None, None, None
+            w, V = attach(A, w, V, ctx.implied.rule, ctx.implied.range)
+            inner = ctx.implied.gamma(w) * (V.mH @ hermitian(gS) @ V)
+            return V @ inner @ V.mH, None, None, None, None
+
+
+def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+    """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
+    result: Tensor = function.apply(_Spectral, _SpectralForward, A, w, V, values, gamma)
+    return result
+
+
+class _Spectral(torch.autograd.Function):
+    """V diag(values) Vᴴ with derivative Γ in A. (w, V) and Γ carry A's graph for the second derivative."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+        return _composed(V, values)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        _, _, V, _, gamma = inputs
+        ctx.save_for_backward(V, gamma)
+        ctx.save_for_forward(V, gamma)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        with full_precision(V):
+            inner = V.mH @ hermitian(gS) @ V
+            return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
+
+
+class _SpectralForward(_Spectral):
+    """:class:`_Spectral` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        with full_precision(V):
+            inner = torch.zeros_like(V) if dA is None else gamma * (V.mH @ hermitian(dA) @ V)
+            if dvalues is not None:
+                inner = inner + torch.diag_embed(dvalues.to(V.dtype))
+            return V @ inner @ V.mH

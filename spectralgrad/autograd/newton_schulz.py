@@ -1,0 +1,193 @@
+"""Newton–Schulz iterations for roots and Lyapunov equations: products only, forward and backward."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from ..methods import NewtonSchulz
+from ..methods.base import reciprocal
+from ..precision import full_precision, resolved
+from ..solvers.symmetry import hermitian
+
+
+def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
+    r"""Approximate :math:`A^{1/2}` and :math:`A^{-1/2}` by the coupled Newton–Schulz iteration.
+
+    .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\quad Z\leftarrow\tfrac12(3I-ZY)Z,\quad Y_0=A/\nu,\ Z_0=I,
+
+    then :math:`A^{1/2}\approx\sqrt\nu\,Y` and :math:`A^{-1/2}\approx Z/\sqrt\nu`.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d).
+        steps: iterations.
+        normalize: ``"trace"`` or ``"frobenius"`` for :math:`\nu`.
+
+    Returns:
+        the pair of roots, each (*, d, d); zero for a zero matrix.
+
+    Example:
+        >>> Y, Z = newton_schulz(torch.diag(torch.tensor([1.0, 4.0])), steps=20)
+        >>> Y.diagonal(), Z.diagonal()
+        (tensor([1.0000, 2.0000]), tensor([1.0000, 0.5000]))
+
+    Reference: Higham, Functions of Matrices (2008), Eq. 6.35; ICCV 2021, Eq. 7-9.
+    """
+    size = _size(A)
+    A = A / size  # so that no norm, and no derivative of one, over- or underflows
+    scale = _scale(A, normalize)[..., None, None]
+    live = scale > 0
+    identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    Y, Z = A * reciprocal(scale, live), identity.expand_as(A)
+    for _ in range(steps):
+        T = (3 * identity - Z @ Y) / 2
+        Y, Z = Y @ T, T @ Z
+    root = torch.where(live, scale, 1).sqrt() * size.sqrt()
+    return Y * root, torch.where(live, Z / root, 0)
+
+
+def _size(A: Tensor) -> Tensor:
+    """The largest modulus of each matrix (*, 1, 1) without gradient, at least a normal number; one for a zero matrix.
+
+    (Torch divides complex numbers by the reciprocal, which is infinite for a denormal one.)
+    """
+    if 0 in A.shape[-2:]:
+        return A.real.new_ones((*A.shape[:-2], 1, 1))
+    size = A.detach().abs().amax((-2, -1), keepdim=True)
+    return torch.where(size > 0, resolved(size), 1)
+
+
+def _scale(A: Tensor, normalize: str) -> Tensor:
+    if normalize == "trace":
+        return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)
+    squares = (A.abs() if A.is_complex() else A).square().sum((-2, -1))
+    return torch.where(squares > 0, torch.where(squares > 0, squares, 1).sqrt(), 0)
+
+
+class LyapunovResult(NamedTuple):
+    """Solution X (*, d, d) and the relative residual ‖SX + XS − G‖/‖G‖ (*,) it reached."""
+
+    solution: Tensor
+    residual: Tensor
+
+
+def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
+    r"""Solve :math:`SX+XS=G` for positive definite S by the sign iteration of a block triangular matrix.
+
+    .. math:: B\leftarrow\tfrac12B(3I-B^2),\quad
+              C\leftarrow\tfrac12\bigl(-B^2C+BCB+C(3I-B^2)\bigr),\quad X=\tfrac12C_\infty,
+
+    started from :math:`B_0=S/\|S\|_F`, :math:`C_0=G/\|S\|_F`. Products only; the residual tells whether the
+    steps were enough (they are not when S is nearly singular).
+
+    Args:
+        S: positive definite matrices (*, d, d).
+        G: right-hand sides (*, d, d).
+        steps: iterations.
+
+    Returns:
+        named tuple ``(solution, residual)``.
+
+    Example:
+        >>> X, residual = lyapunov(torch.diag(torch.tensor([1.0, 3.0])), torch.ones(2, 2))
+        >>> X
+        tensor([[0.5000, 0.2500],
+                [0.2500, 0.1667]])
+
+    Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022.
+    """
+    unit_s, unit_g = _size(S), _size(G)
+    S, G = S / unit_s, G / unit_g
+    scale = torch.linalg.matrix_norm(S)[..., None, None]
+    inverse = reciprocal(scale, scale > 0)
+    identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
+    B, C = S * inverse, G * inverse
+    for _ in range(steps):
+        B2 = B @ B
+        T = 3 * identity - B2
+        B, C = B @ T / 2, (B @ (C @ B) - B2 @ C + C @ T) / 2
+    X = C / 2
+    size = torch.linalg.matrix_norm(G)
+    residual = torch.linalg.matrix_norm(S @ X + X @ S - G) * reciprocal(size, size > 0)
+    return LyapunovResult(X * (unit_g / unit_s), residual)
+
+
+class _LyapunovBackward(torch.autograd.Function):
+    """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, S: Tensor, method: NewtonSchulz) -> Tensor:
+        return S.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.method = inputs[2]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        (S,) = ctx.saved_tensors
+        with full_precision(S):
+            X, residual = lyapunov(S, hermitian(gS), ctx.method.lyapunov_steps)
+        if ctx.method.on_residual is not None:
+            ctx.method.on_residual(residual.detach())
+        return X, None, None
+
+
+class _LyapunovBackwardForward(_LyapunovBackward):
+    """:class:`_LyapunovBackward` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        (S,) = ctx.saved_tensors
+        with full_precision(S):
+            return lyapunov(S, hermitian(dA), ctx.method.lyapunov_steps).solution
+
+
+def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tensor:
+    """The root named by ``operation`` (sqrt or inv_sqrt) with the backward pass that ``method`` asks for."""
+    if method.backward == "unrolled":
+        return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
+    S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
+    S = function.apply(_LyapunovBackward, _LyapunovBackwardForward, A, S, method)
+    if operation == "sqrt":
+        return S
+    result: Tensor = function.apply(_InverseOf, _InverseOfForward, S, Z)
+    return result
+
+
+class _InverseOf(torch.autograd.Function):
+    """Identity on Z ≈ S⁻¹ in the forward pass, −Z dS Z in the derivatives."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, Z: Tensor) -> Tensor:
+        return Z.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(output)
+        ctx.save_for_forward(output)
+
+    @staticmethod
+    def backward(ctx, gZ):  # type: ignore[no-untyped-def]
+        (Z,) = ctx.saved_tensors
+        with full_precision(Z):
+            return -Z.mH @ gZ @ Z.mH, None
+
+
+class _InverseOfForward(_InverseOf):
+    """:class:`_InverseOf` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dS, _):  # type: ignore[no-untyped-def]
+        (Z,) = ctx.saved_tensors
+        with full_precision(Z):
+            return -Z @ dS @ Z

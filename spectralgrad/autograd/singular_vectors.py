@@ -1,0 +1,112 @@
+r"""The derivative of singular values and singular vectors, with any rule for the gaps.
+
+Derivation. With :math:`D=U^HdM\,V`, :math:`\Omega_U=U^HdU`, :math:`\Omega_V=V^HdV` and
+:math:`D=\Omega_US+dS-S\Omega_V`, adding and subtracting the conjugate transpose separates the two vectors'
+rotations into one that sees the gap and one that does not:
+
+.. math:: \Omega_U+\Omega_V=\frac{D+D^H}{\sigma_j-\sigma_i},\qquad
+          \Omega_U-\Omega_V=\frac{D-D^H}{\sigma_j+\sigma_i}.
+
+Only the first needs a rule :math:`\hat K(\sigma)`; nothing is squared, so no range is lost.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from . import gauge
+from ..dispatch import function
+from ..methods import GapMethod
+from ..methods.base import norm, reciprocal
+from ..precision import full_precision
+
+
+def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``."""
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, _SVDForward, M, rule)
+    return result
+
+
+class _SVD(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
+        return solvers.svd(M)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.rule = inputs[1]
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(ctx, gU, gS, gVh):  # type: ignore[no-untyped-def]
+        U, S, Vh = ctx.saved_tensors
+        with full_precision(U):
+            V, gV = Vh.mH, gVh.mH
+            P, Q = U.mH @ gU, V.mH @ gV
+            joint = (P + Q) / 2
+            if ctx.rule.filters_gauge:
+                joint = gauge.drop_noise(joint, gauge.column_norms(gU) + gauge.column_norms(gV), S, gS)
+            joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
+            apart = inverse_sums(S) * (P - Q) / 2
+            core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
+            gM = U @ core @ Vh
+            inverse = _inverse(S)
+            if U.shape[-2] > S.shape[-1]:
+                gM = gM + ((gU - U @ P) * inverse.unsqueeze(-2)) @ Vh
+            if V.shape[-2] > S.shape[-1]:
+                gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
+            return gM, None
+
+
+class _SVDForward(_SVD):
+    """:class:`_SVD` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dM, _):  # type: ignore[no-untyped-def]
+        U, S, Vh = ctx.saved_tensors
+        with full_precision(U):
+            V = Vh.mH
+            D = U.mH @ dM @ V
+            joint = ctx.rule.gaps(S).mT * (D + D.mH) / 2
+            apart = inverse_sums(S) * (D - D.mH) / 2
+            inverse = _inverse(S).unsqueeze(-2)
+            dU, dV = U @ (joint + apart), V @ (joint - apart)
+            dU = dU + (dM @ V - U @ D) * inverse
+            dV = dV + (dM.mH @ U - V @ D.mH) * inverse
+            return dU, D.diagonal(dim1=-2, dim2=-1).real, dV.mH
+
+
+def inverse_sums(S: Tensor) -> Tensor:
+    r"""The matrix :math:`1/(\sigma_i+\sigma_j)`, zero where both are zero to far below rounding."""
+    total = S.unsqueeze(-1) + S.unsqueeze(-2)
+    return reciprocal(total, total > _negligible(S)[..., None, None])
+
+
+def _inverse(S: Tensor) -> Tensor:
+    return reciprocal(S, S > _negligible(S)[..., None])
+
+
+def _negligible(S: Tensor) -> Tensor:
+    """A singular value below this is an exact zero: rounding noise is left in, its cotangent shrinks with it."""
+    info = torch.finfo(S.dtype)
+    return (norm(S) * info.eps ** (5 / 3)).clamp_min(info.tiny)
+
+
+def completed(U: Tensor) -> Tensor:
+    """Append an orthonormal basis of the complement of the columns of ``U``, moving with it to second order.
+
+    With B = (I − UUᴴ)C for a fixed basis C, the polar factor of B is the basis nearest to C; one Newton–Schulz
+    step B(3I − BᴴB)/2 gives it exactly up to third order around B = C.
+    """
+    m, k = U.shape[-2:]
+    if m == k:
+        return U
+    C = torch.linalg.qr(U.detach(), mode="complete")[0][..., k:]
+    B = C - U @ (U.mH @ C)
+    identity = torch.eye(m - k, dtype=U.dtype, device=U.device)
+    return torch.cat([U, B @ (1.5 * identity - 0.5 * (B.mH @ B))], dim=-1)

@@ -1,0 +1,194 @@
+r"""The square root and its inverse, exact to every order of differentiation, ties included.
+
+Derivation. :math:`S^2=A` gives :math:`S\,dS+dS\,S=dA`: the derivative of the square root solves a Lyapunov
+equation in S itself, which is its own transpose. So :math:`\bar A=X` with :math:`SX+XS=\bar S`, and
+differentiating *that* equation needs nothing but the same solve again:
+
+.. math:: dX=\mathcal L_S^{-1}(dG-dS\,X-X\,dS).
+
+Eigenvectors enter only as a device to solve the equation; their gradients never do, hence no gap. For
+:math:`Z=S^+`,
+
+.. math:: dZ=-Z\,dS\,Z+Z^2\,dS\,N+N\,dS\,Z^2,\qquad N=I-SZ,
+
+where N, the projector on the null space, is zero for a regular matrix. On the null space the derivative is
+that of matrices of constant rank: the equation solved is :math:`SX+XS=G-NGN` with :math:`NXN=0`, and N moves
+with S by :math:`dN=-N\,dS\,Z-Z\,dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,ZX+XZ\,dS)N`. Both
+differentials are made of Z and N alone, so they too can be differentiated any number of times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from ..dispatch import function
+from ..methods.base import reciprocal
+from ..precision import full_precision
+from ..solvers.symmetry import hermitian
+
+
+@dataclass(frozen=True)
+class Root:
+    """Which root, and what :func:`spectralgrad.solvers.root` is to know; negative ``rtol`` is the default one."""
+
+    operation: str
+    inverse: bool
+    rtol: float
+    clamp: bool
+
+    def solve(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The root without gradient, √λ and the eigenvectors."""
+        return solvers.root(A, self.operation, self.inverse, self.rtol, self.clamp)
+
+
+def root(A: Tensor, which: Root) -> Tensor:
+    """The square root of ``A`` or its inverse, differentiable in ``A``."""
+    if function.idle(A):
+        return which.solve(A)[0]
+    result: Tensor = function.apply(_Root, _RootForward, A, which)[0]
+    return result
+
+
+def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
+    """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
+    return function.apply(_Lyapunov, _LyapunovForward, S, G, s, V)
+
+
+def _sums(s: Tensor) -> Tensor:
+    total = s.unsqueeze(-1) + s.unsqueeze(-2)
+    return reciprocal(total, total > 0)
+
+
+def _compose(V: Tensor, values: Tensor) -> Tensor:
+    return (V * values.unsqueeze(-2)) @ V.mH
+
+
+def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
+    """V (weights ∘ VᴴGV) Vᴴ: the four products that every exact gradient here costs."""
+    return V @ (weights * (V.mH @ G @ V)) @ V.mH
+
+
+def _parts(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+    """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
+    result: tuple[Tensor, Tensor] = function.apply(_Parts, _PartsForward, S, s, V)
+    return result
+
+
+class _Parts(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*output)
+        ctx.save_for_forward(*output)
+
+    @staticmethod
+    def backward(ctx, gZ, gN):  # type: ignore[no-untyped-def]
+        Z, N = ctx.saved_tensors
+        with full_precision(Z):
+            return _inverse_moved(Z, N, gZ) - N @ gN @ Z - Z @ gN @ N, None, None
+
+
+class _PartsForward(_Parts):
+    @staticmethod
+    def jvp(ctx, dS, *_):  # type: ignore[no-untyped-def]
+        Z, N = ctx.saved_tensors
+        with full_precision(Z):
+            return _inverse_moved(Z, N, dS), -N @ dS @ Z - Z @ dS @ N
+
+
+def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
+    """The derivative of S ↦ Z, self-adjoint in ``dS``."""
+    return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
+
+
+class _Root(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(A: Tensor, which: Root) -> tuple[Tensor, Tensor, Tensor]:
+        return which.solve(A)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        A, ctx.which = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        function.skip_unused(ctx)
+        ctx.save_for_backward(A, *output)
+        ctx.save_for_forward(A, *output)
+
+    @staticmethod
+    def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
+        if g is None:
+            return None, None
+        A, R, s, V = ctx.saved_tensors
+        if function.differentiating():
+            return _derivative(A, R, s, V, g, ctx.which), None
+        return solvers.root_derivative(V, s, g, ctx.which.inverse), None
+
+
+class _RootForward(_Root):
+    """:class:`_Root` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
+        A, R, s, V = ctx.saved_tensors
+        return _derivative(A, R, s, V, dA, ctx.which), None, None
+
+
+def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root) -> Tensor:
+    """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
+
+    It is self-adjoint, so the same map serves both modes.
+    """
+    with full_precision(V):
+        G = hermitian(G)
+        if not which.inverse:
+            return solve_lyapunov(R, G, s, V)
+        S = root(A, replace(which, inverse=False))
+        return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
+
+
+class _Lyapunov(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        with full_precision(V):
+            return _weighted(V, _sums(s), G)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx, gX):  # type: ignore[no-untyped-def]
+        S, G, s, V, X = ctx.saved_tensors
+        with full_precision(V):
+            H = solve_lyapunov(S, gX, s, V)
+            gS = -H @ X.mH - X.mH @ H
+            inverse, null = _parts(S, s, V)
+            dropped, held = null @ G.mH @ null, null @ gX @ null
+            gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
+            gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
+            return gS, H, None, None
+
+
+class _LyapunovForward(_Lyapunov):
+    @staticmethod
+    def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
+        S, G, s, V, X = ctx.saved_tensors
+        with full_precision(V):
+            inverse, null = _parts(S, s, V)
+            dropped = null @ G @ null
+            rhs = dG - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
+            return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null

@@ -1,0 +1,108 @@
+"""Any smooth function a user may pass: checked to be elementwise, differentiated by torch, divided by quadrature."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from .divided_differences import Differences, Scalar
+from ..errors import ShapeError
+from ..methods.base import differences, identity_mask, norm, quotient
+from .scalar_functions import Function
+from ..dispatch.torch_internals import in_transform
+
+_GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
+
+
+def smooth(f: Scalar, df: Scalar | None) -> Function:
+    """Any smooth function; torch differentiates it if ``df`` is not given."""
+    f, df = elementwise(f, "f"), None if df is None else elementwise(df, "df")
+    slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
+    return Function(f, slope, lambda w: general(w, f, df))
+
+
+def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
+    r"""For any smooth elementwise f: the quotient for separated pairs, else the mean of :math:`f'`.
+
+    .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt,
+
+    by six-point Gauss–Legendre quadrature for pairs within 20 % of each other (the error is below rounding if f
+    is analytic in a disc around the pair that reaches to zero) and where the quotient would cancel. Without
+    ``df`` f is differentiated by torch.
+    """
+    values = f(w)
+    derivative = df if df is not None else _derivative(f, values.requires_grad)
+    i, j = torch.broadcast_tensors(w.unsqueeze(-1), w.unsqueeze(-2))
+    gap = differences(w)
+    size = torch.maximum(i.abs(), j.abs())
+    height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
+    cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
+    close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
+    centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
+    inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
+    mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
+    apart = quotient(differences(values), gap, ~close)
+    return values, torch.where(close, mean, apart), _slope(derivative, w)
+
+
+def elementwise(f: Scalar, name: str) -> Scalar:
+    """``f``, refused if it is not elementwise: a result of another shape, or one that depends on the other entries.
+
+    The second is seen by calling ``f`` once more on a single entry, in eager mode. Any shape may be passed to f.
+    """
+    tried = False
+
+    def checked(x: Tensor) -> Tensor:
+        nonlocal tried
+        values = f(x)
+        if not isinstance(values, Tensor) or values.shape != x.shape:
+            got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
+            raise ShapeError(
+                f"matrix_function: expected {name} to be elementwise, got {got} for eigenvalues of shape "
+                f"{tuple(x.shape)}; it must take tensors of any shape"
+            )
+        if not tried and function.eager(x, values) and x.numel():
+            tried = True
+            alone = f(x.detach().reshape(-1)[:1])
+            among = values.detach().reshape(-1)[:1]
+            if alone.shape != (1,) or not torch.allclose(alone.detach(), among, rtol=1e-3, equal_nan=True):
+                raise ShapeError(
+                    f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
+                    f"{x.reshape(-1)[0].item():.6g} among others and {alone.detach().cpu().tolist()} for it alone"
+                )
+        return values
+
+    return checked
+
+
+def _derivative(f: Scalar, learns: bool) -> Scalar:
+    """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
+
+    def df(x: Tensor) -> Tensor:
+        if torch.compiler.is_dynamo_compiling() or in_transform():
+            result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
+            return result
+        # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.
+        with torch.inference_mode(False), torch.enable_grad():
+            y = x if x.requires_grad else x.detach().clone().requires_grad_()
+            (result,) = torch.autograd.grad(f(y).sum(), y, create_graph=learns or x.requires_grad)
+        return result
+
+    return df
+
+
+def _slope(df: Scalar, w: Tensor) -> Tensor:
+    """The derivative of ``df`` at ``w``; by a five-point difference if torch cannot differentiate df.
+
+    Only triples of eigenvalues that nearly coincide use it, in second derivatives.
+    """
+    w = w.detach()
+    try:
+        return _derivative(df, learns=False)(w).detach()
+    except RuntimeError:
+        size = norm(w).unsqueeze(-1)
+        eps = torch.finfo(w.dtype).eps
+        h = eps**0.2 * torch.where(w.abs() > eps * size, w.abs(), torch.where(size > 0, size, 1))
+        return (df(w - 2 * h) - 8 * df(w - h) + 8 * df(w + h) - df(w + 2 * h)).detach() / (12 * h)

@@ -1,0 +1,132 @@
+"""Pictures of what the conformance table measures. matplotlib and mpmath load when a picture is drawn."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..linalg import matrix_functions
+from ..errors import SpectralError
+from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
+from .peers import Root, torch_autograd
+
+SIZE, CONDITION, DRAWS = 8, 1e2, 5
+GAPS = (0.5, *(10.0**-k for k in range(1, 17)), 0.0)  # relative distance within each pair; 0 is a tie
+_TIE, _NAN = 10**-18.3, 30.0  # where a tie and a missing gradient are drawn
+
+# Method → colour (Okabe and Ito: told apart by colour-blind readers), marker, line. None is plain autograd.
+_STYLES: dict[str | None, tuple[str, str, str]] = {
+    None: ("#000000", "o", "-"),
+    "newton-schulz": ("#999999", "v", ":"),
+    "svd-clip": ("#CC79A7", "D", "--"),
+    "svd-taylor": ("#E69F00", "s", "-"),
+    "svd-trunc": ("#009E73", "^", "--"),
+    "svd-pade": ("#56B4E9", "P", "-"),
+    "exact": ("#D55E00", "*", "-"),
+}
+
+
+def gradient_error(path: str | Path, function: str = "inv_sqrt", draws: int = DRAWS) -> None:
+    """Draw the gradient error of a matrix root against the relative gap, a line a method, and write it to ``path``.
+
+    Matrices of size 8 in float64, condition number 1e2, eigenvalues in pairs; the reference has 50 digits; each
+    point is the median over the draws of eigenvectors and cotangent. The last place on the axis is an exact tie.
+    A gradient that is not finite is a cross at the top.
+
+    Args:
+        path: the picture; its ending names the format (png, svg, pdf).
+        function: ``"inv_sqrt"`` or ``"sqrt"``.
+        draws: how many draws to take the median of.
+
+    Raises:
+        SpectralError: matplotlib or mpmath is not installed.
+    """
+    require()
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 4.6), dpi=150, facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    for name, errors in measure(function, draws).items():
+        _line(axes, name, errors)
+    _dress(axes, {"sqrt": "A^{1/2}", "inv_sqrt": "A^{-1/2}"}[function])
+    figure.savefig(Path(path))
+
+
+def require() -> None:
+    """Raise an error that says what to install if a picture cannot be drawn."""
+    missing = [name for name in ("matplotlib", "mpmath") if find_spec(name) is None]
+    if missing:
+        raise SpectralError(f"a picture needs {' and '.join(missing)}: pip install 'spectralgrad[lab]'")
+
+
+def measure(function: str, draws: int = DRAWS) -> dict[str | None, list[float]]:
+    """Method → median relative error of its gradient at each of ``GAPS``; NaN where most draws have none."""
+    roots = {name: _root(function, name) for name in _STYLES}
+    errors: dict[str | None, list[float]] = {name: [] for name in _STYLES}
+    for gap in GAPS:
+        sample = [_draw(function, gap, seed) for seed in range(draws)]
+        for name, root in roots.items():
+            median = float(np.median([_error(root, *draw) for draw in sample]))
+            errors[name].append(median if np.isfinite(median) else float("nan"))
+    return errors
+
+
+def _root(function: str, name: str | None) -> Root:
+    if name is None:
+        return torch_autograd(function)
+    ours = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
+    return lambda A: ours(A, method=name)
+
+
+def _draw(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Matrix, cotangent and true gradient. A tie survives rounding only if the matrix is diagonal."""
+    w = paired_spectrum(SIZE, CONDITION, gap)
+    A = with_spectrum(w, seed=seed) if gap else torch.diag(torch.from_numpy(w))
+    G = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    G = (G + G.mT) / 2
+    return A, G, Reference(A).gradient(function, G)
+
+
+def _error(root: Root, A: Tensor, G: Tensor, truth: Tensor) -> float:
+    X = A.clone().requires_grad_()
+    (g,) = torch.autograd.grad((root(X) * G).sum(), X)
+    return relative_error((g + g.mT) / 2, truth)
+
+
+def _line(axes: Any, name: str | None, errors: list[float]) -> None:
+    colour, marker, line = _STYLES[name]
+    aside = 10 ** (0.42 * (3 - list(_STYLES).index(name)))  # at a tie several methods have the same error
+    x, y = np.array([gap or _TIE * aside for gap in GAPS]), np.array(errors)
+    size = {"*": 11, "D": 9, "^": 8}.get(marker, 6)
+    look = {"color": colour, "marker": marker, "markersize": size, "markeredgewidth": 1.5, "zorder": 3}
+    if marker in "D^":  # hollow, to show what they cover
+        look["markerfacecolor"] = "none"
+    label = {None: "torch autograd", "newton-schulz": "newton-schulz, 5 steps"}.get(name, name)
+    axes.plot(x[:-1], y[:-1], linestyle=line, linewidth=1.8, label=label, **look)
+    axes.plot(x[-1:], y[-1:], linestyle="", **look)
+    lost = np.isnan(y)
+    axes.plot(x[lost], np.full(lost.sum(), _NAN), "x", color=colour, markersize=10, markeredgewidth=2.5, zorder=4)
+
+
+def _dress(axes: Any, root: str) -> None:
+    axes.set(xscale="log", yscale="log", xlim=(1.5, 10**-20.1), ylim=(2e-17, 1e2))
+    exponents = range(0, -17, -4)
+    axes.set_xticks([10.0**k for k in exponents] + [_TIE])
+    axes.set_xticklabels([f"$10^{{{k}}}$" if k else "1" for k in exponents] + ["tie"])
+    axes.set_yticks([10.0**k for k in range(-16, 1, 4)] + [_NAN])
+    axes.set_yticklabels([f"$10^{{{k}}}$" if k else "1" for k in range(-16, 1, 4)] + ["NaN"])
+    axes.minorticks_off()
+    axes.axvline(10**-16.5, color="#BBBBBB", linewidth=1)
+    axes.axhline(8, color="#BBBBBB", linewidth=1)
+    axes.grid(color="#E6E6E6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel("relative gap between neighbouring eigenvalues")
+    axes.set_ylabel("relative error of the gradient")
+    axes.set_title(f"Gradient of ${root}$, float64, {SIZE}×{SIZE}, condition number $10^2$", fontsize=11, loc="left")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, labelspacing=0.9)

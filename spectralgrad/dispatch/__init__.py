@@ -1,0 +1,1 @@
+"""How calls meet torch: eager, traced, transformed or taken over by another type."""

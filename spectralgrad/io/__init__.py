@@ -1,0 +1,1 @@
+"""Files, encodings of terminals, and entry points of other packages."""

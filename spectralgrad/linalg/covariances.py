@@ -1,0 +1,176 @@
+r"""Covariances of features, and their roots from the smaller side.
+
+The covariance of d channels over N positions has rank at most min(d, N − 1). With centred features X and
+:math:`g(\mu)=1/(\sqrt{\mu+\epsilon}+\sqrt\epsilon)`,
+
+.. math:: (XX^H+\epsilon I)^{1/2}=\sqrt\epsilon\,I+X\,g(X^HX)\,X^H ,
+
+so for N < d an N×N decomposition does what a d×d one would. The root is homogeneous in X and √ε: features so large or
+small that their products would leave the type are divided by a power of two first, and the root multiplied by it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from ..autograd import covariance_root, matrix_function, scalar_functions
+from ..dispatch import function
+from ..errors import ShapeError, check_matrix
+from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
+from ..methods import Exact, Method, resolve
+from ..methods.base import norm, resolution
+from ..dispatch.overrides import overridable
+from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
+from ..autograd.spectrum import Spectrum
+
+
+@overridable
+def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:
+    r"""The covariance of features, :math:`\frac1{N-c}\sum_n(x_n-\mu)(x_n-\mu)^H+\epsilon I`.
+
+    Args:
+        X: features (*, d, N): d channels, N positions or samples. Half types are accumulated in float32 and
+            the result stays in float32.
+        center: subtract the mean over positions.
+        correction: c; 0 divides by N as the papers do, 1 by N − 1.
+        eps: added to the diagonal.
+
+    Returns:
+        (*, d, d), Hermitian. Its entries are squares: beyond the square root of the type's range (features of 1e19 in
+        float32) it overflows, and :func:`covariance_sqrt` does not.
+
+    Example:
+        >>> covariance(torch.tensor([[1.0, -1.0], [2.0, -2.0]]))
+        tensor([[1.0000, 2.0000],
+                [2.0000, 4.0000]])
+
+    Reference: ICCV 2021, Eq. 1.
+    """
+    check_matrix(X, "covariance")
+    with full_precision(X):
+        features = scaled_features(X, center, correction)
+        return shifted(features @ features.mH, eps)
+
+
+@overridable
+def covariance_sqrt(
+    X: Tensor,
+    *,
+    center: bool = True,
+    correction: int = 0,
+    eps: float = 0.0,
+    method: str | Method = "exact",
+    side: Literal["auto", "channels", "positions"] = "auto",
+    rtol: float | None = None,
+) -> Tensor:
+    r"""The square root of the covariance of features, from whichever of d×d and N×N is smaller.
+
+    The exact method works at every scale of the features, with a gradient that does not depend on it: from positions
+    for all numbers of the type, from channels, with ε or under transforms for 1e±36 in float32 (cotangents of about
+    one are multiplied by the scale there). Other methods decompose :func:`covariance` as it is.
+
+    Args:
+        X: features (*, d, N).
+        center: as in :func:`covariance`.
+        correction: as in :func:`covariance`.
+        eps: as in :func:`covariance`.
+        method: ``"exact"``, or any method of ``methods("sqrt")`` (then the channel side is used, as in the papers).
+        side: which matrix to decompose; ``"auto"`` takes the smaller one.
+        rtol: relative rank tolerance, as in :func:`matrix_sqrt`.
+
+    Returns:
+        (*, d, d) in the type of X, Hermitian positive semi-definite.
+
+    Example:
+        >>> X = torch.randn(64, 5, dtype=torch.float64)
+        >>> S = covariance_sqrt(X)                       # decomposes a 5×5 matrix
+        >>> torch.allclose(S @ S, covariance(X))
+        True
+
+    Reference: design of this library; the identity stands at the top of the module.
+    """
+    check_matrix(X, "covariance_sqrt")
+    if side not in ("auto", "channels", "positions"):
+        raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
+    rule = resolve(method, "sqrt")
+    d, n = X.shape[-2:]
+    exact = isinstance(rule, Exact)
+    if side == "auto":
+        side = "positions" if n < d and exact else "channels"
+    if side == "positions" and not exact:
+        raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
+    with full_precision(X):
+        if not exact:  # some methods have absolute thresholds: they get the covariance as it is
+            C = covariance(X, center=center, correction=correction, eps=eps)
+            return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
+        if side == "positions" and eps == 0 and function.reverse_only(X):
+            return covariance_root.root(X, center, count_of(X, correction), rtol).to(X.dtype)
+        from_side = _from_channels if side == "channels" else _from_positions
+        prepared = scaled(X, center, correction, eps, side == "channels")
+        return from_side(*prepared, center, eps, rtol).to(X.dtype)
+
+
+def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
+    return matrix_sqrt(shifted(X @ X.mH, q.square() if eps else 0), rtol=rtol) * size
+
+
+def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
+    if eps == 0:
+        return X @ (matrix_inv_sqrt(covariance_root.products(X, center), rtol=rtol) * size) @ X.mH
+    A = X.mH @ X
+    w, V = solvers.eigh(A.detach(), "covariance_sqrt")
+    largest = norm(w).unsqueeze(-1)
+    # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
+    resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
+    support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
+    g = matrix_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    return shifted(X @ (g * size) @ X.mH, eps**0.5)
+
+
+def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Centred features over √(N − c) and √ε, both divided by the same power of two, and that power (*, 1, 1).
+
+    The power is 1 for features of ordinary size. A function of XXᴴ, the side of the ``channels``, has a steep slope.
+    """
+    if not 0 <= eps < math.inf:
+        raise ShapeError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
+    least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
+    X, size = covariance_root.features(widen(X), center, 1 / _root_of_count(X, correction), least, steep=channels)
+    return X, eps**0.5 / size, size
+
+
+def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
+    """Centred features divided by √(N − c), in working precision."""
+    root = _root_of_count(X, correction)
+    X = widen(X)
+    if center:
+        X = X - X.mean(-1, keepdim=True)
+    return X / root
+
+
+def _root_of_count(X: Tensor, correction: int) -> float | Tensor:
+    """√(N − c). Sizes are tensors while torch.jit.trace records, and would have their root in single precision."""
+    count = count_of(X, correction)
+    return count.to(real_dtype(working_dtype(X.dtype))).sqrt() if isinstance(count, Tensor) else count**0.5
+
+
+def count_of(X: Tensor, correction: int) -> int:
+    """N − c, what the sum over positions is divided by."""
+    count = X.shape[-1] - correction
+    if count <= 0:
+        raise ShapeError(
+            f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
+        )
+    return count
+
+
+def shifted(C: Tensor, eps: float | Tensor) -> Tensor:
+    """C + εI."""
+    if isinstance(eps, float | int) and eps == 0:
+        return C
+    return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)

@@ -1,0 +1,116 @@
+r"""The nearest matrix with orthonormal columns (or rows).
+
+Derivation. :math:`M=QH` with :math:`H=(M^HM)^{1/2}` and :math:`Q^HQ=I`. Writing
+:math:`dQ=Q\Omega+(I-QQ^H)dM\,H^{-1}` with skew :math:`\Omega`, the skew part of :math:`Q^HdM=\Omega H+dH`
+gives :math:`H\Omega+\Omega H=Q^HdM-dM^HQ`: a Lyapunov equation in H. Its weights are
+:math:`1/(\sigma_i+\sigma_j)`, so equal singular values are harmless.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from ..autograd import frechet_derivative
+from ..dispatch import function
+from ..autograd.divided_differences import integer_power, on_range
+from ..errors import check_matrix
+from ..methods.base import norm, reciprocal
+from ..dispatch.overrides import overridable
+from ..precision import full_precision, rank_tolerance, widen
+from ..autograd.square_root import solve_lyapunov
+from ..solvers.symmetry import hermitian
+
+
+@overridable
+def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
+    r"""The orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
+
+    It is the matrix with orthonormal columns (m ≥ n) or rows (m ≤ n) nearest to M in every unitarily
+    invariant norm. First and second derivatives are exact, equal singular values included; singular values below
+    ``rtol`` times the largest get no gradient of their own (the factor is not unique there), so it stays finite
+    at rank deficiency.
+
+    Args:
+        M: matrices (*, m, n), real or complex; half types are computed in float32.
+        rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt{\max(m,n)})`.
+
+    Returns:
+        (*, m, n).
+
+    Example:
+        >>> polar(torch.tensor([[0.0, -2.0], [3.0, 0.0]]))
+        tensor([[ 0., -1.],
+                [ 1.,  0.]])
+
+    Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17.
+    """
+    check_matrix(M, "polar")
+    if M.shape[-2] < M.shape[-1]:
+        return polar(M.mH, rtol=rtol).mH
+    with full_precision(M):
+        A = widen(M)
+        tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
+        if function.idle(A):
+            return solvers.polar_factors(A)[0].to(M.dtype)
+        return function.apply(_Polar, _PolarForward, A, tolerance)[0].to(M.dtype)
+
+
+class _Polar(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(M: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
+        Q, S, Vh = solvers.polar_factors(M)
+        return Q, torch.where(S > tolerance * norm(S).unsqueeze(-1), S, 0), Vh
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        Q, S, Vh = output
+        ctx.mark_non_differentiable(S, Vh)
+        function.skip_unused(ctx)
+        ctx.save_for_backward(inputs[0], S, Vh, Q)
+        ctx.save_for_forward(inputs[0], S, Vh, Q)
+
+    @staticmethod
+    def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
+        return (None if gQ is None else _derivative(gQ, *ctx.saved_tensors)), None
+
+
+class _PolarForward(_Polar):
+    """:class:`_Polar` with a forward-mode rule, which Dynamo does not trace."""
+
+    @staticmethod
+    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
+        return _derivative(dM, *ctx.saved_tensors, forward=True), None, None
+
+
+def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
+    """The derivative of M ↦ Q in the direction G; it is self-adjoint, so the same map serves both modes."""
+    with full_precision(Q):
+        if function.differentiating() or forward:
+            return _composed(M, S, Vh, Q, G)
+        total = S.unsqueeze(-1) + S.unsqueeze(-2)
+        QG = Q.mH @ G
+        inner = Vh @ (QG - QG.mH) @ Vh.mH
+        rotation = Q @ (Vh.mH @ (reciprocal(total, total > 0) * inner) @ Vh)
+        if Q.shape[-2] == Q.shape[-1]:
+            return rotation
+        return rotation + (G - Q @ QG) @ ((Vh.mH * reciprocal(S, S > 0).unsqueeze(-2)) @ Vh)
+
+
+def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
+    """The same from differentiable pieces, for derivatives of higher order."""
+    H = hermitian(Q.mH @ M)
+    W = Q.mH @ G
+    rotation = Q @ solve_lyapunov(H, W - W.mH, S, Vh.mH)
+    if Q.shape[-2] == Q.shape[-1]:
+        return rotation
+    return rotation + (G - Q @ W) @ _inverse(H, S, Vh.mH)
+
+
+def _inverse(H: Tensor, S: Tensor, V: Tensor) -> Tensor:
+    """The pseudo-inverse of H = V diag(S) Vᴴ, differentiable in ``H``."""
+    values, gamma, curvature = on_range(lambda w: integer_power(w, -1), S, S > 0)
+    return frechet_derivative.exact(H, S, V, values, gamma, curvature)

@@ -1,0 +1,225 @@
+r"""Batch normalisation by a matrix: :math:`y=\gamma\circ W(C)\,(x-\mu)+\beta` with μ and C of the batch itself.
+
+W is any differentiable function of the small covariance; whitening and denoising differ in nothing else.
+
+Derivation. Write :math:`\tilde x=x-\mu`, :math:`C=\frac1n\sum\tilde x\tilde x^\top`, summed over the n positions of
+all samples. With :math:`Q=\sum\bar y\,\tilde x^\top`,
+
+.. math:: \bar\beta=\sum\bar y,\qquad \bar\gamma_i=\sum_jW_{ij}Q_{ij},\qquad \bar W=\mathrm{diag}(\gamma)\,Q .
+
+Let :math:`\bar C` be what W's own gradient makes of :math:`\bar W`. Both ways to x together, less their mean
+(:math:`\sum\tilde x=0`, so only one of them has one), are
+
+.. math:: \bar x=W^\top\mathrm{diag}(\gamma)\Bigl(\bar y-\tfrac1n\sum\bar y\Bigr)
+                 +\tfrac1n\bigl(\bar C+\bar C^\top\bigr)\tilde x .
+
+One autograd function makes the five passes over the features that this takes; the gradient of W goes through an inner
+graph of d×d matrices. When it is itself differentiated, compiled or transformed, the same thing composed of torch's own
+operations takes its place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...dispatch import function
+from ...precision import full_precision, working_dtype
+from ..distributed import Reduce
+from . import feature_matrices
+
+MatrixOf = Callable[[Tensor], Tensor]
+
+
+class Normalised(NamedTuple):
+    """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), size ()."""
+
+    output: Tensor
+    mean: Tensor
+    covariance: Tensor
+    matrix: Tensor
+    size: Tensor
+
+
+def normalise(
+    X: Tensor,
+    matrix_of: MatrixOf,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    *,
+    groups: int = 1,
+    dtype: torch.dtype | None = None,
+    reduce: Reduce | None = None,
+) -> Normalised:
+    """The features normalised by their own statistics.
+
+    Args:
+        X: features (N, C, *).
+        matrix_of: W, a differentiable function of covariances (G, d, d).
+        weight: γ (C,), or None for one.
+        bias: β (C,), or None for zero.
+        groups: G; each group of d = C/G channels has a covariance of its own.
+        dtype: the type to compute in; by default that of X, float32 for the half types.
+        reduce: sums a tensor over processes.
+
+    Example:
+        >>> X = torch.randn(8, 4, 10, dtype=torch.float64)
+        >>> result = normalise(X, lambda C: torch.linalg.cholesky(torch.linalg.inv(C)).mT, None, None)
+        >>> flat = result.output.transpose(0, 1).flatten(1)
+        >>> torch.allclose(flat @ flat.T / 80, torch.eye(4, dtype=torch.float64))
+        True
+    """
+    dtype = dtype or working_dtype(X.dtype)
+    if not function.reverse_only(X):
+        return Normalised(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
+    return Normalised(*_Normalise.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
+
+
+def apply_matrix(
+    X: Tensor,
+    mean: Tensor,
+    matrix: Tensor,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The features normalised by given statistics: γ ∘ matrix (x − mean) + β.
+
+    Args:
+        X: features (N, C, *).
+        mean: (C,).
+        matrix: (G, d, d).
+        weight, bias, dtype: as in :func:`normalise`.
+
+    Example:
+        >>> matrix = torch.tensor([[[1.0, 2.0], [0.0, 1.0]]])
+        >>> apply_matrix(torch.ones(1, 2, 1), torch.zeros(2), matrix).flatten()
+        tensor([3., 1.])
+    """
+    dtype = dtype or working_dtype(X.dtype)
+    groups, d = matrix.shape[:2]
+    mean = mean.to(dtype).view(groups, d)
+    matrix, shift = with_affine(matrix.to(dtype), weight, bias)
+    learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
+    if function.idle(X) and not learning and function.eager(X):
+        return feature_matrices.affine(feature_matrices.dense(X), mean, matrix, shift)
+    with full_precision(X):
+        features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
+        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+    return feature_matrices.dense(out, like=X) if function.reverse_only(X) else out
+
+
+def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """diag(γ) W and β (G, d)."""
+    shape = W.shape[:2]
+    shift = W.new_zeros(shape) if bias is None else bias.to(W.dtype).view(shape)
+    return (W if weight is None else weight.to(W.dtype).view(*shape, 1) * W), shift
+
+
+def _composed(
+    X: Tensor,
+    matrix_of: MatrixOf,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    dtype: torch.dtype,
+    reduce: Reduce | None,
+) -> tuple[Tensor, ...]:
+    """The same in torch's own operations, differentiable as often as W is."""
+    n, channels = X.shape[:2]
+    with full_precision(X):
+        features = X.to(dtype).reshape(n, groups, channels // groups, math.prod(X.shape[2:]))
+        local = torch.cat([features.sum((0, 3)).flatten(), features.new_full((1,), n * features.shape[-1])])
+        summed = local if reduce is None else reduce(local)
+        count, mean = summed[-1], (summed[:-1] / summed[-1]).view(groups, -1)
+        features = features - mean.unsqueeze(-1)
+        long = features.permute(1, 2, 0, 3).flatten(2)  # (G, d, n)
+        scatter = long @ long.mT
+        C = (scatter if reduce is None else reduce(scatter)) / count
+        W = matrix_of(C)
+        matrix, shift = with_affine(W, weight, bias)
+        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+    return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
+
+
+class _Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce):  # type: ignore[no-untyped-def]
+        features = feature_matrices.dense(X)
+        mean, count = _mean(features, groups, dtype, reduce)
+        scatter = feature_matrices.outer(features, mean)
+        C = (scatter if reduce is None else reduce(scatter)) / count
+        leaf = C.clone().requires_grad_(ctx.needs_input_grad[0])
+        with torch.set_grad_enabled(ctx.needs_input_grad[0]), full_precision(X):
+            W = matrix_of(leaf)
+        plain = W.detach().clone()
+        out = feature_matrices.affine(features, mean, *with_affine(plain, weight, bias))
+        ctx.save_for_backward(X, weight, bias, mean, count)
+        ctx.inner, ctx.options = (leaf, W), (matrix_of, groups, dtype, reduce)
+        flat = mean.flatten().clone()
+        ctx.mark_non_differentiable(flat, C, plain, count)
+        ctx.set_materialize_grads(False)
+        return out, flat, C, plain, count
+
+    @staticmethod
+    def backward(ctx, G, *_):  # type: ignore[no-untyped-def]
+        if G is None:
+            return (None,) * 7
+        gradients = _differentiable_gradients if function.differentiating() else _gradients
+        return *gradients(ctx, G), None, None, None, None
+
+
+def _mean(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor]:
+    """The mean (G, d) and the count () over all samples, positions and processes."""
+    size = X.numel() // max(X.shape[1], 1)
+    local = torch.cat([feature_matrices.total(X, groups, dtype).flatten(), torch.tensor([size], dtype=dtype, device=X.device)])
+    summed = local if reduce is None else reduce(local)
+    return (summed[:-1] / summed[-1]).view(groups, -1), summed[-1].clone()
+
+
+def _gradients(ctx: Any, G: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """The derivation at the top of this module, line by line."""
+    X, weight, bias, mean, count = ctx.saved_tensors
+    for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
+    X = feature_matrices.dense(X)
+    G = feature_matrices.dense(G, like=X)
+    summed = feature_matrices.total(G, len(mean), mean.dtype)
+    gX = gweight = None
+    if for_x or for_weight:
+        Q = feature_matrices.outer(X, mean, G)
+        if for_weight:
+            gweight = (ctx.inner[1].detach() * Q).sum(-1).flatten().to(weight.dtype)
+        if for_x:
+            small = _small_gradients(Q, summed, weight, count, ctx.inner, ctx.options[-1])
+            gX = feature_matrices.merged(G, X, mean, *small)
+    return gX, gweight, summed.flatten().to(bias.dtype) if for_bias else None
+
+
+def _small_gradients(
+    Q: Tensor, summed: Tensor, weight: Tensor | None, count: Tensor, inner: tuple[Tensor, Tensor], reduce: Reduce | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean of ȳ, and the two matrices of the input gradient: Wᵀ diag(γ), and (C̄ + C̄ᵀ)/n."""
+    leaf, W = inner
+    if reduce is not None:
+        both = reduce(torch.cat([Q, summed.unsqueeze(-1)], -1))
+        Q, summed = both[..., :-1], both[..., -1]
+    (gC,) = torch.autograd.grad(W, leaf, with_affine(Q, weight, None)[0], retain_graph=True)
+    return summed / count, with_affine(W.detach(), weight, None)[0].mT, (gC + gC.mT) / count
+
+
+def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
+    """The gradients as functions that autograd can differentiate again.
+
+    They are taken in views of the inputs: a layer used twice has its weight upstream of its input as well, and that way
+    belongs to the graph outside.
+    """
+    inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[:3]]
+    wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
+    matrix_of, *options = ctx.options
+    out = _composed(inputs[0], matrix_of, *inputs[1:], *options)[0]
+    found = iter(torch.autograd.grad(out, wanted, G, create_graph=True))
+    return [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]

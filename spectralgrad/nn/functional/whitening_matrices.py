@@ -1,0 +1,158 @@
+"""The small matrices of the layers, as differentiable functions of a covariance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ...dispatch import function
+from ...linalg.decompositions import eigh
+from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
+from ...linalg.matrix_functions import matrix_inv_sqrt
+from ...methods import Exact, Method
+from ...precision import rank_tolerance
+
+Whitening = Literal["zca", "pca", "cholesky"]
+OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
+DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
+
+
+def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str = "whitening_matrix") -> Tensor:
+    r"""W with :math:`WMW^\top=I` (on the range of M), by one of three conventions.
+
+    ``"zca"`` is :math:`M^{-1/2}`, the one nearest to the identity; ``"pca"`` is :math:`\Lambda^{-1/2}V^\top`, rows by
+    falling variance, the largest entry of an eigenvector positive; ``"cholesky"`` is :math:`L^{-1}` for
+    :math:`M=LL^\top`, lower triangular.
+
+    Args:
+        M: positive semi-definite matrices (*, d, d); definite for ``"cholesky"``.
+        whitening: which one.
+        method: how the gradient is formed; it must serve ``OPERATION[whitening]``.
+        where: named in errors.
+
+    Example:
+        >>> M = torch.diag(torch.tensor([4.0, 9.0]))
+        >>> whitening_matrix(M, "zca", Exact())
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.3333]])
+
+    Reference: Kessy, Lewin and Strimmer, Optimal Whitening and Decorrelation, 2018.
+    """
+    check_finite(M, where)
+    if whitening == "cholesky":
+        return _cholesky(M, where)
+    if whitening == "pca":
+        return _principal(M, method)
+    if not isinstance(method, Exact):
+        return matrix_inv_sqrt(M, method=method)
+    size = scale(M)
+    return matrix_inv_sqrt(M / size.square()) / size
+
+
+def scale(M: Tensor) -> Tensor:
+    r"""A power of two near :math:`\sqrt{\max_iM_{ii}}` (*, 1, 1), without gradient.
+
+    The derivative of :math:`M^{-1/2}` is of the size of :math:`M^{-3/2}`, which leaves float32 before M does. Between
+    the scaled matrices nothing does.
+    """
+    largest = M.detach().diagonal(dim1=-2, dim2=-1).amax(-1)
+    return torch.where(largest > 0, largest, 1).log2().mul(0.5).round().exp2()[..., None, None]
+
+
+def principal_projector(
+    C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor]
+) -> Tensor:
+    r"""Standardisation, then the projector on the leading vectors.
+
+    .. math:: W=P\,D,\qquad D=\mathrm{diag}(C_{ii}+\epsilon)^{-1/2} .
+
+    Args:
+        C: covariances (*, d, d).
+        keep: how many leading eigenvectors of :math:`DCD`, or, as a float, the share of its trace to reach.
+        eps: added to the variances.
+        method: how the gradient of the eigenvectors is formed.
+        watch: called with :math:`DCD`; what it returns is decomposed.
+
+    Example:
+        >>> C = torch.diag(torch.tensor([4.0, 9.0]))
+        >>> principal_projector(C, 1.0, 0.0, Exact(), lambda R: R)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 0.3333]])
+
+    Reference: Wang et al., NeurIPS 2019, section 3.2.
+    """
+    variance = C.diagonal(dim1=-2, dim2=-1) + eps
+    inverse = _inverse_root(variance, variance > 0)
+    if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
+        return torch.diag_embed(inverse)
+    R = watch(inverse.unsqueeze(-1) * C * inverse.unsqueeze(-2))
+    w, V = eigh(R, method=method)
+    chosen = leading(w, keep).to(V.dtype)
+    return ((V * chosen.unsqueeze(-2)) @ V.mT) * inverse.unsqueeze(-2)
+
+
+def leading(w: Tensor, keep: int | float) -> Tensor:
+    """Which of the ascending eigenvalues (*, d) to keep: the ``keep`` largest, or the fewest that hold that share.
+
+    Example:
+        >>> leading(torch.tensor([0.1, 0.2, 0.7]), 0.8)
+        tensor([False,  True,  True])
+        >>> leading(torch.tensor([0.1, 0.2, 0.7]), 1)
+        tensor([False, False,  True])
+    """
+    w = w.detach().clamp_min(0)
+    if isinstance(keep, int):
+        d = w.shape[-1]
+        return (torch.arange(d, device=w.device) >= d - keep).expand(w.shape)
+    held = w.flip(-1).cumsum(-1).flip(-1) - w  # by the larger ones
+    return held < keep * w.sum(-1, keepdim=True)
+
+
+def positive_part(C: Tensor) -> Tensor:
+    """The nearest positive semi-definite matrix: what rounding to a half type made negative is set to zero."""
+    w, V = eigh(C)
+    return (V * w.clamp_min(0).unsqueeze(-2)) @ V.mT
+
+
+def check_finite(M: Tensor, where: str) -> None:
+    """Refuse NaN and infinity by the layer's name; where calls are recorded or transformed, the solver does it."""
+    if not function.eager(M):
+        return
+    bad = ~torch.isfinite(M.detach()).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), M.shape[:-2], where)
+
+
+def _principal(M: Tensor, method: Method) -> Tensor:
+    w, V = eigh(M, method=method)
+    w, V = w.flip(-1), V.flip(-1)
+    sign = V.detach().gather(-2, V.detach().abs().argmax(-2, keepdim=True)).sign()
+    kept = w > rank_tolerance(w.shape[-1], w.dtype) * w.detach()[..., :1]
+    size = scale(M)[..., 0]
+    inverse = _inverse_root(w / size.square(), kept) / size
+    return (inverse.unsqueeze(-2) * (V * sign)).mT
+
+
+def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
+    """1/√x where ``where`` holds and 0 elsewhere, with a gradient that is finite everywhere."""
+    return torch.where(where, torch.where(where, x, 1).rsqrt(), 0)
+
+
+def _cholesky(M: Tensor, where: str) -> Tensor:
+    try:
+        L = torch.linalg.cholesky(M)
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise SpectralError(
+            f"{where}: expected positive definite covariances for whitening='cholesky', got a singular one. "
+            "Raise eps, or take whitening='zca', which works on the range."
+        ) from error
+    return torch.linalg.solve_triangular(L, torch.eye(M.shape[-1], dtype=M.dtype, device=M.device), upper=False)
+
+
+def check_choice(value: Any, allowed: tuple[str, ...], argument: str, where: str) -> None:
+    """Refuse a word that is not among the allowed ones."""
+    if value not in allowed:
+        raise MethodError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")

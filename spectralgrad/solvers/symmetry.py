@@ -1,0 +1,57 @@
+"""Hermitian matrices as torch reads them: the lower triangle decides. Checked as a solver would check them."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import IndefiniteError, NonFiniteError, batch_positions
+from ..precision import negative_tolerance, resolved
+
+
+def hermitian(G: Tensor) -> Tensor:
+    """The Hermitian part (G + Gᴴ)/2."""
+    return (G + G.mH) / 2
+
+
+def mirrored(A: Tensor) -> Tensor:
+    """The Hermitian matrix that the lower triangle of ``A`` stands for; imaginary parts on the diagonal are ignored."""
+    below = A.tril(-1)
+    if not A.is_complex():
+        return A.tril() + below.mT
+    return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
+
+
+@torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
+def checked_hermitian(A: Tensor, operation: str, positive: bool) -> Tensor:
+    """The mirrored matrix; errors that depend on data stay opaque to torch.compile in here."""
+    M = mirrored(A)
+    bad = ~torch.isfinite(M).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+    if positive and M.numel():
+        _refuse_indefinite(M, operation)
+    return M
+
+
+@checked_hermitian.register_fake
+def _(A: Tensor, operation: str, positive: bool) -> Tensor:
+    return torch.empty_like(A, memory_format=torch.contiguous_format)
+
+
+@checked_hermitian.register_vmap
+def _(info, in_dims, A, operation, positive):  # type: ignore[no-untyped-def]
+    return checked_hermitian(A.movedim(in_dims[0], 0), operation, positive), 0
+
+
+def _refuse_indefinite(M: Tensor, operation: str) -> None:
+    """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
+    tolerance = negative_tolerance(M.shape[-1], M.dtype)
+    size = M.abs().amax((-2, -1))
+    scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]
+    shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
+    for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
+        w = torch.linalg.eigvalsh(M[position])
+        limit = tolerance * float(resolved(w.abs().amax()))
+        if float(w[0]) < -limit:
+            raise IndefiniteError(float(w[0]), position, operation, limit)
