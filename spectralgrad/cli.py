@@ -1,4 +1,4 @@
-"""The command line: ``spectralgrad`` with info, conformance, inspect, bench, fuzz, train, compare or report."""
+"""The command line: ``spectralgrad`` with the commands of the library and of packages that add their own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from spectralgrad_lab.bench.command import add_parser as add_bench
+from . import __version__
 from .errors import SpectralError
-from .io.files import require_folder, said, write_json
+from .io import plugins
 from .io.encoding import any_encoding
-from .version import __version__
+from .io.files import require_folder, said, write_json
+
+COMMANDS = "spectralgrad.commands"  # entry points: functions that add the arguments of a command to its parser
+_LAB = {
+    "bench": "speed against torch.linalg, plain autograd, Newton-Schulz and peers",
+    "compare": "train by every method: who survives, and at what cost",
+    "report": "make the page of a comparison again",
+    "train": "train a network as the papers did, or as you like",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,26 +69,49 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_conformance(commands)
     _add_inspect(commands)
-    add_bench(commands)
     commands.add_parser(
         "fuzz",
         help="difficult random matrices through every operation and method",
         fill=_later("diagnostics.fuzzing.command", "add_arguments"),
     )
-    commands.add_parser(
-        "train",
-        help="train a network as the papers did, or as you like",
-        fill=_later("lab.command", "add_train_arguments"),
-    )
-    commands.add_parser(
-        "compare",
-        help="train by every method: who survives, and at what cost",
-        fill=_later("lab.compare_command", "add_compare_arguments"),
-    )
-    commands.add_parser(
-        "report", help="make the page of a comparison again", fill=_later("lab.compare_command", "add_report_arguments")
-    )
+    tune = commands.add_parser("tune", help="measure which eigensolver is best for which size here, and keep that")
+    tune.set_defaults(run=_tune)
+    _add_commands_of_others(commands)
     return parser
+
+
+def _add_commands_of_others(commands: Any) -> None:
+    """Commands that installed packages provide; those of the lab say how to get it if it is not there."""
+    installed = plugins.names(COMMANDS)
+    for name in sorted({*_LAB, *installed}):
+        if name in commands.choices:
+            continue
+        about = _LAB.get(name, "a command of another package")
+        if name in installed:
+            commands.add_parser(name, help=about, fill=_of_plugin(name))
+        else:
+            commands.add_parser(name, help=f"{about} (needs the lab)", fill=_missing(name))
+
+
+def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    def fill(parser: argparse.ArgumentParser) -> None:
+        add_arguments = plugins.load(COMMANDS, name)
+        if add_arguments is None:
+            parser.error(f"the package that provides the command {name} cannot be imported")
+        add_arguments(parser)
+
+    return fill
+
+
+def _missing(name: str) -> Callable[[argparse.ArgumentParser], None]:
+    def fill(parser: argparse.ArgumentParser) -> None:
+        parser.exit(
+            2,
+            f"spectralgrad {name}: this command is part of spectralgrad-lab, which is not installed. "
+            "From a clone of the repository: pip install -e ./lab\n",
+        )
+
+    return fill
 
 
 def _add_conformance(commands: Any) -> None:
@@ -102,7 +133,10 @@ def _add_conformance(commands: Any) -> None:
     )
     conformance.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
     conformance.add_argument(
-        "--plot", type=Path, metavar="FILE", help="also draw the error against the gap (png, svg or pdf; needs [lab])"
+        "--plot",
+        type=Path,
+        metavar="FILE",
+        help="also draw the error against the gap (png, svg or pdf; needs matplotlib)",
     )
     conformance.set_defaults(run=_conformance)
 
@@ -143,8 +177,8 @@ def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], No
 
 
 def _info(_: argparse.Namespace) -> None:
-    from .methods import methods
     from .native import absence, kernel
+    from .rules import methods
 
     native = kernel()
     without = f"LAPACK through torch.linalg (native kernel {absence()})"
@@ -187,6 +221,17 @@ def _inspect(options: argparse.Namespace) -> None:
 
     matrices = np.load(options.file, allow_pickle=False)
     print(inspect(torch.from_numpy(matrices), method=options.method))
+
+
+def _tune(_: argparse.Namespace) -> None:
+    from .solvers import tune
+
+    try:
+        table = tune(print)
+    except RuntimeError as problem:
+        print(f"nothing to tune: {problem}")
+    else:
+        print(f"\n{table}")
 
 
 def _sizes(text: str) -> tuple[int, ...]:

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import torch
+from spectralgrad_lab import Config
+from spectralgrad_lab.training.progress import Silent
 from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.errors import SolverError
-from spectralgrad_lab import Config
-from spectralgrad_lab.training.progress import Silent
 
 ROOT = Path(__file__).resolve().parent.parent
 TIMES = ("seconds", "images_per_second", "step_ms")

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 from PIL import Image
-
 from spectralgrad_lab import Result
 
 from .test_lab_report import RUNS, done, failed, written

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.diagnostics import GaugeWarning, conformance, gauge_warnings, inspect
-from spectralgrad.methods import METHODS
+from spectralgrad.rules import METHODS
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DTYPES, matrix, symmetric_noise

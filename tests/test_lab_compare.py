@@ -12,17 +12,17 @@ import time
 from pathlib import Path
 
 import pytest
-
-from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
 from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, compare, grid, job
-from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.comparison.jobs import Here, Job, JobError, Processes, Submitit
 from spectralgrad_lab.comparison.paired_differences import against
-from spectralgrad_lab.training.presets import PRESETS
-from spectralgrad_lab.papers.tables import SETTINGS, TABLE
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, key, label, summarise
 from spectralgrad_lab.comparison.table import shown, text
+from spectralgrad_lab.papers.tables import SETTINGS, TABLE
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.presets import PRESETS
+
+from spectralgrad.cli import main
 
 from .lab import QUICK, ROOT, numbers
 

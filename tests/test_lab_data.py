@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-
 from spectralgrad_lab.data import DATASETS, DataError, load
 from spectralgrad_lab.data.embedded import FOLDER
 

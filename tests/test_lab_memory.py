@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-
 from spectralgrad_lab.training.memory import keep_memory
 
 FAULTS = """

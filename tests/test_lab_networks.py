@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 import torch
+from spectralgrad_lab.data import Batches, load
+from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
+from spectralgrad_lab.networks.registry import _MAKERS
+from spectralgrad_lab.networks.user_network import asks_for
 from torch import nn
 from torch.nn import functional
 
 import spectralgrad
 from spectralgrad.errors import SpectralError
-from spectralgrad_lab.data import Batches, load
-from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
-from spectralgrad_lab.networks.user_network import asks_for
-from spectralgrad_lab.networks.registry import _MAKERS
 from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d, SpectralModule
 from spectralgrad.optim import pre_spectral_layers
 

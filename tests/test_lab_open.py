@@ -7,25 +7,25 @@ from typing import ClassVar
 
 import pytest
 import torch
+from spectralgrad_lab import Config, Result, ResultsFile, train
+from spectralgrad_lab.comparison.grid import compare, grid
+from spectralgrad_lab.data import DATASETS, Batches, DataError, Dataset, Source, as_dataset, register
+from spectralgrad_lab.data import load as load_data
+from spectralgrad_lab.report import report
+from spectralgrad_lab.training.checkpoints import load
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.method_names import Recorded, text_of
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
 
 import spectralgrad as sg
-from spectralgrad.io import plugins
 from spectralgrad.cli import main
-from spectralgrad_lab import Config, Result, ResultsFile, train
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.comparison.grid import compare, grid
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.data import Batches, DATASETS, DataError, Dataset, Source, as_dataset, register
-from spectralgrad_lab.data import load as load_data
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.method_names import Recorded, text_of
-from spectralgrad_lab.report import report
-from spectralgrad.methods import METHODS
+from spectralgrad.io import plugins
+from spectralgrad.rules import METHODS
 
-from .lab import Interrupting, QUICK, numbers
+from .lab import QUICK, Interrupting, numbers
 
 SMALL = QUICK.replaced(network="small", width=2, epochs=1, train_size=64)
 BASE = SMALL.replaced(epochs=2)
@@ -157,7 +157,7 @@ class Wanting(sg.GapMethod):
         (plain, "expected a class derived from GapMethod"),
         (Bare, "expected a class derived from GapMethod"),
         (Mine(), "expected a class derived from GapMethod"),
-        (Taken, "the name 'svd-taylor' is that of spectralgrad.methods.gaps.Taylor"),
+        (Taken, "the name 'svd-taylor' is that of spectralgrad.rules.gaps.Taylor"),
         (Reserved, "expected a name of small letters"),
         (Spaced, "expected a name of small letters"),
         (Wanting, "expected a default for limit"),

@@ -6,10 +6,6 @@ import time
 
 import pytest
 import torch
-from torch import nn
-
-import spectralgrad as sg
-from spectralgrad.errors import SpectralError
 from spectralgrad_lab import train
 from spectralgrad_lab.training import processes
 from spectralgrad_lab.training.checkpoints import load
@@ -17,8 +13,12 @@ from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.processes import Group, WorkerLostError, processes
 from spectralgrad_lab.training.resuming import read_result
 from spectralgrad_lab.training.synchronized_norm import synchronise
+from torch import nn
 
-from .lab import GivingUp, QUICK, ended, pair, steady
+import spectralgrad as sg
+from spectralgrad.errors import SpectralError
+
+from .lab import QUICK, GivingUp, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"

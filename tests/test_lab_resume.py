@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from spectralgrad_lab import train
+from spectralgrad_lab.comparison.results import ResultsFile
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.checkpoints import CheckpointError, load, save
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.resuming import RunExistsError, read_result
 from spectralgrad_lab.training.progress import Silent
 from spectralgrad_lab.training.records import Result
-from spectralgrad_lab.comparison.results import ResultsFile
+from spectralgrad_lab.training.resuming import RunExistsError, read_result
 
-from .lab import Interrupting, QUICK, ROOT, numbers
+from .lab import QUICK, ROOT, Interrupting, numbers
 
 # Three batches an epoch; everything with a state of its own: momentum, schedule, switch, power iteration, dropout.
 RICH = QUICK.replaced(

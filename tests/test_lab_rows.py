@@ -10,20 +10,20 @@ import shutil
 import warnings
 
 import pytest
-
-from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result, ResultsFile, train
-from spectralgrad_lab.comparison import gradient_errors
-from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab import untrusted_json as rows_module
-from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
-from spectralgrad_lab.comparison.grid import compare
-from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.comparison import gradient_errors
 from spectralgrad_lab.comparison.gradient_errors import GAPS, Gradients
+from spectralgrad_lab.comparison.grid import compare
+from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.report import report
 from spectralgrad_lab.report.axes import Axis
 from spectralgrad_lab.report.page import contents, render
-from spectralgrad_lab.comparison.trained_layer import trained_layer
+from spectralgrad_lab.training import checkpoints
+from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
+from spectralgrad_lab.training.config import ConfigError
+
+from spectralgrad.cli import main
 
 from .lab import QUICK
 

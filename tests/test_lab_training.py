@@ -11,26 +11,26 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from spectralgrad_lab import Config, Epoch, Result, train
+from spectralgrad_lab.comparison.jobs import Job, Submitit
+from spectralgrad_lab.data import load as load_data
+from spectralgrad_lab.training import randomness
+from spectralgrad_lab.training.checkpoints import CheckpointError, load
+from spectralgrad_lab.training.command import short_warnings
+from spectralgrad_lab.training.components import build, classifier
+from spectralgrad_lab.training.failures import Watch
+from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.locks import RunBusyError
+from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
+from spectralgrad_lab.training.steps import Stepper, _scored, batches
 from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad_lab import Config, Epoch, Result, train
-from spectralgrad_lab.training import randomness
-from spectralgrad_lab.training.checkpoints import CheckpointError, load
-from spectralgrad_lab.training.command import short_warnings
-from spectralgrad_lab.data import load as load_data
-from spectralgrad_lab.training.failures import Watch
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.comparison.jobs import Job, Submitit
-from spectralgrad_lab.training.locks import RunBusyError
-from spectralgrad_lab.training.steps import Stepper, _scored, batches
-from spectralgrad_lab.training.processes import Group
-from spectralgrad_lab.training.components import build, classifier
-from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
 from spectralgrad.optim import ConditioningWarning
 
-from .lab import Interrupting, QUICK, numbers, tiny
+from .lab import QUICK, Interrupting, numbers, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 

@@ -3,8 +3,8 @@
 import pytest
 
 import spectralgrad as sg
-from spectralgrad.methods import METHODS, resolve
-from spectralgrad.methods.base import parameters
+from spectralgrad.rules import METHODS, resolve
+from spectralgrad.rules.base import parameters
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -113,7 +113,7 @@ def test_a_sample_of_many_matrices():
 
 def test_fallbacks_of_the_solver_are_counted(monkeypatch):
     """The papers' failure times: LAPACK's refusals, here pretended."""
-    from spectralgrad.solvers.report import counts
+    from spectralgrad.solvers.statistics import counts
 
     net = linear_net()
     with Monitor(net, every=1) as monitor:

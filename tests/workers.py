@@ -5,7 +5,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
-
 from spectralgrad_lab import Config, train
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
 from . import data, networks
 from .comparison.grid import compare, grid
-from .training.config import Config
 from .comparison.paired_differences import against
+from .comparison.results import ResultsFile, summarise
+from .training.config import Config
 from .training.presets import PRESETS
 from .training.records import Epoch, Failure, Result
-from .comparison.results import ResultsFile, summarise
 from .training.run import train
 
 __all__ = [

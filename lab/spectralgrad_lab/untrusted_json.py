@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from spectralgrad.errors import SpectralError
+
 from .training.config_values import LARGEST_INT, printable
 
 Reader = Callable[[Any, str], Any]

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from . import square_root
 from ..dispatch import function
-from ..methods.base import reciprocal
 from ..precision import full_precision, magnitude, ordinary, room, widen
-from .square_root import Root
+from ..rules.base import reciprocal
 from ..solvers.symmetry import hermitian
+from . import square_root
+from .square_root import Root
 
 
 def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:

@@ -18,11 +18,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import gauge
 from ..dispatch import function
-from ..methods import GapMethod
 from ..precision import full_precision
+from ..rules import GapMethod
 from ..solvers.symmetry import hermitian
+from . import gauge
 
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:

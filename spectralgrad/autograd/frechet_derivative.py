@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from . import divided_differences
 from ..dispatch import function
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
+from . import divided_differences
 
 _CHUNK = 2**18  # coefficients a matrix held at a time
 

@@ -21,7 +21,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from ..methods.base import differences, identity_mask, norm
+from ..rules.base import differences, identity_mask, norm
 
 
 class GaugeWarning(UserWarning):

@@ -18,16 +18,16 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from . import divided_differences, frechet_derivative, power_iteration
 from ..dispatch import function
+from ..precision import full_precision
+from ..rules import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
+from ..rules.base import differences, identity_mask
+from ..solvers.symmetry import hermitian
+from . import divided_differences, frechet_derivative, power_iteration
 from .eigenvectors import attach, within
 from .hermitian import from_lower
-from ..methods import Exact, GapMethod, Method, PI, Pade, SVDPI, Taylor
-from ..methods.base import differences, identity_mask
-from ..precision import full_precision
-from .scalar_functions import Function, INV_SQRT, SQRT
+from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectrum import Spectrum
-from ..solvers.symmetry import hermitian
 
 
 def apply(A: Tensor, rule: Method, f: Function, spectrum: Spectrum) -> Tensor:

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..methods import NewtonSchulz
-from ..methods.base import reciprocal
 from ..precision import full_precision, resolved
+from ..rules import NewtonSchulz
+from ..rules.base import reciprocal
 from ..solvers.symmetry import hermitian
 
 

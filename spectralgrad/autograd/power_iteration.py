@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..methods import Method, PI, SVDPI
-from ..methods.base import norm, reciprocal
-from ..methods.iterations import stopping_rules
 from ..precision import magnitude, rank_tolerance, room
+from ..rules import PI, SVDPI, Method
+from ..rules.base import norm, reciprocal
+from ..rules.iterations import stopping_rules
 
 
 def iterates(rule: Method) -> TypeGuard[PI | SVDPI]:

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from . import gauge
 from ..dispatch import function
-from ..methods import GapMethod
-from ..methods.base import norm, reciprocal
 from ..precision import full_precision
+from ..rules import GapMethod
+from ..rules.base import norm, reciprocal
+from . import gauge
 
 
 def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..rules.base import norm
 from .hermitian import from_lower
-from ..methods.base import norm
 
 
 class Spectrum(NamedTuple):

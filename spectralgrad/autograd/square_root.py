@@ -26,8 +26,8 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..methods.base import reciprocal
 from ..precision import full_precision
+from ..rules.base import reciprocal
 from ..solvers.symmetry import hermitian
 
 

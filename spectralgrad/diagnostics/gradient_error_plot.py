@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg import matrix_functions
 from ..errors import SpectralError
+from ..linalg import matrix_functions
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
 from .peers import Root, torch_autograd
 

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import gauge
-from ..linalg import matrix_functions
 from ..errors import ShapeError, check_square
-from ..methods import Exact, GapMethod, Method, resolve
-from ..methods.base import differences, identity_mask, norm
+from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, rank_tolerance, widen
+from ..rules import Exact, GapMethod, Method, resolve
+from ..rules.base import differences, identity_mask, norm
 from .table import number, render
 
 Loss = Callable[[Tensor, Tensor], Tensor]

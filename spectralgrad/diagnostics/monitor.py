@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .. import solvers
+from ..dispatch.torch_internals import in_backward_pass, in_transform
 from ..errors import SpectralError
 from ..nn.base import SpectralModule
-from ..dispatch.torch_internals import in_backward_pass, in_transform
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
 from .smoothness import effective_smoothness

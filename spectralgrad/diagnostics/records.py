@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import gauge
-from ..methods import Exact, GapMethod, Method
-from ..methods.base import differences, identity_mask, norm
 from ..precision import full_precision, rank_tolerance, widen
+from ..rules import Exact, GapMethod, Method
+from ..rules.base import differences, identity_mask, norm
 
 NAN = float("nan")
 

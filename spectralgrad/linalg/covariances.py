@@ -19,14 +19,14 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import covariance_root, matrix_function, scalar_functions
-from ..dispatch import function
-from ..errors import ShapeError, check_matrix
-from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
-from ..methods import Exact, Method, resolve
-from ..methods.base import norm, resolution
-from ..dispatch.overrides import overridable
-from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..autograd.spectrum import Spectrum
+from ..dispatch import function
+from ..dispatch.overrides import overridable
+from ..errors import ShapeError, check_matrix
+from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
+from ..rules import Exact, Method, resolve
+from ..rules.base import norm, resolution
+from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 
 @overridable

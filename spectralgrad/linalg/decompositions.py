@@ -10,11 +10,11 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import power_iteration, singular_vectors
 from ..autograd.eigenvectors import attach, without_gradient
-from ..errors import check_matrix, check_square
 from ..autograd.hermitian import from_lower
-from ..methods import GapMethod, Method, resolve
 from ..dispatch.overrides import overridable
+from ..errors import check_matrix, check_square
 from ..precision import full_precision, real_dtype, widen
+from ..rules import GapMethod, Method, resolve
 
 
 class EighResult(NamedTuple):

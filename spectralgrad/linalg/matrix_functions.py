@@ -7,13 +7,22 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from ..autograd import frechet_derivative, matrix_function, newton_schulz, power_iteration, scalar_functions, spectrum, square_root, user_functions
+from ..autograd import (
+    frechet_derivative,
+    matrix_function,
+    newton_schulz,
+    power_iteration,
+    scalar_functions,
+    spectrum,
+    square_root,
+    user_functions,
+)
 from ..autograd.divided_differences import Scalar
-from ..errors import ShapeError, check_square
-from ..methods import GapMethod, Method, NewtonSchulz, PI, Pade, SVDNewton, resolve
-from ..methods.base import differences
 from ..dispatch.overrides import overridable
+from ..errors import ShapeError, check_square
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
+from ..rules import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
+from ..rules.base import differences
 
 
 @overridable
@@ -250,7 +259,9 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         if isinstance(rule, (GapMethod, PI)):
             function = scalar_functions.SQRT if operation == "sqrt" else scalar_functions.INV_SQRT
             return _positive(A, operation, function, rule, rtol, clamp)
-        which = square_root.Root(f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp)
+        which = square_root.Root(
+            f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp
+        )
         if not isinstance(rule, SVDNewton):
             return square_root.root(wide, which).to(A.dtype)
         exact = which.solve(wide.detach())[0]

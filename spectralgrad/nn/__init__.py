@@ -1,13 +1,13 @@
 """Spectral layers as modules of torch.nn."""
 
 from . import functional
+from .base import SpectralModule
 from .coloring import WhiteningColoring2d
 from .conversion import convert_decorrelated_batchnorm
 from .denoising import PCADenoising1d, PCADenoising2d
 from .fusion import fuse_whitening
 from .orthogonal import OrthogonalConv2d, orthogonality_loss
 from .pooling import CovariancePooling
-from .base import SpectralModule
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
 
 __all__ = [

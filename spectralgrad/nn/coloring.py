@@ -5,9 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from ..errors import ShapeError, check_features
-from ..methods import Method
-from .functional.coloring import wct
+from ..rules import Method
 from .base import SpectralModule
+from .functional.coloring import wct
 
 
 class WhiteningColoring2d(SpectralModule):

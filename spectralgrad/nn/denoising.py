@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ShapeError
-from ..methods import Method
+from ..rules import Method
 from .functional.whitening_matrices import check_finite, principal_projector
 from .running import RunningNorm
 

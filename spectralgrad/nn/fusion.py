@@ -15,9 +15,9 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils import parametrize
 
 from ..errors import ShapeError
+from .base import SpectralModule
 from .functional.normalization import with_affine
 from .running import RunningNorm
-from .base import SpectralModule
 
 
 class Pair(NamedTuple):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ShapeError, check_features
-from ..methods import Method
-from .functional.whitening_matrices import check_choice
-from .functional.pooling import Side, covariance_pooling, operation_of
+from ..rules import Method
 from .base import GradientWatcher, SpectralModule
+from .functional.pooling import Side, covariance_pooling, operation_of
+from .functional.whitening_matrices import check_choice
 
 
 class CovariancePooling(SpectralModule):

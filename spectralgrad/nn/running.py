@@ -15,12 +15,12 @@ from torch import Tensor, nn
 
 from ..dispatch import function
 from ..errors import ShapeError, SpectralError, check_features
-from ..methods import Method
 from ..precision import working_dtype
-from .distributed import Reduce, reducer
-from .functional.whitening_matrices import check_choice, positive_part
-from .functional.normalization import Normalised, apply_matrix, normalise
+from ..rules import Method
 from .base import GradientWatcher, SpectralModule
+from .distributed import Reduce, reducer
+from .functional.normalization import Normalised, apply_matrix, normalise
+from .functional.whitening_matrices import check_choice, positive_part
 
 if TYPE_CHECKING:
     from typing_extensions import Self

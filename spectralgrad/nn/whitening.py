@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..linalg.covariances import shifted
 from ..errors import MethodError
-from ..methods import Exact, Method
+from ..linalg.covariances import shifted
+from ..rules import Exact, Method
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
 from .running import RunningNorm, Statistics
 

@@ -13,8 +13,8 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..errors import SpectralError
-from ..nn.orthogonal import OrthogonalConv2d
 from ..nn.base import SpectralModule
+from ..nn.orthogonal import OrthogonalConv2d
 
 _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
 

@@ -3,7 +3,7 @@
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, polar_factors, root, root_derivative, svd, weighted
 from .positive import positive_part
-from .report import SolverReport, report, reset_report
+from .statistics import SolverReport, report, reset_report
 from .tuning import tune
 
 __all__ = [

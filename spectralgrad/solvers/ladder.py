@@ -18,10 +18,10 @@ from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
 from ..precision import resolved
-from .symmetry import mirrored
 from . import choice, lapack
 from .lapack import Factors
-from .report import counts
+from .statistics import counts
+from .symmetry import mirrored
 
 THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖
 _FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from torch import Tensor
 from ..precision import magnitude, ordinary
 from . import choice
 from .ladder import SVD
-from .report import counts
+from .statistics import counts
 
 _STEEPEST = 1e-4  # float64 has 2e-16: squaring a ratio of 1e-4 costs half of it and leaves float32 untouched
 _FLAT = 0.1  # above this ratio a product in single precision costs at most ten roundings, less than an SVD does

@@ -11,7 +11,7 @@ from ..errors import IndefiniteError, batch_positions
 from ..precision import full_precision, negative_tolerance, rank_tolerance, resolved
 from . import choice
 from .ladder import EIGH
-from .report import counts
+from .statistics import counts
 
 
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import MethodError, SpectralError
-from ..methods import Method
 from ..nn.base import SpectralModule
+from ..rules import Method
 from .milestones import LastDecay, epoch_of, last_decay, move
 
 

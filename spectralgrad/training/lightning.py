@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from ..errors import SpectralError
-from ..methods import Method
+from ..rules import Method
 from .hybrid import HybridSwitch
 
 

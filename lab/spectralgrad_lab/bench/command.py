@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from spectralgrad import solvers
 from spectralgrad.io.files import require_folder, write_json
+
 from . import figures, report
-from .cases import Case, DTYPES, QUICK, SIZES, SPECTRA, features, grid, sweep, wide
+from .cases import DTYPES, QUICK, SIZES, SPECTRA, Case, features, grid, sweep, wide
 from .contests import CONTESTS, Outcome, run
 
 _DESCRIPTION = """\
@@ -25,18 +26,22 @@ examples:
   spectralgrad bench --quick                          fewer sizes, about 20 seconds
   spectralgrad bench --only eigh --dtype float64 --spectrum graded,clustered
   spectralgrad bench --json bench.json --plot bench.png
-  spectralgrad bench --tune                           choose kernel, pool or torch for this machine"""
+  spectralgrad bench layers                           one of the studies"""
 
 
-def add_parser(commands: Any) -> None:
-    """Add the command to the subparsers of ``spectralgrad``."""
-    parser = commands.add_parser(
-        "bench",
-        help="speed against torch.linalg, plain autograd, Newton-Schulz and peers",
-        description=_DESCRIPTION,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+_STUDIES = {
+    "grid": ("whole_grid", "all sizes and spectra, with the goals, JSON and pictures"),
+    "layers": ("layers", "the layers against batch normalisation"),
+    "treatments": ("treatment_cost", "what NOG, OLR and the monitor add to a training step"),
+    "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),
+    "renewed": ("renewed_statistics", "the networks of a comparison, tested with renewed statistics"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command, and its studies."""
+    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
     add("--quick", action="store_true", help="fewer sizes, less time for each: about 20 s")
     add("--only", type=_some(CONTESTS), metavar="NAME[,NAME]", help=f"of {', '.join(CONTESTS)} (default: all)")
@@ -59,16 +64,17 @@ def add_parser(commands: Any) -> None:
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also measure batches that grow and draw cost against d and B (png, svg or pdf; needs [lab])",
+        help="also measure batches that grow and draw cost against d and B (png, svg or pdf)",
     )
-    add("--tune", action="store_true", help="instead measure which solver is best for which size here, and keep that")
     parser.set_defaults(run=bench)
+    studies = parser.add_subparsers(metavar="STUDY", title="other studies, each with --help", required=False)
+    for name, (module, what) in _STUDIES.items():
+        study = studies.add_parser(name, help=what)
+        import_module(f".{module}", __package__).add_arguments(study)
 
 
 def bench(options: argparse.Namespace) -> None:
     """Do what the options say."""
-    if options.tune:
-        return _tune()
     for target in (options.json, options.plot):
         require_folder(target)
     if options.plot:
@@ -85,7 +91,6 @@ def bench(options: argparse.Namespace) -> None:
     if options.json:
         write_json(options.json, report.as_json(outcomes, seconds))
         print(f"\nwritten: {options.json}")
-    return None
 
 
 def show(cells: list[tuple[str, Case]], seconds: float) -> list[Outcome]:
@@ -123,19 +128,6 @@ def plan(
 
 def _square(only: tuple[str, ...] | None) -> list[str]:
     return [name for name in ("eigh", "inv_sqrt") if name in (only or CONTESTS)]
-
-
-def _tune() -> None:
-    tune = getattr(solvers, "tune", None)
-    if tune is None:
-        print("nothing to tune: this installation has one eigensolver, torch.linalg")
-        return
-    try:
-        table = tune(print)
-    except RuntimeError as problem:
-        print(f"nothing to tune: {problem}")
-        return
-    print(f"\n{table}")
 
 
 def _terminal() -> Any:

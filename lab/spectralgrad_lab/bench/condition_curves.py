@@ -1,4 +1,4 @@
-"""``python -m spectralgrad_lab.bench.condition_curves``: condition numbers over training, as in ECCV 2022, Figs 2–4.
+"""Condition numbers over training, as in ECCV 2022, Figs 2–4.
 
 A small network with a whitening layer learns the embedded pictures (with ``--data`` all of Fashion-MNIST) under each
 treatment. Two regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full
@@ -20,9 +20,9 @@ from torch.nn.utils import parametrizations
 from spectralgrad.diagnostics import Monitor
 from spectralgrad.diagnostics.table import number, render
 from spectralgrad.io.files import require_folder, write_json
-from spectralgrad_lab.data import Split, load
 from spectralgrad.nn import orthogonality_loss
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
+from spectralgrad_lab.data import Split, load
 
 from .networks import first_layer, small
 
@@ -128,15 +128,19 @@ def draw(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> 
     figure.savefig(path)
 
 
-def main() -> None:
-    """Train every treatment, print the tables, write the picture and the figures."""
-    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.condition_curves", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = __doc__
     parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)")
     parser.add_argument("--steps", type=int, default=400, help="training steps of each run (default: 400)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each treatment (default: 3)")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="the picture")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
-    options = parser.parse_args()
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Train every treatment, print the tables, write the picture and the figures."""
     for target in (options.plot, options.json):
         require_folder(target)
     dataset = load("fashion") if options.data is None else load("fashion-mnist", options.data)
@@ -155,7 +159,3 @@ def main() -> None:
         draw(options.plot, results)
     if options.json:
         write_json(options.json, results)
-
-
-if __name__ == "__main__":
-    main()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import SpectralError
+
 from .cases import SIZES, SWEEP_SIZE
 from .contests import Outcome
 from .report import headline

@@ -1,6 +1,6 @@
 """The layers' figures: whitening against batch normalisation, groups, a whole ResNet-18 step, evaluation after fusing.
 
-``python -m spectralgrad_lab.bench.layers``. Results are checked first; contestants take turns; the least time of each counts.
+Results are checked first; contestants take turns; the least time of each counts.
 """
 
 from __future__ import annotations
@@ -170,14 +170,18 @@ def evaluation(seconds: float, threads: int) -> list[Figure]:
     return [Figure("evaluation after fusing / convolution alone", ratio, 1.03)]
 
 
-def main() -> None:
-    """Measure, print a table, write layers.json if asked to."""
-    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.layers", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = __doc__
     parser.add_argument("--seconds", type=float, default=20.0, help="timing of each comparison (default: 20)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch (default: all)")
     parser.add_argument("--skip-resnet", action="store_true", help="leave out the whole training step")
     parser.add_argument("--json", type=Path, help="write the figures here")
-    options = parser.parse_args()
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure, print a table, write layers.json if asked to."""
     with thread_count(options.threads):
         figures = accuracy() + layer_alone(options.seconds, options.threads)
         figures += evaluation(options.seconds / 2, options.threads)
@@ -190,7 +194,3 @@ def main() -> None:
         record = {"threads": options.threads, "torch": torch.__version__, "machine": platform.processor()}
         record |= {"figures": [asdict(figure) for figure in figures]}
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()

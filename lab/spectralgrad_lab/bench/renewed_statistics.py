@@ -1,4 +1,4 @@
-"""``python -m spectralgrad_lab.bench.renewed_statistics COMPARISON``: its trained networks, tested again with renewed statistics.
+"""The trained networks of a comparison, tested again with renewed statistics.
 
 Running statistics lag behind the weights, the more the more empty directions a covariance has (docs/training.md). This
 tests every finished run of a comparison once more, after its statistics were averaged anew over training batches, and
@@ -17,16 +17,16 @@ import torch
 from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import require_folder, write_json
 from spectralgrad_lab import Result, against, summarise
-from spectralgrad_lab.training.checkpoints import load_weights
-from spectralgrad_lab.training.config import Config
+from spectralgrad_lab.comparison.results import Summary
 from spectralgrad_lab.data import Dataset, load_for
+from spectralgrad_lab.training.checkpoints import load_weights
+from spectralgrad_lab.training.components import build
+from spectralgrad_lab.training.config import Config
 from spectralgrad_lab.training.failures import Watch
-from spectralgrad_lab.training.steps import Stepper, batches
 from spectralgrad_lab.training.memory import keep_memory
 from spectralgrad_lab.training.processes import Group
-from spectralgrad_lab.training.components import build
 from spectralgrad_lab.training.resuming import read_result
-from spectralgrad_lab.comparison.results import Summary
+from spectralgrad_lab.training.steps import Stepper, batches
 
 
 def tested(folder: Path, config: Config, data: Dataset) -> float:
@@ -86,15 +86,19 @@ def draw(before: list[Result], after: list[Result], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def main() -> None:
-    """Print both tables."""
-    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.renewed_statistics", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = __doc__
     parser.add_argument("comparison", type=Path, help="folder of `spectralgrad compare`")
     parser.add_argument("--data", help="folder of the pictures, if it is another now")
     parser.add_argument("--batches", type=int, default=20, help="training batches to average over (20)")
     parser.add_argument("--json", type=Path, help="also write the errors")
     parser.add_argument("--plot", type=Path, help="also draw them (png, svg, pdf)")
-    options = parser.parse_args()
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Print both tables."""
     for target in (options.json, options.plot):
         require_folder(target)
     keep_memory()
@@ -116,7 +120,3 @@ def main() -> None:
             for a, b in zip(before, after, strict=True)
         ]
         write_json(options.json, {"batches": options.batches, "runs": runs})
-
-
-if __name__ == "__main__":
-    main()

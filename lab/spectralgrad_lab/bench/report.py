@@ -13,8 +13,9 @@ from typing import Any
 
 import torch
 
+from spectralgrad import __version__
 from spectralgrad.diagnostics.table import number, render
-from spectralgrad.version import __version__
+
 from .contests import Entry, Outcome
 
 TITLES = {

@@ -1,4 +1,4 @@
-"""``python -m spectralgrad_lab.bench.treatment_cost``: what NOG, OLR and the monitor add to a training step of a CIFAR ResNet-18."""
+"""What NOG, OLR and the monitor add to a training step of a CIFAR ResNet-18."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
-from spectralgrad_lab.bench.timing import race
 from spectralgrad.diagnostics import Monitor
 from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import write_json
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
+from spectralgrad_lab.bench.timing import race
 
 from .networks import ResNet18
 
@@ -107,14 +107,18 @@ def parts(training: Training, seconds: float) -> dict[str, float]:
     return added
 
 
-def main() -> None:
-    """Measure both ways and print what each tool adds."""
-    parser = argparse.ArgumentParser(prog="python -m spectralgrad_lab.bench.treatment_cost", description=__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command."""
+    parser.description = __doc__
     parser.add_argument("--batch", type=int, default=128, help="pictures a step (default: 128)")
     parser.add_argument("--rounds", type=int, default=7, help="whole steps of each kind (default: 7)")
     parser.add_argument("--seconds", type=float, default=4.0, help="timing of each part (default: 4)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
-    options = parser.parse_args()
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Measure both ways and print what each tool adds."""
     training = Training(options.batch)
     training.prepare()
     added = parts(training, options.seconds)
@@ -133,7 +137,3 @@ def main() -> None:
     print(render(["", "added", "of a step", "goal", "", "whole steps, alternating"], rows))
     if options.json:
         write_json(options.json, {"step": step, "added": added, "whole": whole, "batch": options.batch})
-
-
-if __name__ == "__main__":
-    main()

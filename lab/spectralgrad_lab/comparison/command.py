@@ -12,7 +12,7 @@ from typing import Any
 
 from ..bench.report import machine
 from spectralgrad.io.files import require_folder, said, write_json
-from spectralgrad.methods import methods
+from spectralgrad.rules import methods
 from ..training.command import EIGENVECTORS, add_fields, check_sense, note
 from .grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
 from ..training.config import Config, ConfigError, FIELDS

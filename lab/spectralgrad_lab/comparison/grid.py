@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spectralgrad.methods import Method
+from spectralgrad.rules import Method
 from ..training.config import Config, ConfigError
 from .jobs import Engine, Here, Job
 from ..training.folder_names import job_name, mark

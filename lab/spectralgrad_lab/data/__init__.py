@@ -4,9 +4,9 @@ from .augmentation import AUGMENTATIONS, Augmentation
 from .batches import Batches
 from .dataset import Dataset, Split
 from .errors import DataError
-from .user_datasets import as_dataset, fingerprint
 from .image_files import ImageFiles
 from .registry import DATASETS, Source, known, load, load_for, register
+from .user_datasets import as_dataset, fingerprint
 
 __all__ = [
     "AUGMENTATIONS",

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from .augmentation import resolve
 from .errors import DataError
-from .labels import balanced
 from .image_files import ImageFiles
+from .labels import balanced
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from spectralgrad.errors import SpectralError
+
 from .augmentation import Augmentation, augmented
 from .errors import DataError
 

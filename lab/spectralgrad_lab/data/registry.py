@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from spectralgrad.io import plugins
+
 from .birds import SOURCE as BIRDS
 from .birds import read_birds
 from .cifar import CIFAR10, CIFAR100, read_cifar
@@ -19,9 +20,9 @@ from .errors import DataError
 from .folders import LAYOUT, read_folders
 from .idx import SOURCE as FASHION
 from .idx import read_fashion_mnist
-from .user_datasets import as_dataset, own_dataset
 from .tiny import SOURCE as TINY
 from .tiny import read_tiny_imagenet
+from .user_datasets import as_dataset, own_dataset
 
 _DOGS = "Stanford Dogs is at http://vision.stanford.edu/aditya86/ImageNetDogs/; sort it by its lists."
 _CARS = "Stanford Cars (196 classes) has its split in devkit files; sort it by them."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from spectralgrad.methods import Method
+from spectralgrad.rules import Method
 
 LAYERS = ("batchnorm", "whitening", "denoising")
 POOLINGS = ("average", "covariance")

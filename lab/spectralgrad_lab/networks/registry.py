@@ -7,14 +7,15 @@ from collections.abc import Callable
 from torch import nn
 
 from spectralgrad.nn import SpectralModule
+
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
-from .config import LAYERS, NetworkConfig, POOLINGS, WEIGHTS
+from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
-from .user_network import own_network
-from .shared_layers import Network
 from .resnet import ResNet
+from .shared_layers import Network
 from .small import SmallNet
+from .user_network import own_network
 
 _WIDTHS = (64, 128, 256, 512)
 _WIDTH = 16  # of the small networks

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d
+
 from .config import NetworkConfig
 from .errors import NetworkError
 

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from .config import NetworkConfig
-from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
 from .resnet import FIRST
+from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
 
 
 class SmallNet(Network):

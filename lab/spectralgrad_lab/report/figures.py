@@ -9,8 +9,8 @@ from typing import NamedTuple
 from markupsafe import Markup
 
 from ..comparison.gradient_errors import Gradients
-from ..training.records import Epoch, Result
 from ..comparison.results import Summary
+from ..training.records import Epoch, Result
 from .axes import Axis, short
 from .panels import Panel, panels
 from .published_cells import beside

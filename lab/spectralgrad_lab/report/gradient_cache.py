@@ -8,15 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from spectralgrad.io.files import write_json
-from spectralgrad.methods import methods as serve
-from ..comparison import gradient_errors as measuring
+from spectralgrad.rules import methods as serve
+
 from .. import untrusted_json
-from ..comparison.grid import job
-from ..training.config import Config
+from ..comparison import gradient_errors as measuring
 from ..comparison.gradient_errors import Gradients
-from ..training.records import Result
+from ..comparison.grid import job
 from ..comparison.results import summarise
 from ..comparison.trained_layer import trained_layer
+from ..training.config import Config
+from ..training.records import Result
 
 GRADIENTS = "gradients.json"
 

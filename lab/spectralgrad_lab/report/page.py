@@ -11,12 +11,13 @@ from typing import Any
 
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import write_text
-from ..comparison.grid import order
+
 from ..comparison.gradient_errors import Gradients
+from ..comparison.grid import order
 from ..comparison.paired_differences import BASELINE, against
-from ..training.records import Result
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarise
 from ..comparison.table import cells
+from ..training.records import Result
 from . import figures, provenance, published_cells, sentences
 from .gradient_cache import measured
 
@@ -121,7 +122,9 @@ def _row(summary: Summary) -> dict[str, Any]:
 def _paper(summaries: list[Summary]) -> dict[str, Any]:
     """What the page says of the paper's columns."""
     return {
-        "sources": [f"{table.setting}, {table.epochs} epochs, {table.source}" for table in published_cells.tables(summaries)],
+        "sources": [
+            f"{table.setting}, {table.epochs} epochs, {table.source}" for table in published_cells.tables(summaries)
+        ],
         "differs": published_cells.differs(summaries),
         "rated": published_cells.rated(summaries),
         "notes": published_cells.notes(summaries),

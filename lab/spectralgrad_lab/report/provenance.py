@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import untrusted_json
+from ..comparison.results import common
 from ..training.config import FIELDS
 from ..training.records import Result
-from ..comparison.results import common
 
 SESSION = "session.json"
 
@@ -34,7 +34,12 @@ def session(folder: Path) -> dict[str, Any]:
 
 
 _MACHINE = untrusted_json.record(
-    {"cpu": untrusted_json.words, "cores": untrusted_json.maybe(untrusted_json.whole()), "instruction set": untrusted_json.words, "date": untrusted_json.words},
+    {
+        "cpu": untrusted_json.words,
+        "cores": untrusted_json.maybe(untrusted_json.whole()),
+        "instruction set": untrusted_json.words,
+        "date": untrusted_json.words,
+    },
     {"kernel": untrusted_json.maybe(untrusted_json.words), "load": untrusted_json.maybe(untrusted_json.number(0))},
 )
 _SESSION = untrusted_json.record(

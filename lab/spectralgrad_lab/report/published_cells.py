@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..training.config import Config
-from ..papers.tables import Cell, Table, published, table
 from ..comparison.results import Summary
+from ..papers.tables import Cell, Table, published, table
+from ..training.config import Config
 
 _CHANNELS = 64  # after the first convolution, in the paper and in all networks here
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from ..comparison.gradient_errors import Gradients
 from ..comparison.paired_differences import Pairs
-from ..training.records import Result
 from ..comparison.results import Summary
+from ..training.records import Result
 from . import ties
 from .axes import short
 

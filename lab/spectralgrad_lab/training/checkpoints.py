@@ -16,6 +16,7 @@ from torch import Tensor
 
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import write_bytes, write_json
+
 from .. import untrusted_json
 from .records import packed
 from .saved_state import tensor
@@ -28,7 +29,9 @@ _OURS = re.compile(r"checkpoint-(\d+)\.safetensors(\.[0-9a-f]{8}\.part)?|checkpo
 
 def _tensors(value: Any, place: str) -> str:
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise untrusted_json.RowError(f"{place}: expected a name like checkpoint-1.safetensors, got {reprlib.repr(value)}")
+        raise untrusted_json.RowError(
+            f"{place}: expected a name like checkpoint-1.safetensors, got {reprlib.repr(value)}"
+        )
     return value
 
 

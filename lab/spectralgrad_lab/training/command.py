@@ -13,24 +13,25 @@ from typing import Any
 
 from spectralgrad.io import plugins
 from spectralgrad.io.files import said
-from .checkpoints import POINTER
-from .config_values import kinds, parsed
-from .config import CONDITIONING, Config, ConfigError, DATA, FIELDS, NETWORK, RUNNING, TRAINING
+
 from ..data import DATASETS, known
 from ..data.registry import GROUP, unknown
-from .interrupts import Stopped
-from .memory import keep_memory
-from .folder_names import run_name
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import asks_for
-from .processes import WorkerLostError
+from .checkpoints import POINTER
+from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
+from .config_values import kinds, parsed
+from .folder_names import run_name
+from .interrupts import Stopped
+from .memory import keep_memory
 from .presets import PRESETS, preset
-from .resuming import RunExistsError
+from .processes import WorkerLostError
 from .progress import for_terminal
 from .records import Result, count
-from .run_files import CONFIG
+from .resuming import RunExistsError
 from .run import train
+from .run_files import CONFIG
 
 FAILED = 3
 START = "small"  # the preset of a command that names none

@@ -12,15 +12,16 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
-from spectralgrad.methods import Method
 from spectralgrad.nn.base import SpectralModule
+from spectralgrad.rules import Method
 from spectralgrad.training import HybridSwitch
+
 from .. import networks, untrusted_json
-from .checkpoints import CheckpointError, load_weights
-from .config import Config, ConfigError, FIELDS
 from ..networks.user_network import asks_for
-from .processes import Group
+from .checkpoints import CheckpointError, load_weights
+from .config import FIELDS, Config, ConfigError
 from .method_names import text_of
+from .processes import Group
 from .saved_state import like, tensor
 from .synchronized_norm import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights
@@ -103,7 +104,10 @@ class Parts:
         """Of a state: everything in it is of the kind of what there is now."""
         now = self.state()
         trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        moment = {str(i): untrusted_json.record({"momentum_buffer": untrusted_json.maybe(like(p))}) for i, p in enumerate(trained)}
+        moment = {
+            str(i): untrusted_json.record({"momentum_buffer": untrusted_json.maybe(like(p))})
+            for i, p in enumerate(trained)
+        }
         optimizer = {"state": untrusted_json.record({}, moment), "param_groups": like(now["optimizer"]["param_groups"])}
         return untrusted_json.record(
             {

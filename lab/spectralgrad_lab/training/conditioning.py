@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from spectralgrad.diagnostics import Monitor
-from .config import Config
-from .steps import Tally
-from .processes import Group
+
 from .components import Parts
+from .config import Config
+from .processes import Group
+from .steps import Tally
 
 
 class Looks:

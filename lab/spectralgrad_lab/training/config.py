@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import MethodError, SpectralError
-from spectralgrad.methods import Method, resolve, spelling
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
+from spectralgrad.rules import Method, resolve, spelling
+
 from .config_values import check
 from .method_names import HINT, text_of
 

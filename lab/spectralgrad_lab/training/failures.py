@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from spectralgrad.errors import IndefiniteError, NonFiniteError, SolverError
 from spectralgrad.nn.base import SpectralModule
+
 from .records import Epoch
 
 NUMERICAL = (NonFiniteError, IndefiniteError, SolverError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 
-from .config import Config, FIELDS
 from ..comparison.results import FREE_FIELDS, label
+from .config import FIELDS, Config
 
 _TOLD = {"method", "hybrid", "group_size", "seed"}  # by the first part of the name
 _LONGEST = 80

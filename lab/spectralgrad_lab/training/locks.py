@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from spectralgrad.errors import SpectralError
+
 from .processes import Group
 
 try:

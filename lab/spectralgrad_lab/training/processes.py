@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from spectralgrad.errors import SpectralError
 from spectralgrad.dispatch.torch_internals import connections
+from spectralgrad.errors import SpectralError
+
 from .config import ConfigError
 
 _CPU = torch.device("cpu")

@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import torch
 
-from spectralgrad.version import __version__
+from spectralgrad import __version__
+
 from .. import untrusted_json
-from .config import Config, FIELDS, METHOD_FIELDS
+from .config import FIELDS, METHOD_FIELDS, Config
 from .method_names import as_recorded
 
 NAN = math.nan
@@ -186,7 +187,9 @@ class Result:
 def _config(value: Any, place: str) -> Config:
     known = untrusted_json.record({}, {name: lambda item, _: item for name in FIELDS})(value, place)
     methods = {
-        name: as_recorded(untrusted_json.words(known[name], name)) for name in METHOD_FIELDS if known.get(name) is not None
+        name: as_recorded(untrusted_json.words(known[name], name))
+        for name in METHOD_FIELDS
+        if known.get(name) is not None
     }
     return Config(**{**known, **methods})
 
@@ -213,7 +216,10 @@ _EPOCH = untrusted_json.record(
 )
 _FAILURE = untrusted_json.record(
     {"step": untrusted_json.whole(), "epoch": untrusted_json.whole(), "reason": untrusted_json.words},
-    {"layer": untrusted_json.maybe(untrusted_json.words), "spectrum": untrusted_json.series(untrusted_json.number(infinite=True))},
+    {
+        "layer": untrusted_json.maybe(untrusted_json.words),
+        "spectrum": untrusted_json.series(untrusted_json.number(infinite=True)),
+    },
 )
 _RESULT = untrusted_json.record(
     {

@@ -16,22 +16,23 @@ import torch
 from torch import Tensor
 
 from spectralgrad.io.files import naming
+
 from .. import untrusted_json
-from . import checkpoints, randomness
-from .config import Config
 from ..data import Dataset, as_dataset, fingerprint, load_for
+from . import checkpoints, randomness
+from .components import build
+from .conditioning import Looks
+from .config import Config
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
-from .conditioning import Looks
-from .steps import Stepper, Stopwatch, Tally, batches
 from .processes import Group, WorkerLostError, processes
-from .components import build
-from .resuming import previous
 from .progress import Progress, Silent, Step
 from .records import Epoch, Failure, Result, packed
+from .resuming import previous
 from .run_files import Files
 from .saved_state import like, tally, tensor
+from .steps import Stepper, Stopwatch, Tally, batches
 
 
 def train(
@@ -255,7 +256,9 @@ class _Run:
             known = Result.from_dict(state.get("result"))
             self.tally = Tally(**saved["tally"])
             if self.tally.epoch != len(known.epochs):
-                raise untrusted_json.RowError(f"state.tally.epoch: expected {len(known.epochs)}, got {self.tally.epoch}")
+                raise untrusted_json.RowError(
+                    f"state.tally.epoch: expected {len(known.epochs)}, got {self.tally.epoch}"
+                )
             if self.group.rank < min(map(len, saved["random"].values())):
                 randomness.restore({name: values[self.group.rank] for name, values in saved["random"].items()})
         except (ValueError, OverflowError, RuntimeError) as problem:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.io.files import write_json, write_text
+
 from .records import Epoch, Result
 
 CONFIG, LOG, RESULT = "config.toml", "log.csv", "result.json"

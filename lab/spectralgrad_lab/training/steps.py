@@ -14,12 +14,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from spectralgrad.training import renew_statistics
-from .config import Config
+
 from ..data import Batches, Dataset
 from ..data.augmentation import resolve
-from .failures import DivergedError, NUMERICAL, Watch, finite
-from .processes import Group
 from .components import Parts
+from .config import Config
+from .failures import NUMERICAL, DivergedError, Watch, finite
+from .processes import Group
 
 _MANY_CLASSES = 100  # from here on top-5 errors are told
 _SMALLEST_BATCH = 1 / 8  # of the others; a smaller last one is left out, since its statistics would be poor

@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from spectralgrad.nn.distributed import Reduce, reducer
 from spectralgrad.nn.running import RunningNorm
 from spectralgrad.precision import full_precision, widen
+
 from .config import ConfigError
 
 _KNOWN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)

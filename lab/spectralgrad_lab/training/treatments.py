@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 
 from spectralgrad.nn import OrthogonalConv2d, orthogonality_loss
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate, pre_spectral_layers
+
 from .config import Config, ConfigError
 
 Penalty = Callable[[], Tensor]

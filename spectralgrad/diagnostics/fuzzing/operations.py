@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ...linalg import matrix_functions
-from ...methods import methods
 from ...nn.functional import covariance_pooling, whiten
+from ...rules import methods
 from . import references
 from .cases import Case
 from .checks import Finding
@@ -56,7 +56,9 @@ OPERATIONS: dict[str, Operation] = {
     "matrix_power -1": _function(
         "power", _HERMITIAN, references.INVERSE, lambda A, method: matrix_functions.matrix_power(A, -1, method=method)
     ),
-    "matrix_log": _function("log", _POSITIVE, references.LOG, lambda A, method: matrix_functions.matrix_log(A, method=method)),
+    "matrix_log": _function(
+        "log", _POSITIVE, references.LOG, lambda A, method: matrix_functions.matrix_log(A, method=method)
+    ),
     "matrix_exp": _function(
         "exp", _HERMITIAN, references.EXP, lambda A, method: matrix_functions.matrix_exp(A, method=method)
     ),

@@ -1,9 +1,9 @@
 """The mathematics of the layers, without state."""
 
 from .coloring import color, wct, whiten
-from .whitening_matrices import principal_projector, whitening_matrix
 from .normalization import apply_matrix, normalise
 from .pooling import covariance_pooling, upper_triangle
+from .whitening_matrices import principal_projector, whitening_matrix
 
 __all__ = [
     "apply_matrix",

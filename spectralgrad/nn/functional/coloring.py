@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...linalg.covariances import covariance
 from ...errors import ShapeError, check_features
+from ...linalg.covariances import covariance
 from ...linalg.matrix_functions import matrix_sqrt
-from ...methods import Method, resolve
 from ...precision import full_precision, working_dtype
+from ...rules import Method, resolve
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
 
 Shown = Callable[[Tensor], Tensor]

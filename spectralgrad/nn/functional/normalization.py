@@ -176,7 +176,9 @@ class _Normalise(torch.autograd.Function):
 def _mean(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor]:
     """The mean (G, d) and the count () over all samples, positions and processes."""
     size = X.numel() // max(X.shape[1], 1)
-    local = torch.cat([feature_matrices.total(X, groups, dtype).flatten(), torch.tensor([size], dtype=dtype, device=X.device)])
+    local = torch.cat(
+        [feature_matrices.total(X, groups, dtype).flatten(), torch.tensor([size], dtype=dtype, device=X.device)]
+    )
     summed = local if reduce is None else reduce(local)
     return (summed[:-1] / summed[-1]).view(groups, -1), summed[-1].clone()
 

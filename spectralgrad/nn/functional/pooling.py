@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from ...autograd import covariance_root, matrix_function, scalar_functions, spectrum
-from ...linalg.covariances import scaled, scaled_features, shifted
 from ...errors import ShapeError, check_features
+from ...linalg.covariances import scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
-from ...methods import Exact, Method, resolve
 from ...precision import full_precision, rank_tolerance
+from ...rules import Exact, Method, resolve
 from .whitening_matrices import check_choice, check_finite
 
 Side = Literal["auto", "channels", "positions"]

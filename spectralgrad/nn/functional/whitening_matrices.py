@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...linalg.decompositions import eigh
 from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
+from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
-from ...methods import Exact, Method
 from ...precision import rank_tolerance
+from ...rules import Exact, Method
 
 Whitening = Literal["zca", "pca", "cholesky"]
 OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve

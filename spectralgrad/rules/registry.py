@@ -6,11 +6,11 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any
 
-from ..io import plugins
 from ..errors import MethodError
+from ..io import plugins
 from .base import DECOMPOSITIONS, FUNCTIONS, GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
-from .iterations import Exact, NewtonSchulz, PI, SVDNewton, SVDPI
+from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
 from .spelling import parse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-_LAZY = frozenset({"diagnostics", "lab", "nn", "optim", "training"})
+_LAZY = frozenset({"diagnostics", "nn", "optim", "training"})
 
 
 def load(name: str) -> ModuleType:

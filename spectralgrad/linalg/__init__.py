@@ -1,0 +1,35 @@
+"""What a user calls: decompositions, matrix functions, polar factors, covariances and the iterations behind them."""
+
+from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
+from .covariances import covariance, covariance_sqrt
+from .decompositions import EighResult, SVDResult, eigh, svd
+from .matrix_functions import (
+    matrix_exp,
+    matrix_function,
+    matrix_inv_sqrt,
+    matrix_log,
+    matrix_power,
+    matrix_sqrt,
+    spectral_projector,
+)
+from .polar_factor import polar
+
+__all__ = [
+    "EighResult",
+    "LyapunovResult",
+    "SVDResult",
+    "covariance",
+    "covariance_sqrt",
+    "eigh",
+    "lyapunov",
+    "matrix_exp",
+    "matrix_function",
+    "matrix_inv_sqrt",
+    "matrix_log",
+    "matrix_power",
+    "matrix_sqrt",
+    "newton_schulz",
+    "polar",
+    "spectral_projector",
+    "svd",
+]
