@@ -28,32 +28,32 @@ mutants: .venv/ready
 	$(BIN)/python -m tools.mutants $(ARGS)
 
 bench: .venv/ready
-	$(BIN)/python -m benchmarks
+	$(BIN)/spectralgrad bench grid
 
 docs: .venv/ready
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 
 # torch is pinned and installed first, so that nothing pulls a larger build of it. `make demo` needs the lab alone.
-.venv/lab: pyproject.toml Makefile
+.venv/lab: pyproject.toml lab/pyproject.toml Makefile
 	@echo 'Installing torch $(TORCH) into .venv: a minute or two.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP) 'torch==$(TORCH)' numpy
 	@echo 'Installing spectralgrad, which compiles its kernel: a minute.'
-	$(BIN)/pip install $(PIP) -e '.[lab]' 'torch==$(TORCH)'
+	$(BIN)/pip install $(PIP) -e . -e ./lab 'torch==$(TORCH)'
 	touch $@
 
 .venv/ready: .venv/lab
 	@echo 'Installing what the tests need.'
-	$(BIN)/pip install $(PIP) -e '.[dev]' 'torch==$(TORCH)'
+	$(BIN)/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(TORCH)'
 	touch $@
 
-$(OTHER)/ready: pyproject.toml Makefile
+$(OTHER)/ready: pyproject.toml lab/pyproject.toml Makefile
 	$(if $(VERSION),,$(error which torch? For example: make test-torch VERSION=2.15.0))
 	@echo 'Installing torch $(VERSION) into $(OTHER): some GB, ten minutes.'
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip install $(PIP) 'torch==$(VERSION)' numpy
-	$(OTHER)/bin/pip install $(PIP) -e '.[dev]' 'torch==$(VERSION)'
+	$(OTHER)/bin/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(VERSION)'
 	touch $@
 
 clean:

@@ -9,7 +9,7 @@ from spectralgrad_lab import Epoch, train
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.components import build
 from spectralgrad_lab.training.failures import DivergedError, Patience, Watch
-from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.steps import Stepper
 from torch import nn
 

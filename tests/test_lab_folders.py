@@ -15,7 +15,7 @@ from spectralgrad_lab.training.command import START
 from spectralgrad_lab.training.config import FIELDS
 from spectralgrad_lab.training.folder_names import run_name
 from spectralgrad_lab.training.locks import LOCK, sole_writer
-from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.resuming import FREE
 
 from spectralgrad.cli import main

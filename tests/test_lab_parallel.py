@@ -7,10 +7,10 @@ import time
 import pytest
 import torch
 from spectralgrad_lab import train
-from spectralgrad_lab.training import processes
+from spectralgrad_lab.training import process_group
 from spectralgrad_lab.training.checkpoints import load
 from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.processes import Group, WorkerLostError, processes
+from spectralgrad_lab.training.process_group import Group, WorkerLostError
 from spectralgrad_lab.training.resuming import read_result
 from spectralgrad_lab.training.synchronized_norm import synchronise
 from torch import nn
@@ -217,13 +217,13 @@ def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
 @pytest.mark.parametrize("name", ["foo", "cuda:99"])
 def test_a_device_that_is_not_there_is_told_in_one_line(name):
     said = f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"
-    with pytest.raises(ConfigError, match=said), processes(name):
+    with pytest.raises(ConfigError, match=said), process_group(name):
         pass
 
 
 def test_after_a_failure_the_processes_make_no_other_run(monkeypatch):
     """What they said to each other when it failed may still be on the way."""
-    monkeypatch.setattr(processes, "_broken", [True])
+    monkeypatch.setattr(process_group, "_broken", [True])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    with pytest.raises(SpectralError, match="start new processes"), processes.processes("cpu"):
+    with pytest.raises(SpectralError, match="start new processes"), process_group.processes("cpu"):
         pass

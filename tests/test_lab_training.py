@@ -21,7 +21,7 @@ from spectralgrad_lab.training.components import build, classifier
 from spectralgrad_lab.training.failures import Watch
 from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.training.locks import RunBusyError
-from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
 from spectralgrad_lab.training.steps import Stepper, _scored, batches
 from torch import nn

@@ -9,6 +9,8 @@ from .training.presets import PRESETS
 from .training.records import Epoch, Failure, Result
 from .training.run import train
 
+__version__ = "0.1.0"
+
 __all__ = [
     "PRESETS",
     "Config",

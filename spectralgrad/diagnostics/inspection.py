@@ -155,8 +155,8 @@ def gauge_warnings() -> Iterator[None]:
     """Within this context a backward pass warns when its loss depends on the choice of vectors at a tie.
 
     It also warns when V f(λ) Vᴴ, put together by hand, loses part of its gradient there; the module
-    :mod:`spectralgrad.autograd.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at values, so
-    it is silent inside torch.vmap and torch.compile. Not meant for production: it is a process-wide switch and costs
+    :mod:`spectralgrad.autograd.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at
+    values, so it is silent inside torch.vmap and torch.compile. Not meant for production: it is a process-wide switch and costs
     a synchronisation.
 
     Example:

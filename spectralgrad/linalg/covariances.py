@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import covariance_root, matrix_function, scalar_functions
-from ..autograd.spectrum import Spectrum
+from ..autograd import covariance_root, scalar_functions, spectral_function
+from ..autograd.spectra import Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, check_matrix
@@ -128,7 +128,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
     resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
-    g = matrix_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    g = spectral_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 

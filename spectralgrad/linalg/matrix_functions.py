@@ -1,4 +1,4 @@
-"""Functions of Hermitian matrices: the verbs. What they share is in :mod:`spectralgrad.autograd.matrix_function`."""
+"""Functions of Hermitian matrices: the verbs. What they share is in :mod:`spectralgrad.autograd.spectral_function`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from ..autograd import (
     frechet_derivative,
-    matrix_function,
     newton_schulz,
     power_iteration,
     scalar_functions,
-    spectrum,
+    spectra,
+    spectral_function,
     square_root,
     user_functions,
 )
@@ -54,7 +54,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
                 [0.5000, 0.5000, 0.5000],
                 [0.5000, 0.5000, 0.5000]])
 
-    Reference: Higham, Functions of Matrices (2008), sections 3.2 and 6; the module :mod:`spectralgrad.autograd.square_root`.
+    Reference: Higham, Functions of Matrices (2008), sections 3.2 and 6; :mod:`spectralgrad.autograd.square_root`.
     """
     return _root(A, "sqrt", method, rtol, clamp)
 
@@ -234,7 +234,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
         raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
-        w, V, _ = spectrum.signed(wide, "spectral_projector", None)
+        w, V, _ = spectra.signed(wide, "spectral_projector", None)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
         return frechet_derivative.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
@@ -254,7 +254,7 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
     with full_precision(A):
         wide = widen(A)
         if isinstance(rule, NewtonSchulz):
-            wide = spectrum.positive_matrix(wide, f"matrix_{operation}", clamp)
+            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
             return newton_schulz.newton_schulz_root(wide, operation, rule).to(A.dtype)
         if isinstance(rule, (GapMethod, PI)):
             function = scalar_functions.SQRT if operation == "sqrt" else scalar_functions.INV_SQRT
@@ -265,7 +265,7 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
         if not isinstance(rule, SVDNewton):
             return square_root.root(wide, which).to(A.dtype)
         exact = which.solve(wide.detach())[0]
-        wide = spectrum.positive_matrix(wide, f"matrix_{operation}", clamp)
+        wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
         iterated = newton_schulz.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
         # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
         return torch.where(torch.isfinite(iterated), exact + (iterated - iterated.detach()), exact).to(A.dtype)
@@ -285,9 +285,9 @@ def _positive(
     with full_precision(A):
         wide = widen(A)
         if power_iteration.iterates(rule):
-            wide = spectrum.positive_matrix(wide, f"matrix_{operation}", clamp)
-        spectrum = spectrum.positive(wide, f"matrix_{operation}", rtol, clamp)
-        return matrix_function.apply(wide, rule, f, spectrum).to(A.dtype)
+            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
+        spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
+        return spectral_function.apply(wide, rule, f, spectrum).to(A.dtype)
 
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
@@ -309,5 +309,5 @@ def _any(
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
-        spectrum = spectrum.signed(wide, f"matrix_{operation}", rtol)
-        return matrix_function.apply(wide, rule, f, spectrum).to(A.dtype)
+        spectrum = spectra.signed(wide, f"matrix_{operation}", rtol)
+        return spectral_function.apply(wide, rule, f, spectrum).to(A.dtype)

@@ -7,8 +7,8 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import matrix_function, scalar_functions
-from spectralgrad.autograd.spectrum import Spectrum
+from spectralgrad.autograd import scalar_functions, spectral_function
+from spectralgrad.autograd.spectra import Spectrum
 from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
 
 from .helpers import (
@@ -292,7 +292,7 @@ def hadamard_gradient(rule):
     G = sym(gaussian(64, 64))
     exact_pairs = Spectrum(w, V, torch.ones(64, dtype=torch.bool))
     A = (V * w) @ V.mT
-    g = gradient(lambda M: matrix_function.apply(M, rule, scalar_functions.INV_SQRT, exact_pairs), A, G)
+    g = gradient(lambda M: spectral_function.apply(M, rule, scalar_functions.INV_SQRT, exact_pairs), A, G)
     s = w.sqrt()
     truth = V @ (-(V.mT @ G @ V) / (s * s[:, None] * (s + s[:, None]))) @ V.mT
     return g, truth, w, V

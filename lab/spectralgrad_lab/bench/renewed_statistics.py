@@ -24,7 +24,7 @@ from spectralgrad_lab.training.components import build
 from spectralgrad_lab.training.config import Config
 from spectralgrad_lab.training.failures import Watch
 from spectralgrad_lab.training.memory import keep_memory
-from spectralgrad_lab.training.processes import Group
+from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.resuming import read_result
 from spectralgrad_lab.training.steps import Stepper, batches
 

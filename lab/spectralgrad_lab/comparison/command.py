@@ -20,7 +20,7 @@ from ..data import load_for
 from .jobs import Engine, Here, KEPT, Processes, Submitit, cores
 from ..training.steps import batches
 from ..networks import NetworkError, build
-from ..training.processes import Group
+from ..training.process_group import Group
 from ..training.presets import preset
 from ..training.records import count
 from ..report import SESSION, report, session

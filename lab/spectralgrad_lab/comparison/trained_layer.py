@@ -21,7 +21,7 @@ from ..training.config import Config
 from ..data import load_for
 from ..import_by_name import imported
 from ..training.steps import batches
-from ..training.processes import Group
+from ..training.process_group import Group
 from ..training.components import build
 
 _BATCHES = 16

@@ -26,7 +26,7 @@ from .folder_names import run_name
 from .interrupts import Stopped
 from .memory import keep_memory
 from .presets import PRESETS, preset
-from .processes import WorkerLostError
+from .process_group import WorkerLostError
 from .progress import for_terminal
 from .records import Result, count
 from .resuming import RunExistsError

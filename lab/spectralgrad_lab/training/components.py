@@ -21,7 +21,7 @@ from ..networks.user_network import asks_for
 from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
 from .method_names import text_of
-from .processes import Group
+from .process_group import Group
 from .saved_state import like, tensor
 from .synchronized_norm import release, synchronise
 from .treatments import Penalty, treat_gradients, treat_weights

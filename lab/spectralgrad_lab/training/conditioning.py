@@ -9,7 +9,7 @@ from spectralgrad.diagnostics import Monitor
 
 from .components import Parts
 from .config import Config
-from .processes import Group
+from .process_group import Group
 from .steps import Tally
 
 

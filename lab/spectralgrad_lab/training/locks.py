@@ -9,7 +9,7 @@ from pathlib import Path
 
 from spectralgrad.errors import SpectralError
 
-from .processes import Group
+from .process_group import Group
 
 try:
     import fcntl

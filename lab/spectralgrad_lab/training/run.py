@@ -26,7 +26,7 @@ from .config import Config
 from .failures import DivergedError, Patience, Watch
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
-from .processes import Group, WorkerLostError, processes
+from .process_group import Group, WorkerLostError, processes
 from .progress import Progress, Silent, Step
 from .records import Epoch, Failure, Result, packed
 from .resuming import previous

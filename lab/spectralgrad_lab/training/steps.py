@@ -20,7 +20,7 @@ from ..data.augmentation import resolve
 from .components import Parts
 from .config import Config
 from .failures import NUMERICAL, DivergedError, Watch, finite
-from .processes import Group
+from .process_group import Group
 
 _MANY_CLASSES = 100  # from here on top-5 errors are told
 _SMALLEST_BATCH = 1 / 8  # of the others; a smaller last one is left out, since its statistics would be poor

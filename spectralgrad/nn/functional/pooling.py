@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...autograd import covariance_root, matrix_function, scalar_functions, spectrum
+from ...autograd import covariance_root, scalar_functions, spectra, spectral_function
 from ...errors import ShapeError, check_features
 from ...linalg.covariances import scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
@@ -148,7 +148,7 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
     f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
-    return matrix_function.apply(M, Exact(), f, spectrum.positive(M, "matrix_log", None, False))
+    return spectral_function.apply(M, Exact(), f, spectra.positive(M, "matrix_log", None, False))
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
@@ -156,8 +156,8 @@ def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor)
     if power != "log":
         return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
     f = scalar_functions.log_over(2 * size[..., 0, 0].log())
-    spectrum = spectrum.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
-    return X @ matrix_function.apply(products, Exact(), f, spectrum) @ X.mT
+    spectrum = spectra.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
+    return X @ spectral_function.apply(products, Exact(), f, spectrum) @ X.mT
 
 
 def _norm(S: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from . import divided_differences, frechet_derivative, power_iteration
 from .eigenvectors import attach, within
 from .hermitian import from_lower
 from .scalar_functions import INV_SQRT, SQRT, Function
-from .spectrum import Spectrum
+from .spectra import Spectrum
 
 
 def apply(A: Tensor, rule: Method, f: Function, spectrum: Spectrum) -> Tensor:
