@@ -10,7 +10,7 @@ from ..errors import MethodError
 from ..io import plugins
 from .base import DECOMPOSITIONS, FUNCTIONS, GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
-from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
+from .iterations import Exact, NewtonSchulz, PI, SVDNewton, SVDPI
 from .pade import Pade
 from .spelling import parse
 

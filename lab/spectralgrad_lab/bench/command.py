@@ -12,7 +12,7 @@ from typing import Any
 from spectralgrad.io.files import require_folder, write_json
 
 from . import figures, report
-from .cases import DTYPES, QUICK, SIZES, SPECTRA, Case, features, grid, sweep, wide
+from .cases import Case, DTYPES, QUICK, SIZES, SPECTRA, features, grid, sweep, wide
 from .contests import CONTESTS, Outcome, run
 
 _DESCRIPTION = """\

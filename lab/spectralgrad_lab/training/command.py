@@ -20,7 +20,7 @@ from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import asks_for
 from .checkpoints import POINTER
-from .config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
+from .config import CONDITIONING, Config, ConfigError, DATA, FIELDS, NETWORK, RUNNING, TRAINING
 from .config_values import kinds, parsed
 from .folder_names import run_name
 from .interrupts import Stopped

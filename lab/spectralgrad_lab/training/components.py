@@ -19,7 +19,7 @@ from spectralgrad.training import HybridSwitch
 from .. import networks, untrusted_json
 from ..networks.user_network import asks_for
 from .checkpoints import CheckpointError, load_weights
-from .config import FIELDS, Config, ConfigError
+from .config import Config, ConfigError, FIELDS
 from .method_names import text_of
 from .process_group import Group
 from .saved_state import like, tensor

@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from ..comparison.results import FREE_FIELDS, label
-from .config import FIELDS, Config
+from .config import Config, FIELDS
 
 _TOLD = {"method", "hybrid", "group_size", "seed"}  # by the first part of the name
 _LONGEST = 80

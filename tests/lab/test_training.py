@@ -30,7 +30,7 @@ import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.optim import ConditioningWarning
 
-from .lab import QUICK, Interrupting, numbers, tiny
+from .helpers import Interrupting, QUICK, numbers, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 
@@ -76,7 +76,7 @@ def test_a_run_is_a_function_of_its_configuration_and_leaves_no_trace():
 
 
 def test_a_step_is_the_textbook_step_and_clipping_is_off():
-    config = QUICK.replaced(network="tests.lab:steady")
+    config = QUICK.replaced(network="tests.lab.helpers:steady")
     made, hand = parts(config), parts(config).net
     step(config, made)
     pictures, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
@@ -128,7 +128,7 @@ def test_fine_tuning_takes_all_but_a_classifier_of_other_classes(tmp_path):
         parts(QUICK.replaced(init=str(tmp_path)))
 
 
-@pytest.mark.parametrize("network", ["tests.lab:tiny", "small"])
+@pytest.mark.parametrize("network", ["tests.lab.helpers:tiny", "small"])
 @pytest.mark.parametrize("weights", ["plain", "sn", "ol", "ow"])
 def test_weights_of_the_layer_before(network, weights):
     config = QUICK.replaced(network=network, weights=weights, width=2)
@@ -147,7 +147,7 @@ def test_weights_of_the_layer_before(network, weights):
 
 def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
     with pytest.raises(ValueError, match="'ow' needs a convolution of stride 1"):
-        parts(QUICK.replaced(network="tests.test_lab_training:oblong", weights="ow"))
+        parts(QUICK.replaced(network="tests.lab.helpers.test_training:oblong", weights="ow"))
 
 
 def oblong(classes):
@@ -156,7 +156,7 @@ def oblong(classes):
     return net
 
 
-@pytest.mark.parametrize("network", ["tests.lab:tiny", "small"])
+@pytest.mark.parametrize("network", ["tests.lab.helpers:tiny", "small"])
 def test_nog_and_olr_treat_the_layer_before(network):
     config = QUICK.replaced(network=network, nog=True, olr=True, weights="ow", width=2)
     made = parts(config)
@@ -175,7 +175,7 @@ def test_hybrid_switches_before_the_last_milestone():
 
 
 def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_one():
-    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.test_lab_training:by_taylor")
+    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.helpers.test_training:by_taylor")
     made = parts(config)
     assert made.method == "svd-taylor"
     state = made.switch.state_dict()
@@ -184,7 +184,7 @@ def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_o
     assert made.method == "svd-pade"
     made.switch.load_state_dict(state)
     assert made.method == "svd-taylor"
-    asking = config.replaced(network="tests.test_lab_training:by_any", method="newton-schulz")
+    asking = config.replaced(network="tests.lab.helpers.test_training:by_any", method="newton-schulz")
     assert parts(asking).method == "newton-schulz"
 
 
@@ -249,7 +249,7 @@ def test_data_that_are_missing_are_told_in_one_line(tmp_path, capsys):
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_keeps_its_checkpoint_and_says_how_to_go_on(number, status, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("spectralgrad_lab.training.command.for_terminal", lambda: Interrupting(2, number))
-    arguments = ["--network", "tests.lab:tiny", "--train-size", "96", "--batch-size", "32", "--out", str(tmp_path)]
+    arguments = ["--network", "tests.lab.helpers:tiny", "--train-size", "96", "--batch-size", "32", "--out", str(tmp_path)]
     assert main(["train", "--no-tensorboard", *arguments]) == status
     assert f"Go on with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err
     assert load(tmp_path)["tally"]["step"] == 3  # the step during which the signal came was finished

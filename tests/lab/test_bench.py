@@ -6,21 +6,7 @@ import sys
 
 import pytest
 import torch
-from spectralgrad_lab.bench import (
-    Case,
-    Contest,
-    Contestant,
-    as_json,
-    as_table,
-    command,
-    contests,
-    figures,
-    hold,
-    judging,
-    matrices,
-    race,
-    run,
-)
+from spectralgrad_lab.bench import Case, Contest, Contestant, as_json, as_table, command, contests, figures, hold, judging, matrices, race, run
 from spectralgrad_lab.bench.cases import SPECTRA
 from spectralgrad_lab.bench.rivals import newton_schulz
 

@@ -18,23 +18,23 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.errors import SpectralError
 
-from .lab import QUICK, GivingUp, ended, pair, steady
+from .helpers import GivingUp, QUICK, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
 )
 # The last batch has 19 pictures: shares of 9 and 10.
-STEADY = QUICK.replaced(network="tests.lab:steady", train_size=83, weights="ol", clip=5.0)
+STEADY = QUICK.replaced(network="tests.lab.helpers:steady", train_size=83, weights="ol", clip=5.0)
 
 
-FAILING = QUICK.replaced(network="tests.test_lab_parallel:failing_on_the_second", epochs=1)
+FAILING = QUICK.replaced(network="tests.lab.helpers.test_parallel:failing_on_the_second", epochs=1)
 # The last batch has one picture: the first process gets none of it.
-POOLED = QUICK.replaced(network="tests.test_lab_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
+POOLED = QUICK.replaced(network="tests.lab.helpers.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
 RUNS = {
-    "backward": FAILING.replaced(network="tests.test_lab_parallel:failing_backward"),
-    "early": FAILING.replaced(network="tests.test_lab_parallel:failing_early"),
+    "backward": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_backward"),
+    "early": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_early"),
     "failing": FAILING,
-    "loss": FAILING.replaced(network="tests.test_lab_parallel:exploding_on_the_second"),
+    "loss": FAILING.replaced(network="tests.lab.helpers.test_parallel:exploding_on_the_second"),
     "pooled": POOLED,
     "steady": STEADY,
 }
@@ -45,7 +45,7 @@ def made(folder, names, status):
     files = [folder / f"{name}.toml" for name in names]
     for name, file in zip(names, files, strict=True):
         file.write_text(RUNS[name].to_toml(), "utf-8")
-    for code, out, err in ended(pair("tests.workers", folder)):
+    for code, out, err in ended(pair("tests.lab.helpers.workers", folder)):
         assert code == 0, err
         assert out.split() == [word for name in names for word in (name, status)]
     for file in files:
@@ -154,7 +154,7 @@ class Failing(sg.nn.SpectralModule):
 
 
 def test_a_dead_worker_ends_the_run_with_a_clear_message(tmp_path):
-    config = QUICK.replaced(network="tests.lab:steady", epochs=10_000, train_size=64)
+    config = QUICK.replaced(network="tests.lab.helpers:steady", epochs=10_000, train_size=64)
     (tmp_path / "run.toml").write_text(config.to_toml(), "utf-8")
     first, second = pair("spectralgrad", "train", "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
     try:

@@ -8,11 +8,11 @@ import subprocess
 import sys
 
 import pytest
-from spectralgrad_lab import PRESETS, Config, Epoch, Failure, Result
+from spectralgrad_lab import Config, Epoch, Failure, PRESETS, Result
 from spectralgrad_lab.data import DATASETS
 from spectralgrad_lab.networks import NETWORKS
 from spectralgrad_lab.training.command import add_train_arguments, chosen, note
-from spectralgrad_lab.training.config import FIELDS, ConfigError
+from spectralgrad_lab.training.config import ConfigError, FIELDS
 from spectralgrad_lab.training.config_values import parsed
 
 from spectralgrad.cli import main
@@ -113,8 +113,8 @@ def test_denoising_has_a_method_of_its_own_by_default():
 
 
 def test_flags_that_a_network_of_ones_own_would_not_use_are_refused():
-    with pytest.raises(ConfigError, match=r"--group-size: tests\.lab:tiny has no parameter of that name"):
-        chosen(options("--network", "tests.lab:tiny", "--group-size", "4", "--lr", "0.1"))
+    with pytest.raises(ConfigError, match=r"--group-size: tests\.lab\.helpers:tiny has no parameter of that name"):
+        chosen(options("--network", "tests.lab.helpers:tiny", "--group-size", "4", "--lr", "0.1"))
 
 
 def test_a_switch_that_never_comes_is_refused():

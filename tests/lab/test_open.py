@@ -9,7 +9,7 @@ import pytest
 import torch
 from spectralgrad_lab import Config, Result, ResultsFile, train
 from spectralgrad_lab.comparison.grid import compare, grid
-from spectralgrad_lab.data import DATASETS, Batches, DataError, Dataset, Source, as_dataset, register
+from spectralgrad_lab.data import Batches, DATASETS, DataError, Dataset, Source, as_dataset, register
 from spectralgrad_lab.data import load as load_data
 from spectralgrad_lab.report import report
 from spectralgrad_lab.training.checkpoints import load
@@ -25,7 +25,7 @@ from spectralgrad.cli import main
 from spectralgrad.io import plugins
 from spectralgrad.rules import METHODS
 
-from .lab import QUICK, Interrupting, numbers
+from .helpers import Interrupting, QUICK, numbers
 
 SMALL = QUICK.replaced(network="small", width=2, epochs=1, train_size=64)
 BASE = SMALL.replaced(epochs=2)

@@ -15,7 +15,7 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.errors import SolverError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 TIMES = ("seconds", "images_per_second", "step_ms")
 
 
@@ -53,7 +53,7 @@ class GivingUp(torch.autograd.Function):
 
 
 QUICK = Config(
-    network="tests.lab:tiny", train_size=96, batch_size=32, epochs=2, lr=0.05, monitor_every=2, tensorboard=False
+    network="tests.lab.helpers:tiny", train_size=96, batch_size=32, epochs=2, lr=0.05, monitor_every=2, tensorboard=False
 )
 
 

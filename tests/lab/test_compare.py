@@ -24,7 +24,7 @@ from spectralgrad_lab.training.presets import PRESETS
 
 from spectralgrad.cli import main
 
-from .lab import QUICK, ROOT, numbers
+from .helpers import QUICK, ROOT, numbers
 
 TINY = Config(train_size=64, batch_size=16, epochs=1, lr=0.05, monitor_every=2, tensorboard=False, threads=1)
 FLAGS = ["--train-size", "64", "--batch-size", "16", "--epochs", "1", "--jobs", "1", "--group-sizes", "32"]
@@ -199,7 +199,7 @@ def killer(classes):
 
 
 def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
-    killed = Job("killed", TINY.replaced(network="tests.test_lab_compare:killer"), tmp_path / "a")
+    killed = Job("killed", TINY.replaced(network="tests.lab.helpers.test_compare:killer"), tmp_path / "a")
     with pytest.raises(JobError, match="a process was killed"):
         list(Processes(2).run([killed]))
     odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "b")
@@ -359,7 +359,7 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
         (["--seeds", "x,y"], "number of seeds"),
         (["--jobs", "0"], "whole number from 1"),
         (["--dataset", "mnist"], "expected a dataset of fashion, "),
-        (["--network", "tests.lab:tiny"], "to have a parameter `method`"),
+        (["--network", "tests.lab.helpers:tiny"], "to have a parameter `method`"),
         (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
         (["--lr", "-1"], "≥ 0"),
     ],

@@ -21,7 +21,7 @@ from spectralgrad_lab.training.progress import Silent
 from spectralgrad_lab.training.records import Result
 from spectralgrad_lab.training.resuming import RunExistsError, read_result
 
-from .lab import QUICK, ROOT, Interrupting, numbers
+from .helpers import Interrupting, QUICK, ROOT, numbers
 
 # Three batches an epoch; everything with a state of its own: momentum, schedule, switch, power iteration, dropout.
 RICH = QUICK.replaced(
@@ -73,7 +73,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path)
         folder.mkdir()
     (run / "run.toml").write_text(config.to_toml(), "utf-8")
     found = subprocess.run(
-        [sys.executable, "-m", "tests.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "tests.lab.helpers.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
     lines = [line.split() for line in found.stdout.splitlines()]

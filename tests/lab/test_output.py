@@ -13,7 +13,7 @@ from spectralgrad_lab.training.records import Epoch, Result
 from spectralgrad.cli import main
 from spectralgrad.io.encoding import any_encoding
 
-from .lab import ROOT
+from .helpers import ROOT
 
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 # One process for all commands, since torch takes seconds to load.

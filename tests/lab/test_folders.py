@@ -21,8 +21,8 @@ from spectralgrad_lab.training.resuming import FREE
 from spectralgrad.cli import main
 from spectralgrad.io.files import write_bytes
 
-from .lab import QUICK
-from .test_lab_config import options
+from .helpers import QUICK
+from .test_config import options
 
 TINY = ["--width", "2", "--train-size", "64", "--batch-size", "32", "--epochs", "1", "--no-tensorboard"]
 OTHER = {
@@ -81,7 +81,7 @@ def test_the_default_is_the_preset_small_and_resuming_finds_it(tmp_path, monkeyp
 def test_a_start_that_fails_leaves_nothing(tmp_path):
     for config, problem in (
         (QUICK.replaced(dataset="cifar10", data=str(tmp_path / "away")), DataError),
-        (QUICK.replaced(network="tests.lab:missing"), NetworkError),
+        (QUICK.replaced(network="tests.lab.helpers:missing"), NetworkError),
     ):
         with pytest.raises(problem):
             train(config, tmp_path / "runs" / "mine")

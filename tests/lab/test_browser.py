@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from spectralgrad_lab import Result
 
-from .test_lab_report import RUNS, done, failed, written
+from .test_report import RUNS, done, failed, written
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [

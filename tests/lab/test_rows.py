@@ -25,7 +25,7 @@ from spectralgrad_lab.training.config import ConfigError
 
 from spectralgrad.cli import main
 
-from .lab import QUICK
+from .helpers import QUICK
 
 EPOCH = Epoch(0, 0.05, 2.0, 40.0, 1.5, 30.0, 3.0, 700.0, 20.0, 200.0, 16, "exact")
 GOOD = Result(Config(epochs=1, method="svd-taylor", layer="batchnorm"), "done", [EPOCH])
