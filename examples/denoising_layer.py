@@ -1,10 +1,10 @@
 """Pictures drowned in noise, few to learn from: PCA denoising in front of a net against batch normalisation."""
 
 import torch
-from spectralgrad_lab.data import load
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad_lab.data import load
 
 fashion = load("fashion", train_size=500)
 

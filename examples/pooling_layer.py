@@ -1,10 +1,10 @@
 """The features of a convolution pooled to their mean, or to the square root of their covariance."""
 
 import torch
-from spectralgrad_lab.data import load
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad_lab.data import load
 
 fashion = load("fashion", train_size=2000)
 

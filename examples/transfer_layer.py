@@ -1,10 +1,10 @@
 """The texture of one picture put on another, and a network that learns the colouring matrix of a style."""
 
 import torch
-from spectralgrad_lab.data import load
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad_lab.data import load
 
 torch.manual_seed(0)
 fashion = load("fashion", train_size=1000).train

@@ -1,10 +1,10 @@
 """Train a small net with whitening after its first convolution, then fold the layer into the convolution."""
 
 import torch
-from spectralgrad_lab.data import load
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad_lab.data import load
 
 torch.manual_seed(0)
 fashion = load("fashion", train_size=2000)

@@ -5,9 +5,35 @@ from ._lazy import load as __getattr__  # noqa: F401
 from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
-from .linalg.matrix_functions import matrix_exp, matrix_function, matrix_inv_sqrt, matrix_log, matrix_power, matrix_sqrt, spectral_projector
+from .linalg.matrix_functions import (
+    matrix_exp,
+    matrix_function,
+    matrix_inv_sqrt,
+    matrix_log,
+    matrix_power,
+    matrix_sqrt,
+    spectral_projector,
+)
 from .linalg.polar_factor import polar
-from .rules import Analytic, Clip, Exact, GapMethod, Lorentzian, Masked, Method, NewtonSchulz, PI, Pade, SVDNewton, SVDPI, Taylor, TopN, Trunc, methods, register_method
+from .rules import (
+    PI,
+    SVDPI,
+    Analytic,
+    Clip,
+    Exact,
+    GapMethod,
+    Lorentzian,
+    Masked,
+    Method,
+    NewtonSchulz,
+    Pade,
+    SVDNewton,
+    Taylor,
+    TopN,
+    Trunc,
+    methods,
+    register_method,
+)
 
 __version__ = "0.1.0"
 

@@ -8,11 +8,23 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.precision import magnitude, working_dtype
-from spectralgrad.rules import GapMethod, METHODS
+from spectralgrad.rules import METHODS, GapMethod
 from spectralgrad.rules.base import norm
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import DECOMPOSERS, DTYPES, FUNCTIONS, REAL, SINGULAR, SPECTRA, gradient, matrix, pairs, symmetric_noise, unit
+from .helpers import (
+    DECOMPOSERS,
+    DTYPES,
+    FUNCTIONS,
+    REAL,
+    SINGULAR,
+    SPECTRA,
+    gradient,
+    matrix,
+    pairs,
+    symmetric_noise,
+    unit,
+)
 
 GAP_METHODS = [name for name, cls in METHODS.items() if issubclass(cls, GapMethod)]
 # The papers' thresholds are absolute numbers; these are the same rules made relative (N5).

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from spectralgrad_lab.data import DATASETS
 
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.diagnostics import gradient_error_plot
 from spectralgrad.rules import METHODS
+from spectralgrad_lab.data import DATASETS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.rules import GapMethod, METHODS
+from spectralgrad.rules import METHODS, GapMethod
 
 from .helpers import DECOMPOSERS, DTYPES, SPECTRA, matrix, symmetric_noise
 

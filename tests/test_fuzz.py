@@ -8,7 +8,7 @@ import torch
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.diagnostics.fuzzing import Campaign, FAMILIES, OPERATIONS, draw
+from spectralgrad.diagnostics.fuzzing import FAMILIES, OPERATIONS, Campaign, draw
 from spectralgrad.diagnostics.fuzzing.references import Spectrum
 from spectralgrad.testing import Reference, relative_error
 

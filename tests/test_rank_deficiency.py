@@ -6,7 +6,7 @@ from torch.func import grad, jacfwd, jacrev, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.rules import GapMethod, METHODS
+from spectralgrad.rules import METHODS, GapMethod
 from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import FUNCTIONS, REAL, gradient, symmetric_noise, unit

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import torch
+
 from spectralgrad_lab.data import Split, load
 from spectralgrad_lab.data.embedded import FOLDER
 

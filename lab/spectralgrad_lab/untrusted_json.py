@@ -8,12 +8,25 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from spectralgrad.errors import SpectralError
 
-from .training.config_values import LARGEST_INT, printable
+LARGEST_INT = 2**53  # a float holds every whole number up to it
+LONGEST_TEXT = 4096  # characters
+
+
+def printable(text: str) -> bool:
+    """Whether a text is of moderate length and without control characters, and UTF-8 can hold it.
+
+    Example:
+        >>> printable("svd-taylor λ"), printable(chr(27)), printable(chr(0xD800))
+        (True, False, False)
+    """
+    return len(text) <= LONGEST_TEXT and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
+
 
 Reader = Callable[[Any, str], Any]
 LARGEST = 1e300  # so that sums and axes of numbers from a file stay finite

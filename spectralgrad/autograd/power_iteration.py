@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..precision import magnitude, rank_tolerance, room
-from ..rules import Method, PI, SVDPI
+from ..rules import PI, SVDPI, Method
 from ..rules.base import norm, reciprocal
 from ..rules.iterations import stopping_rules
 

@@ -7,7 +7,19 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .divided_differences import Differences, DividedDifferences, Scalar, exp, integer_power, inv_sqrt, log, ordered, power, sqrt, to_the_power
+from .divided_differences import (
+    Differences,
+    DividedDifferences,
+    Scalar,
+    exp,
+    integer_power,
+    inv_sqrt,
+    log,
+    ordered,
+    power,
+    sqrt,
+    to_the_power,
+)
 
 
 @dataclass(frozen=True)

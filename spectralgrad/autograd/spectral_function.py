@@ -20,13 +20,13 @@ from torch import Tensor
 from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules import Exact, GapMethod, Method, PI, Pade, SVDPI, Taylor
+from ..rules import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
 from ..rules.base import differences, identity_mask
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative, power_iteration
 from .eigenvectors import attach, within
 from .hermitian import from_lower
-from .scalar_functions import Function, INV_SQRT, SQRT
+from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectra import Spectrum
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..linalg import matrix_functions
-from ..rules import Clip, Method, NewtonSchulz, Pade, SVDNewton, SVDPI, Taylor, Trunc
+from ..rules import SVDPI, Clip, Method, NewtonSchulz, Pade, SVDNewton, Taylor, Trunc
 from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
 from .peers import Root, installed_peers, torch_autograd
 from .table import number, render

@@ -156,8 +156,8 @@ def gauge_warnings() -> Iterator[None]:
 
     It also warns when V f(λ) Vᴴ, put together by hand, loses part of its gradient there; the module
     :mod:`spectralgrad.autograd.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at
-    values, so it is silent inside torch.vmap and torch.compile. Not meant for production: it is a process-wide switch and costs
-    a synchronisation.
+    values, so it is silent inside torch.vmap and torch.compile. Not meant for production: it is a switch of the whole
+    process and costs a synchronisation.
 
     Example:
         >>> import warnings, spectralgrad as sg

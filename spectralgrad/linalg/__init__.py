@@ -3,7 +3,15 @@
 from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
-from .matrix_functions import matrix_exp, matrix_function, matrix_inv_sqrt, matrix_log, matrix_power, matrix_sqrt, spectral_projector
+from .matrix_functions import (
+    matrix_exp,
+    matrix_function,
+    matrix_inv_sqrt,
+    matrix_log,
+    matrix_power,
+    matrix_sqrt,
+    spectral_projector,
+)
 from .polar_factor import polar
 
 __all__ = [

@@ -7,12 +7,21 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from ..autograd import frechet_derivative, newton_schulz, power_iteration, scalar_functions, spectra, spectral_function, square_root, user_functions
+from ..autograd import (
+    frechet_derivative,
+    newton_schulz,
+    power_iteration,
+    scalar_functions,
+    spectra,
+    spectral_function,
+    square_root,
+    user_functions,
+)
 from ..autograd.divided_differences import Scalar
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, check_square
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
-from ..rules import GapMethod, Method, NewtonSchulz, PI, Pade, SVDNewton, resolve
+from ..rules import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from ..rules.base import differences
 
 

@@ -2,7 +2,7 @@
 
 from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
-from .iterations import Exact, NewtonSchulz, PI, SVDNewton, SVDPI
+from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
 from .registry import METHODS, methods, named, register_method, resolve, spelling
 

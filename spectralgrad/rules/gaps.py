@@ -14,7 +14,18 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, floored, identity_mask, norm, quotient, reciprocal, require, resolution, saturated
+from .base import (
+    GapMethod,
+    differences,
+    floored,
+    identity_mask,
+    norm,
+    quotient,
+    reciprocal,
+    require,
+    resolution,
+    saturated,
+)
 
 
 @dataclass(frozen=True)

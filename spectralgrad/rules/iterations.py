@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..solvers.symmetry import mirrored
-from .base import FUNCTIONS, GapMethod, Method, ROOTS, differences, require
+from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
 from .gaps import Taylor
 
 

@@ -10,9 +10,9 @@ from ..errors import MethodError
 from ..io import plugins
 from .base import DECOMPOSITIONS, FUNCTIONS, GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
-from .iterations import Exact, NewtonSchulz, PI, SVDNewton, SVDPI
+from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
-from .spelling import parse
+from .parsing import parse
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls

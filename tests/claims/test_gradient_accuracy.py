@@ -11,7 +11,24 @@ from spectralgrad.autograd import scalar_functions, spectral_function
 from spectralgrad.autograd.spectra import Spectrum
 from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
 
-from .helpers import EPS, KEEP_ALL, SPECTRUM, eq2, from_mp, gaussian, gradient, mp, mp_eigensystem, mp_gaps, mp_matrix, mp_rule_gradient, paired, sym, tensor, vector_gradient
+from .helpers import (
+    EPS,
+    KEEP_ALL,
+    SPECTRUM,
+    eq2,
+    from_mp,
+    gaussian,
+    gradient,
+    mp,
+    mp_eigensystem,
+    mp_gaps,
+    mp_matrix,
+    mp_rule_gradient,
+    paired,
+    sym,
+    tensor,
+    vector_gradient,
+)
 
 ROOTS = {"sqrt": sg.matrix_sqrt, "inv_sqrt": sg.matrix_inv_sqrt}
 EXPONENT = {"sqrt": 0.5, "inv_sqrt": -0.5}

@@ -15,7 +15,20 @@ from spectralgrad.autograd.newton_schulz import newton_schulz
 from spectralgrad.rules import robust_pade
 from spectralgrad.testing import paired_spectrum, relative_error, with_spectrum
 
-from .helpers import EPS, KEEP_ALL, SPECTRUM, eq2, gaussian, gradient, mp, pair_gap, sym, tensor, uniform, vector_gradient
+from .helpers import (
+    EPS,
+    KEEP_ALL,
+    SPECTRUM,
+    eq2,
+    gaussian,
+    gradient,
+    mp,
+    pair_gap,
+    sym,
+    tensor,
+    uniform,
+    vector_gradient,
+)
 
 PUBLISHED = sg.Pade(published=True)
 

@@ -10,7 +10,19 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import KEEP_ALL, SPECTRUM, gaussian, gradient, mp, pair_gap, power_iteration_gradient, sym, tensor, uniform, vector_gradient
+from .helpers import (
+    KEEP_ALL,
+    SPECTRUM,
+    gaussian,
+    gradient,
+    mp,
+    pair_gap,
+    power_iteration_gradient,
+    sym,
+    tensor,
+    uniform,
+    vector_gradient,
+)
 
 SPREAD = (0.1, 0.3, 0.5, 0.65, 0.8, 1.0)
 IDENTITY = torch.eye(6, dtype=torch.float64)

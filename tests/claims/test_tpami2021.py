@@ -10,7 +10,21 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
-from .helpers import EPS, KEEP_ALL, SPECTRUM, eq2, gaussian, gradient, mp, pair_gap, power_iteration_gradient, sym, tensor, uniform, vector_gradient
+from .helpers import (
+    EPS,
+    KEEP_ALL,
+    SPECTRUM,
+    eq2,
+    gaussian,
+    gradient,
+    mp,
+    pair_gap,
+    power_iteration_gradient,
+    sym,
+    tensor,
+    uniform,
+    vector_gradient,
+)
 
 EVEN = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 DEGREES = (0, 1, 3, 9, 19)

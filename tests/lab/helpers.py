@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 import torch
-from spectralgrad_lab import Config
-from spectralgrad_lab.training.progress import Silent
 from torch import nn
 
 import spectralgrad as sg
 from spectralgrad.errors import SolverError
+from spectralgrad_lab import Config
+from spectralgrad_lab.training.progress import Silent
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMES = ("seconds", "images_per_second", "step_ms")
@@ -53,7 +53,13 @@ class GivingUp(torch.autograd.Function):
 
 
 QUICK = Config(
-    network="tests.lab.helpers:tiny", train_size=96, batch_size=32, epochs=2, lr=0.05, monitor_every=2, tensorboard=False
+    network="tests.lab.helpers:tiny",
+    train_size=96,
+    batch_size=32,
+    epochs=2,
+    lr=0.05,
+    monitor_every=2,
+    tensorboard=False,
 )
 
 

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import torch
+
 from spectralgrad_lab import Config, train
 from spectralgrad_lab.training.checkpoints import load, save
 from spectralgrad_lab.training.progress import Silent

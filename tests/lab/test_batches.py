@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+
 from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, Split
 from spectralgrad_lab.data.augmentation import augmented
 

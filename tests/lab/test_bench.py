@@ -6,12 +6,26 @@ import sys
 
 import pytest
 import torch
-from spectralgrad_lab.bench import Case, Contest, Contestant, as_json, as_table, command, contests, figures, hold, judging, matrices, race, run
-from spectralgrad_lab.bench.cases import SPECTRA
-from spectralgrad_lab.bench.rivals import newton_schulz
 
 from spectralgrad import solvers
 from spectralgrad.cli import main
+from spectralgrad_lab.bench import (
+    Case,
+    Contest,
+    Contestant,
+    as_json,
+    as_table,
+    command,
+    contests,
+    figures,
+    hold,
+    judging,
+    matrices,
+    race,
+    run,
+)
+from spectralgrad_lab.bench.cases import SPECTRA
+from spectralgrad_lab.bench.rivals import newton_schulz
 
 TINY = [
     ("eigh", Case(4, 3, torch.float32)),

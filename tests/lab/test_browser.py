@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 from PIL import Image
+
 from spectralgrad_lab import Result
 
 from .test_report import RUNS, done, failed, written

@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
 from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, compare, grid, job
 from spectralgrad_lab.comparison.jobs import Here, Job, JobError, Processes, Submitit
@@ -21,8 +23,6 @@ from spectralgrad_lab.comparison.table import shown, text
 from spectralgrad_lab.papers.tables import SETTINGS, TABLE
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.presets import PRESETS
-
-from spectralgrad.cli import main
 
 from .helpers import QUICK, ROOT, numbers
 
@@ -457,7 +457,7 @@ def test_a_table_of_all_results_and_all_commands_are_kept(tmp_path, capsys):
 
 def test_methods_by_default_are_those_that_serve_the_layer(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("spectralgrad_lab.comparison.command.grid", lambda *given: asked.append(given[1]) or [])
+    monkeypatch.setattr("spectralgrad_lab.commands.compare.grid", lambda *given: asked.append(given[1]) or [])
     with contextlib.suppress(IndexError):
         main(["compare", *FLAGS, "--layer", "denoising", "--out", str(tmp_path)])
     assert "svd-pade" in asked[0]
@@ -490,7 +490,7 @@ def test_pairs_are_of_the_same_settings():
 
 def test_a_file_of_a_run_is_read_as_it_was_written(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("spectralgrad_lab.comparison.command.grid", lambda *given: asked.append(given[0]) or [])
+    monkeypatch.setattr("spectralgrad_lab.commands.compare.grid", lambda *given: asked.append(given[0]) or [])
     wanted = Config(dataset="cifar10", data="DIR")
     (tmp_path / "mine.toml").write_text(wanted.to_toml(), "utf-8")
     with contextlib.suppress(IndexError):

@@ -8,14 +8,14 @@ import subprocess
 import sys
 
 import pytest
-from spectralgrad_lab import Config, Epoch, Failure, PRESETS, Result
-from spectralgrad_lab.data import DATASETS
-from spectralgrad_lab.networks import NETWORKS
-from spectralgrad_lab.training.command import add_train_arguments, chosen, note
-from spectralgrad_lab.training.config import ConfigError, FIELDS
-from spectralgrad_lab.training.config_values import parsed
 
 from spectralgrad.cli import main
+from spectralgrad_lab import PRESETS, Config, Epoch, Failure, Result
+from spectralgrad_lab.commands.train import add_train_arguments, chosen, note
+from spectralgrad_lab.data import DATASETS
+from spectralgrad_lab.networks import NETWORKS
+from spectralgrad_lab.training.config import FIELDS, ConfigError
+from spectralgrad_lab.training.config_values import parsed
 
 # Section 7 of the claims: epochs, batch, rate, weight decay, milestones.
 PROTOCOLS = {

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+
 from spectralgrad_lab.data import DATASETS, DataError, load
 from spectralgrad_lab.data.embedded import FOLDER
 

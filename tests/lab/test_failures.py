@@ -5,19 +5,19 @@ import math
 
 import pytest
 import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+from spectralgrad.errors import SolverError
 from spectralgrad_lab import Epoch, train
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.components import build
 from spectralgrad_lab.training.failures import DivergedError, Patience, Watch
 from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.steps import Stepper
-from torch import nn
 
-import spectralgrad as sg
-from spectralgrad.cli import main
-from spectralgrad.errors import SolverError
-
-from .helpers import GivingUp, QUICK, tiny
+from .helpers import QUICK, GivingUp, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 

@@ -7,19 +7,19 @@ import subprocess
 import sys
 
 import pytest
+
+from spectralgrad.cli import main
+from spectralgrad.io.files import write_bytes
 from spectralgrad_lab import PRESETS, train
+from spectralgrad_lab.commands.train import START
 from spectralgrad_lab.data import DataError
 from spectralgrad_lab.networks import NetworkError
 from spectralgrad_lab.training import checkpoints, locks
-from spectralgrad_lab.training.command import START
 from spectralgrad_lab.training.config import FIELDS
 from spectralgrad_lab.training.folder_names import run_name
 from spectralgrad_lab.training.locks import LOCK, sole_writer
 from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.resuming import FREE
-
-from spectralgrad.cli import main
-from spectralgrad.io.files import write_bytes
 
 from .helpers import QUICK
 from .test_config import options

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+
 from spectralgrad_lab.training.memory import keep_memory
 
 FAULTS = """

@@ -7,10 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from spectralgrad_lab.data import Batches, load
-from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
-from spectralgrad_lab.networks.registry import _MAKERS
-from spectralgrad_lab.networks.user_network import asks_for
 from torch import nn
 from torch.nn import functional
 
@@ -18,6 +14,10 @@ import spectralgrad
 from spectralgrad.errors import SpectralError
 from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d, SpectralModule
 from spectralgrad.optim import pre_spectral_layers
+from spectralgrad_lab.data import Batches, load
+from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
+from spectralgrad_lab.networks.registry import _MAKERS
+from spectralgrad_lab.networks.user_network import asks_for
 
 LARGE = ("alexnet", "resnet18", "resnet50", "resnet101")
 SMALL = ("small", "resnet8")

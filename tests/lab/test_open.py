@@ -7,15 +7,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-from spectralgrad_lab import Config, Result, ResultsFile, train
-from spectralgrad_lab.comparison.grid import compare, grid
-from spectralgrad_lab.data import Batches, DATASETS, DataError, Dataset, Source, as_dataset, register
-from spectralgrad_lab.data import load as load_data
-from spectralgrad_lab.report import report
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.method_names import Recorded, text_of
 from torch import Tensor
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import TensorDataset
@@ -24,8 +15,17 @@ import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.io import plugins
 from spectralgrad.rules import METHODS
+from spectralgrad_lab import Config, Result, ResultsFile, train
+from spectralgrad_lab.comparison.grid import compare, grid
+from spectralgrad_lab.data import DATASETS, Batches, DataError, Dataset, Source, as_dataset, register
+from spectralgrad_lab.data import load as load_data
+from spectralgrad_lab.report import report
+from spectralgrad_lab.training.checkpoints import load
+from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.method_names import Recorded, text_of
 
-from .helpers import Interrupting, QUICK, numbers
+from .helpers import QUICK, Interrupting, numbers
 
 SMALL = QUICK.replaced(network="small", width=2, epochs=1, train_size=64)
 BASE = SMALL.replaced(epochs=2)

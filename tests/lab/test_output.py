@@ -6,12 +6,12 @@ import subprocess
 import sys
 
 import pytest
-from spectralgrad_lab import Config
-from spectralgrad_lab.training.progress import Bar, Step
-from spectralgrad_lab.training.records import Epoch, Result
 
 from spectralgrad.cli import main
 from spectralgrad.io.encoding import any_encoding
+from spectralgrad_lab import Config
+from spectralgrad_lab.training.progress import Bar, Step
+from spectralgrad_lab.training.records import Epoch, Result
 
 from .helpers import ROOT
 

@@ -6,6 +6,10 @@ import time
 
 import pytest
 import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.errors import SpectralError
 from spectralgrad_lab import train
 from spectralgrad_lab.training import process_group
 from spectralgrad_lab.training.checkpoints import load
@@ -13,12 +17,8 @@ from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.process_group import Group, WorkerLostError
 from spectralgrad_lab.training.resuming import read_result
 from spectralgrad_lab.training.synchronized_norm import synchronise
-from torch import nn
 
-import spectralgrad as sg
-from spectralgrad.errors import SpectralError
-
-from .helpers import GivingUp, QUICK, ended, pair, steady
+from .helpers import QUICK, GivingUp, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"

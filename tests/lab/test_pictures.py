@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, ImageFiles, load
-from spectralgrad_lab.data import image_files as picture_module
 
 from spectralgrad.errors import SpectralError
+from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, ImageFiles, load
+from spectralgrad_lab.data import image_files as picture_module
 
 pil = pytest.importorskip("PIL.Image")
 

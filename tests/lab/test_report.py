@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 
 import pytest
 import torch
+
+from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result, train
 from spectralgrad_lab.comparison.gradient_errors import Gradients, measure
 from spectralgrad_lab.comparison.grid import compare, grid, job
@@ -23,8 +25,6 @@ from spectralgrad_lab.report.page import contents
 from spectralgrad_lab.report.sentences import details, headline, spread
 from spectralgrad_lab.report.ties import ties
 from spectralgrad_lab.training.checkpoints import save
-
-from spectralgrad.cli import main
 
 SECTIONS = ["results", "success", "curves", "gradients", "conditioning", "time", "failures", "made"]
 TIED = (0.01,) * 7 + (0.02, 0.03, 0.05, 0.08, 0.1, 0.2, 0.4, 0.7, 1.3)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from spectralgrad_lab import train
 from spectralgrad_lab.comparison.results import ResultsFile
 from spectralgrad_lab.training import checkpoints
@@ -21,7 +22,7 @@ from spectralgrad_lab.training.progress import Silent
 from spectralgrad_lab.training.records import Result
 from spectralgrad_lab.training.resuming import RunExistsError, read_result
 
-from .helpers import Interrupting, QUICK, ROOT, numbers
+from .helpers import QUICK, ROOT, Interrupting, numbers
 
 # Three batches an epoch; everything with a state of its own: momentum, schedule, switch, power iteration, dropout.
 RICH = QUICK.replaced(

@@ -10,6 +10,8 @@ import shutil
 import warnings
 
 import pytest
+
+from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result, ResultsFile, train
 from spectralgrad_lab import untrusted_json as rows_module
 from spectralgrad_lab.comparison import gradient_errors
@@ -22,8 +24,6 @@ from spectralgrad_lab.report.page import contents, render
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
 from spectralgrad_lab.training.config import ConfigError
-
-from spectralgrad.cli import main
 
 from .helpers import QUICK
 

@@ -11,12 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch import nn
+
+import spectralgrad as sg
+from spectralgrad.cli import main
+from spectralgrad.optim import ConditioningWarning
 from spectralgrad_lab import Config, Epoch, Result, train
+from spectralgrad_lab.commands.train import short_warnings
 from spectralgrad_lab.comparison.jobs import Job, Submitit
 from spectralgrad_lab.data import load as load_data
 from spectralgrad_lab.training import randomness
 from spectralgrad_lab.training.checkpoints import CheckpointError, load
-from spectralgrad_lab.training.command import short_warnings
 from spectralgrad_lab.training.components import build, classifier
 from spectralgrad_lab.training.failures import Watch
 from spectralgrad_lab.training.interrupts import Stopped
@@ -24,13 +29,8 @@ from spectralgrad_lab.training.locks import RunBusyError
 from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
 from spectralgrad_lab.training.steps import Stepper, _scored, batches
-from torch import nn
 
-import spectralgrad as sg
-from spectralgrad.cli import main
-from spectralgrad.optim import ConditioningWarning
-
-from .helpers import Interrupting, QUICK, numbers, tiny
+from .helpers import QUICK, Interrupting, numbers, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 
@@ -248,8 +248,17 @@ def test_data_that_are_missing_are_told_in_one_line(tmp_path, capsys):
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_run_keeps_its_checkpoint_and_says_how_to_go_on(number, status, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("spectralgrad_lab.training.command.for_terminal", lambda: Interrupting(2, number))
-    arguments = ["--network", "tests.lab.helpers:tiny", "--train-size", "96", "--batch-size", "32", "--out", str(tmp_path)]
+    monkeypatch.setattr("spectralgrad_lab.commands.train.for_terminal", lambda: Interrupting(2, number))
+    arguments = [
+        "--network",
+        "tests.lab.helpers:tiny",
+        "--train-size",
+        "96",
+        "--batch-size",
+        "32",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(["train", "--no-tensorboard", *arguments]) == status
     assert f"Go on with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err
     assert load(tmp_path)["tally"]["step"] == 3  # the step during which the signal came was finished

@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import torch
+
 from spectralgrad_lab import Config, train
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from .cases import Case, features, grid, matrices, sweep, wide
 from .contests import Contest, Contestant, Entry, Outcome, hold, run
-from .report import as_json, as_table, machine
+from .report import as_json, as_table
 from .timing import Timing, race
 
 __all__ = [
@@ -17,7 +17,6 @@ __all__ = [
     "features",
     "grid",
     "hold",
-    "machine",
     "matrices",
     "race",
     "run",

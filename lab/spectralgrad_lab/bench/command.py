@@ -11,8 +11,9 @@ from typing import Any
 
 from spectralgrad.io.files import require_folder, write_json
 
+from ..machine import load
 from . import figures, report
-from .cases import Case, DTYPES, QUICK, SIZES, SPECTRA, features, grid, sweep, wide
+from .cases import DTYPES, QUICK, SIZES, SPECTRA, Case, features, grid, sweep, wide
 from .contests import CONTESTS, Outcome, run
 
 _DESCRIPTION = """\
@@ -95,7 +96,7 @@ def bench(options: argparse.Namespace) -> None:
 
 def show(cells: list[tuple[str, Case]], seconds: float) -> list[Outcome]:
     """Hold the contests with a progress line on a terminal and print the tables."""
-    busy = report.load() or 0.0
+    busy = load() or 0.0
     if busy > 0.5:
         print(f"other programs are running (load {busy}): ratios will be off, threads suffer most\n", file=sys.stderr)
     outcomes = run(cells, seconds, _terminal())

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -22,8 +23,8 @@ from spectralgrad.diagnostics.table import number, render
 from spectralgrad.io.files import require_folder, write_json
 from spectralgrad.nn import orthogonality_loss
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
-from spectralgrad_lab.data import Split, load
 
+from ..data import Split, load
 from .networks import first_layer, small
 
 REGIMES = {"wide": 5, "deficient": 3}  # size of the first filters
@@ -63,7 +64,7 @@ def train(
             chosen = torch.randint(len(inputs), (BATCH,))
             loss = nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen])
             if "OL" in parts:
-                loss = loss + OL_WEIGHT * orthogonality_loss(first.weight)
+                loss = loss + OL_WEIGHT * orthogonality_loss(cast(Tensor, first.weight))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

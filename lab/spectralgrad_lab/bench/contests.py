@@ -9,11 +9,8 @@ from typing import TextIO
 import torch
 from torch import Tensor
 
+from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar
 from spectralgrad.diagnostics.peers import installed_peers, torch_autograd
-from spectralgrad.linalg.covariances import covariance_sqrt
-from spectralgrad.linalg.decompositions import eigh
-from spectralgrad.linalg.matrix_functions import matrix_inv_sqrt
-from spectralgrad.linalg.polar_factor import polar
 
 from . import judging, timing
 from .cases import Case, matrices

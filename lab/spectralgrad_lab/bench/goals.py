@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from spectralgrad.diagnostics.table import number, render
-from spectralgrad_lab.bench import Outcome
-from spectralgrad_lab.bench.cases import SIZES
+
+from . import Outcome
+from .cases import SIZES
 
 # Contest, type, ours, rival → (floor, goal) for each size of SIZES; a goal that is not set is the floor.
 SQUARE: dict[tuple[str, str, str, str], list[tuple[float, float]]] = {

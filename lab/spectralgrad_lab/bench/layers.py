@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import argparse
 import copy
-import json
-import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +15,10 @@ import torch
 from torch import Tensor, nn
 
 import spectralgrad as sg
-from spectralgrad_lab.bench.timing import race, thread_count
+from spectralgrad.io.files import write_json
+
+from ..machine import machine
+from .timing import race, thread_count
 
 SHAPE = (128, 64, 32, 32)
 
@@ -191,6 +192,8 @@ def run(options: argparse.Namespace) -> None:
         verdict = "yes" if figure.reached else "NO"
         print(f"{figure.name:75s} {figure.value:10.3g}   at most {figure.limit:<8.3g} {verdict}")
     if options.json:
-        record = {"threads": options.threads, "torch": torch.__version__, "machine": platform.processor()}
-        record |= {"figures": [asdict(figure) for figure in figures]}
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        record = {
+            "machine": machine() | {"threads": options.threads},
+            "figures": [asdict(figure) for figure in figures],
+        }
+        write_json(options.json, record)

@@ -16,17 +16,19 @@ import torch
 
 from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import require_folder, write_json
-from spectralgrad_lab import Result, against, summarise
-from spectralgrad_lab.comparison.results import Summary
-from spectralgrad_lab.data import Dataset, load_for
-from spectralgrad_lab.training.checkpoints import load_weights
-from spectralgrad_lab.training.components import build
-from spectralgrad_lab.training.config import Config
-from spectralgrad_lab.training.failures import Watch
-from spectralgrad_lab.training.memory import keep_memory
-from spectralgrad_lab.training.process_group import Group
-from spectralgrad_lab.training.resuming import read_result
-from spectralgrad_lab.training.steps import Stepper, batches
+
+from ..comparison.paired_differences import against
+from ..comparison.results import Summary, summarise
+from ..data import Dataset, load_for
+from ..training.checkpoints import load_weights
+from ..training.components import build
+from ..training.config import Config
+from ..training.failures import Watch
+from ..training.memory import keep_memory
+from ..training.process_group import Group
+from ..training.records import Result
+from ..training.resuming import read_result
+from ..training.steps import Stepper, batches
 
 
 def tested(folder: Path, config: Config, data: Dataset) -> float:

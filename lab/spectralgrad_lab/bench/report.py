@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Callable, Iterable
-from datetime import datetime, timezone
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Any
 
-import torch
-
-from spectralgrad import __version__
 from spectralgrad.diagnostics.table import number, render
 
+from ..machine import machine
 from .contests import Entry, Outcome
 
 TITLES = {
@@ -133,54 +127,7 @@ def _contestant(entry: Entry) -> dict[str, Any]:
     }
 
 
-def machine() -> dict[str, Any]:
-    """What the figures were taken on.
-
-    Example:
-        >>> sorted(machine())
-        ['cores', 'cpu', 'date', 'instruction set', 'kernel', 'load', 'platform', 'python', 'spectralgrad', 'threads',
-         'torch']
-    """
-    return {
-        "cpu": _cpu(),
-        "instruction set": torch.backends.cpu.get_cpu_capability(),
-        "kernel": _kernel(),
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "load": load(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "spectralgrad": __version__,
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-    }
-
-
 def headline() -> str:
     """The machine in one line."""
     m = machine()
     return f"{m['cpu']}, {m['instruction set']}, {m['threads']} threads, torch {m['torch']}, kernel {m['kernel']}"
-
-
-def load() -> float | None:
-    """How many programs wanted to run over the last minute; None where the system does not say."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _kernel() -> str | None:
-    """The instruction set of the native kernel; None if torch.linalg serves."""
-    try:
-        from spectralgrad.native import kernel
-    except ImportError:
-        return None
-    native = kernel()
-    return None if native is None else native.isa

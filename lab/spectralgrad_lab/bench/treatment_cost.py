@@ -16,9 +16,9 @@ from spectralgrad.diagnostics import Monitor
 from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import write_json
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
-from spectralgrad_lab.bench.timing import race
 
 from .networks import ResNet18
+from .timing import race
 
 GOALS = {"NOG": 0.02, "OLR": 0.01, "OLR exact": 0.01, "Monitor": 0.01}
 

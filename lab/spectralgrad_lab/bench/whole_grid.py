@@ -6,13 +6,12 @@ import argparse
 from pathlib import Path
 
 from spectralgrad.io.files import write_json
-from spectralgrad_lab.bench import as_json, sweep
-from spectralgrad_lab.bench import run as hold_all
-from spectralgrad_lab.bench.cases import QUICK, SIZES, SPECTRA
-from spectralgrad_lab.bench.command import plan, show
-from spectralgrad_lab.bench.figures import cost, require
 
-from . import goals
+from . import as_json, goals, sweep
+from . import run as hold_all
+from .cases import QUICK, SIZES, SPECTRA
+from .command import plan, show
+from .figures import cost, require
 
 FOLDER = Path("bench-results")
 

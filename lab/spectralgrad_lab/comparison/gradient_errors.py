@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectralgrad.linalg import matrix_functions
+from spectralgrad import matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.errors import SpectralError
 from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
 from .. import untrusted_json
@@ -195,7 +195,7 @@ def _lost(function: str, method: str, matrices: Tensor) -> int:
 
 def _gradient(function: str, method: str, A: Tensor, G: Tensor) -> Tensor:
     """NaN where the method gives up on the matrices."""
-    root = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
+    root = {"sqrt": matrix_sqrt, "inv_sqrt": matrix_inv_sqrt}[function]
     X = A.clone().requires_grad_()
     try:
         (gradient,) = torch.autograd.grad((root(X, method=method, rtol=0.0, clamp=True) * G).sum(), X)

@@ -14,7 +14,8 @@ from ..training.folder_names import job_name, mark
 from ..networks import NETWORKS
 from ..networks.user_network import asks_for
 from ..training.records import Result
-from .results import RESULTS, ResultsFile, key, label
+from ..training.folder_names import label
+from .results import RESULTS, ResultsFile, key
 
 BATCHNORM = "batchnorm"
 METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)

@@ -14,11 +14,10 @@ from typing import Any
 
 from spectralgrad.io.files import naming
 from ..training.config import Config, FIELDS
-from ..training.resuming import FREE
+from ..training.folder_names import FREE_FIELDS, label
 from ..training.records import Result
 
 RESULTS = "results.jsonl"
-FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
 GRID = ("method", "layer", "group_size", "seed")
 _LONGEST = 1 << 24  # bytes of a row; one of 10,000 epochs has 3 MB
 _SHOWN = 10  # damaged lines that a warning lists
@@ -130,21 +129,6 @@ def key(config: Config) -> str:
     if config.located:
         values["data"] = config.data
     return json.dumps(values, sort_keys=True)
-
-
-def label(config: Config) -> str:
-    """What a run is called in tables: its method, or ``batchnorm`` if nothing in it is spectral.
-
-    Example:
-        >>> label(Config(method="svd-pi")), label(Config(layer="batchnorm"))
-        ('svd-pi', 'batchnorm')
-        >>> label(Config(method="newton-schulz", hybrid="svd-pade", milestones=(3,)))
-        'newton-schulz → svd-pade'
-    """
-    if config.layer == "batchnorm" and config.pooling == "average":
-        return "batchnorm"
-    method, hybrid = config.text("method"), config.text("hybrid")
-    return f"{method} → {hybrid}" if hybrid else str(method)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from spectralgrad.linalg.covariances import covariance
+from spectralgrad import covariance
 from spectralgrad.errors import SpectralError
 from spectralgrad.nn import CovariancePooling
 from spectralgrad.nn.functional import covariance_pooling
-from spectralgrad.nn.base import SpectralModule
+from spectralgrad.nn import SpectralModule
 from ..training.checkpoints import load_weights
 from ..training.config import Config
 from ..data import load_for

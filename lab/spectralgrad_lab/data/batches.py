@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .augmentation import Augmentation, DRAWS, augmented, resolve
+from .augmentation import DRAWS, Augmentation, augmented, resolve
 from .dataset import Split
 from .errors import DataError
 from .image_files import ImageFiles

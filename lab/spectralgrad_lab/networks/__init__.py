@@ -1,6 +1,6 @@
 """The networks of the papers, small ones for a CPU, and the user's own."""
 
-from .config import LAYERS, NetworkConfig, POOLINGS, WEIGHTS
+from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
 from .registry import NETWORKS, build, pre_spectral
 

@@ -10,7 +10,7 @@ from spectralgrad.nn import SpectralModule
 
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
-from .config import LAYERS, NetworkConfig, POOLINGS, WEIGHTS
+from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
 from .resnet import ResNet
 from .shared_layers import Network

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from ..import_by_name import named, parameters
-from .config import NetworkConfig, SETTINGS
+from .config import SETTINGS, NetworkConfig
 from .errors import NetworkError
 
 

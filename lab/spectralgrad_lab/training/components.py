@@ -12,14 +12,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
-from spectralgrad.nn.base import SpectralModule
+from spectralgrad.nn import SpectralModule
 from spectralgrad.rules import Method
 from spectralgrad.training import HybridSwitch
 
 from .. import networks, untrusted_json
 from ..networks.user_network import asks_for
 from .checkpoints import CheckpointError, load_weights
-from .config import Config, ConfigError, FIELDS
+from .config import FIELDS, Config, ConfigError
 from .method_names import text_of
 from .process_group import Group
 from .saved_state import like, tensor

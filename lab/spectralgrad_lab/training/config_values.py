@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import unicodedata
 from typing import Any
 
-LARGEST_INT = 2**53  # a float holds every whole number up to it
-_LONGEST = 4096  # characters of a text
+from ..untrusted_json import LARGEST_INT, LONGEST_TEXT, printable
+
 _WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
 
 
@@ -56,18 +55,8 @@ def _of_kind(value: Any, wanted: list[str], field: dataclasses.Field[Any]) -> An
     if type(value).__name__ not in wanted:
         raise ValueError(f"expected {_wanted(field)}, got {value!r}")
     if isinstance(value, str) and not printable(value):
-        raise ValueError(f"expected printable text of at most {_LONGEST} characters, got {value[:80]!r}")
+        raise ValueError(f"expected printable text of at most {LONGEST_TEXT} characters, got {value[:80]!r}")
     return value
-
-
-def printable(text: str) -> bool:
-    """Whether a text is of moderate length and without control characters, and UTF-8 can hold it.
-
-    Example:
-        >>> printable("svd-taylor λ"), printable(chr(27)), printable(chr(0xD800))
-        (True, False, False)
-    """
-    return len(text) <= _LONGEST and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
 
 
 def _in_range(field: dataclasses.Field[Any], value: Any) -> Any:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from spectralgrad.errors import IndefiniteError, NonFiniteError, SolverError
-from spectralgrad.nn.base import SpectralModule
+from spectralgrad.nn import SpectralModule
 
 from .records import Epoch
 

@@ -5,11 +5,27 @@ from __future__ import annotations
 import hashlib
 import re
 
-from ..comparison.results import FREE_FIELDS, label
-from .config import Config, FIELDS
+from .config import FIELDS, Config
+from .resuming import FREE
 
+FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
 _TOLD = {"method", "hybrid", "group_size", "seed"}  # by the first part of the name
 _LONGEST = 80
+
+
+def label(config: Config) -> str:
+    """What a run is called in tables: its method, or ``batchnorm`` if nothing in it is spectral.
+
+    Example:
+        >>> label(Config(method="svd-pi")), label(Config(layer="batchnorm"))
+        ('svd-pi', 'batchnorm')
+        >>> label(Config(method="newton-schulz", hybrid="svd-pade", milestones=(3,)))
+        'newton-schulz → svd-pade'
+    """
+    if config.layer == "batchnorm" and config.pooling == "average":
+        return "batchnorm"
+    method, hybrid = config.text("method"), config.text("hybrid")
+    return f"{method} → {hybrid}" if hybrid else str(method)
 
 
 def run_name(config: Config, start: str, base: Config) -> str:

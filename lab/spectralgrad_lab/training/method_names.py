@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from spectralgrad.errors import MethodError
-from spectralgrad.rules import GapMethod, METHODS, Method, spelling
+from spectralgrad.rules import METHODS, GapMethod, Method, spelling
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _LONGEST = 200

@@ -14,7 +14,7 @@ import torch
 from spectralgrad import __version__
 
 from .. import untrusted_json
-from .config import Config, FIELDS, METHOD_FIELDS
+from .config import FIELDS, METHOD_FIELDS, Config
 from .method_names import as_recorded
 
 NAN = math.nan

@@ -9,7 +9,7 @@ from typing import Any
 from spectralgrad.errors import SpectralError
 
 from . import checkpoints
-from .config import Config, ConfigError, FIELDS
+from .config import FIELDS, Config, ConfigError
 from .method_names import HINT, Recorded
 from .records import Result
 from .run_files import RESULT

@@ -19,7 +19,7 @@ from ..data import Batches, Dataset
 from ..data.augmentation import resolve
 from .components import Parts
 from .config import Config
-from .failures import DivergedError, NUMERICAL, Watch, finite
+from .failures import NUMERICAL, DivergedError, Watch, finite
 from .process_group import Group
 
 _MANY_CLASSES = 100  # from here on top-5 errors are told

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from .cases import Case, LARGEST, draw
+from .cases import LARGEST, Case, draw
 from .checks import FORWARD
 from .families import FAMILIES
 from .operations import OPERATIONS, Operation

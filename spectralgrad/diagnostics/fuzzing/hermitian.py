@@ -11,7 +11,7 @@ from ...linalg import matrix_functions
 from ...linalg.decompositions import eigh
 from . import references
 from .cases import Case
-from .checks import FORWARD, Finding, GRADIENT, finite, hermitian_gradient, orthonormal, residual, size, within
+from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orthonormal, residual, size, within
 from .references import Function, FunctionReference, Spectrum, shifted, wide
 
 Call = Callable[[Tensor, str], Tensor]

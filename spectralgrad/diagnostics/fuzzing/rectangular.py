@@ -13,7 +13,7 @@ from ...linalg.decompositions import svd
 from ...linalg.polar_factor import polar
 from ...precision import rank_tolerance
 from .cases import Case
-from .checks import FORWARD, Finding, GRADIENT, finite, orthonormal, residual, size, within
+from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
 from .hermitian import APPROXIMATE, gradients
 from .references import Rounding, normalised, shifted, wide
 

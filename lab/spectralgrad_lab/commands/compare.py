@@ -10,22 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..bench.report import machine
 from spectralgrad.io.files import require_folder, said, write_json
 from spectralgrad.rules import methods
-from ..training.command import EIGENVECTORS, add_fields, check_sense, note
-from .grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
-from ..training.config import Config, ConfigError, FIELDS
+
+from ..comparison.grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
+from ..comparison.jobs import KEPT, Engine, Here, Processes, Submitit, cores
+from ..comparison.results import RESULTS, ResultsFile, key
+from ..comparison.table import shown, text
 from ..data import load_for
-from .jobs import Engine, Here, KEPT, Processes, Submitit, cores
-from ..training.steps import batches
+from ..machine import machine
 from ..networks import NetworkError, build
-from ..training.process_group import Group
-from ..training.presets import preset
-from ..training.records import count
 from ..report import SESSION, report, session
-from .results import RESULTS, ResultsFile, key
-from .table import shown, text
+from ..training.config import FIELDS, Config, ConfigError
+from ..training.presets import preset
+from ..training.process_group import Group
+from ..training.records import count
+from ..training.steps import batches
+from .train import EIGENVECTORS, add_fields, check_sense, note
 
 _DESCRIPTION = """\
 Train one network by several methods, group sizes and seeds, and say who survives, with what error, how fast, and how

@@ -19,19 +19,19 @@ from ..data.registry import GROUP, unknown
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import asks_for
-from .checkpoints import POINTER
-from .config import CONDITIONING, Config, ConfigError, DATA, FIELDS, NETWORK, RUNNING, TRAINING
-from .config_values import kinds, parsed
-from .folder_names import run_name
-from .interrupts import Stopped
-from .memory import keep_memory
-from .presets import PRESETS, preset
-from .process_group import WorkerLostError
-from .progress import for_terminal
-from .records import Result, count
-from .resuming import RunExistsError
-from .run import train
-from .run_files import CONFIG
+from ..training.checkpoints import POINTER
+from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
+from ..training.config_values import kinds, parsed
+from ..training.folder_names import run_name
+from ..training.interrupts import Stopped
+from ..training.memory import keep_memory
+from ..training.presets import PRESETS, preset
+from ..training.process_group import WorkerLostError
+from ..training.progress import for_terminal
+from ..training.records import Result, count
+from ..training.resuming import RunExistsError
+from ..training.run import train
+from ..training.run_files import CONFIG
 
 FAILED = 3
 START = "small"  # the preset of a command that names none

@@ -1,0 +1,1 @@
+"""The commands of the lab: `spectralgrad train`, `compare` and `report`."""
