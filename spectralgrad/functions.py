@@ -9,7 +9,7 @@ from torch import Tensor
 
 from . import divided, frechet, iterative, roots, spectra, spectral
 from .divided import Scalar
-from .errors import ShapeError, check_square
+from .errors import ShapeError, check_square, check_tolerance
 from .methods import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from .methods.base import differences
 from .overrides import overridable
@@ -115,7 +115,7 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.is_complex() or not _broadcasts(p, A):
+    elif p.dtype.is_complex or not _broadcasts(p, A):
         raise ShapeError(
             f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
             f"got {p.dtype} of shape {tuple(p.shape)}"
@@ -241,6 +241,7 @@ def _broadcasts(p: Tensor, A: Tensor) -> bool:
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
@@ -270,6 +271,7 @@ def _positive(
 ) -> Tensor:
     """A function of positive semi-definite matrices, taken on the range."""
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
@@ -295,6 +297,7 @@ def _any(
 ) -> Tensor:
     """A function of Hermitian matrices of any sign, on the range only if ``rtol`` is given."""
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from . import divided, frechet, solvers, transforms
-from .errors import check_matrix
+from .errors import check_matrix, check_tolerance
 from .hermitian import hermitian
 from .methods.base import norm, reciprocal
 from .overrides import overridable
@@ -44,6 +44,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17.
     """
     check_matrix(M, "polar")
+    check_tolerance(rtol, "polar")
     if M.shape[-2] < M.shape[-1]:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):

@@ -12,6 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..errors import ShapeError
 from ..methods import Method, resolve
+from ..overrides import refuse_script
 
 GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
@@ -52,6 +53,9 @@ class SpectralModule(nn.Module):
     def method(self, method: str | Method) -> None:
         self._method = self._resolved(method)
         self._settings_changed()
+
+    def __prepare_scriptable__(self) -> None:
+        refuse_script(type(self).__name__)
 
     def _resolved(self, method: str | Method) -> Method:
         """The method object, if it serves this layer."""
