@@ -92,7 +92,7 @@ def idle(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
-    if torch.jit.is_tracing():
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
         return True
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 
