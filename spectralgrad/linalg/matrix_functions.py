@@ -19,7 +19,7 @@ from ..autograd import (
 )
 from ..autograd.divided_differences import Scalar
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_square
+from ..errors import ShapeError, check_square, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
 from ..rules.base import differences
@@ -124,7 +124,7 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.is_complex() or not _broadcasts(p, A):
+    elif p.dtype.is_complex or not _broadcasts(p, A):
         raise ShapeError(
             f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
             f"got {p.dtype} of shape {tuple(p.shape)}"
@@ -250,6 +250,7 @@ def _broadcasts(p: Tensor, A: Tensor) -> bool:
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
@@ -281,6 +282,7 @@ def _positive(
 ) -> Tensor:
     """A function of positive semi-definite matrices, taken on the range."""
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
@@ -306,6 +308,7 @@ def _any(
 ) -> Tensor:
     """A function of Hermitian matrices of any sign, on the range only if ``rtol`` is given."""
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     with full_precision(A):
         wide = widen(A)
