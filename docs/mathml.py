@@ -16,6 +16,11 @@ from typing import Any
 from latex2mathml.converter import convert
 
 _FONT = files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"
+_REPAIRS = {  # what latex2mathml leaves to the browser: the size of bars from \\lVert and \\lvert, the height of \\bar
+    "<mo>&#x02016;": '<mo stretchy="false">&#x02016;',
+    "<mo>&#x0007C;": '<mo stretchy="false">&#x0007C;',
+    "<mover>": '<mover accent="true">',
+}
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -34,4 +39,6 @@ def on_post_build(config: Any) -> None:
 def _translated(match: re.Match[str]) -> str:
     tag, bracket, tex = match.groups()
     maths = convert(html.unescape(tex).strip(), display="block" if bracket == "[" else "inline")
+    for found, wanted in _REPAIRS.items():
+        maths = maths.replace(found, wanted)
     return f'<{tag} class="arithmatex">{maths}</{tag}>'
