@@ -32,7 +32,7 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | N
     """
     if function.idle(A):
         return w, V
-    result: tuple[Tensor, Tensor] = function.apply(_Eigh, _EighForward, A, w, V, support, rule)
+    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule)
     return result
 
 
@@ -50,9 +50,7 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
     return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
 
 
-class _Eigh(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Eigh(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapMethod) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
@@ -81,10 +79,6 @@ class _Eigh(torch.autograd.Function):
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None
-
-
-class _EighForward(_Eigh):
-    """:class:`_Eigh` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

@@ -115,10 +115,8 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     return LyapunovResult(X * (unit_g / unit_s), residual)
 
 
-class _LyapunovBackward(torch.autograd.Function):
+class _LyapunovBackward(function.DerivativeRule):
     """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, S: Tensor, method: NewtonSchulz) -> Tensor:
@@ -139,10 +137,6 @@ class _LyapunovBackward(torch.autograd.Function):
             ctx.method.on_residual(residual.detach())
         return X, None, None
 
-
-class _LyapunovBackwardForward(_LyapunovBackward):
-    """:class:`_LyapunovBackward` with a forward-mode rule, which Dynamo does not trace."""
-
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         (S,) = ctx.saved_tensors
@@ -155,17 +149,15 @@ def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tenso
     if method.backward == "unrolled":
         return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
     S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
-    S = function.apply(_LyapunovBackward, _LyapunovBackwardForward, A, S, method)
+    S = function.apply(_LyapunovBackward, A, S, method)
     if operation == "sqrt":
         return S
-    result: Tensor = function.apply(_InverseOf, _InverseOfForward, S, Z)
+    result: Tensor = function.apply(_InverseOf, S, Z)
     return result
 
 
-class _InverseOf(torch.autograd.Function):
+class _InverseOf(function.DerivativeRule):
     """Identity on Z ≈ S⁻¹ in the forward pass, −Z dS Z in the derivatives."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(S: Tensor, Z: Tensor) -> Tensor:
@@ -181,10 +173,6 @@ class _InverseOf(torch.autograd.Function):
         (Z,) = ctx.saved_tensors
         with full_precision(Z):
             return -Z.mH @ gZ @ Z.mH, None
-
-
-class _InverseOfForward(_InverseOf):
-    """:class:`_InverseOf` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dS, _):  # type: ignore[no-untyped-def]

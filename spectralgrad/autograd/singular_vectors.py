@@ -25,13 +25,11 @@ from . import gauge
 
 def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
     """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``."""
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, _SVDForward, M, rule)
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, M, rule)
     return result
 
 
-class _SVD(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _SVD(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
         return solvers.svd(M)
@@ -61,10 +59,6 @@ class _SVD(torch.autograd.Function):
             if V.shape[-2] > S.shape[-1]:
                 gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
             return gM, None
-
-
-class _SVDForward(_SVD):
-    """:class:`_SVD` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dM, _):  # type: ignore[no-untyped-def]

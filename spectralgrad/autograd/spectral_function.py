@@ -146,14 +146,12 @@ class _ByRule(torch.autograd.Function):
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
-    result: Tensor = function.apply(_Spectral, _SpectralForward, A, w, V, values, gamma)
+    result: Tensor = function.apply(_Spectral, A, w, V, values, gamma)
     return result
 
 
-class _Spectral(torch.autograd.Function):
+class _Spectral(function.DerivativeRule):
     """V diag(values) Vᴴ with derivative Γ in A. (w, V) and Γ carry A's graph for the second derivative."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
@@ -171,10 +169,6 @@ class _Spectral(torch.autograd.Function):
         with full_precision(V):
             inner = V.mH @ hermitian(gS) @ V
             return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
-
-
-class _SpectralForward(_Spectral):
-    """:class:`_Spectral` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]

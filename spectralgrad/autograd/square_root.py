@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from .. import solvers
@@ -49,13 +48,13 @@ def root(A: Tensor, which: Root) -> Tensor:
     """The square root of ``A`` or its inverse, differentiable in ``A``."""
     if function.idle(A):
         return which.solve(A)[0]
-    result: Tensor = function.apply(_Root, _RootForward, A, which)[0]
+    result: Tensor = function.apply(_Root, A, which)[0]
     return result
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
-    return function.apply(_Lyapunov, _LyapunovForward, S, G, s, V)
+    return function.apply(_Lyapunov, S, G, s, V)
 
 
 def _sums(s: Tensor) -> Tensor:
@@ -74,13 +73,11 @@ def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
 
 def _parts(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
-    result: tuple[Tensor, Tensor] = function.apply(_Parts, _PartsForward, S, s, V)
+    result: tuple[Tensor, Tensor] = function.apply(_Parts, S, s, V)
     return result
 
 
-class _Parts(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Parts(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
@@ -96,8 +93,6 @@ class _Parts(torch.autograd.Function):
         with full_precision(Z):
             return _inverse_moved(Z, N, gZ) - N @ gN @ Z - Z @ gN @ N, None, None
 
-
-class _PartsForward(_Parts):
     @staticmethod
     def jvp(ctx, dS, *_):  # type: ignore[no-untyped-def]
         Z, N = ctx.saved_tensors
@@ -110,9 +105,7 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
     return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
 
 
-class _Root(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Root(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, which: Root) -> tuple[Tensor, Tensor, Tensor]:
         return which.solve(A)
@@ -134,10 +127,6 @@ class _Root(torch.autograd.Function):
             return _derivative(A, R, s, V, g, ctx.which), None
         return solvers.root_derivative(V, s, g, ctx.which.inverse), None
 
-
-class _RootForward(_Root):
-    """:class:`_Root` with a forward-mode rule, which Dynamo does not trace."""
-
     @staticmethod
     def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
         A, R, s, V = ctx.saved_tensors
@@ -157,9 +146,7 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Ro
         return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
 
 
-class _Lyapunov(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Lyapunov(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
         with full_precision(V):
@@ -182,8 +169,6 @@ class _Lyapunov(torch.autograd.Function):
             gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
             return gS, H, None, None
 
-
-class _LyapunovForward(_Lyapunov):
     @staticmethod
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
         S, G, s, V, X = ctx.saved_tensors

@@ -54,12 +54,10 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
         if function.idle(A):
             return solvers.polar_factors(A)[0].to(M.dtype)
-        return function.apply(_Polar, _PolarForward, A, tolerance)[0].to(M.dtype)
+        return function.apply(_Polar, A, tolerance)[0].to(M.dtype)
 
 
-class _Polar(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Polar(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
         Q, S, Vh = solvers.polar_factors(M)
@@ -76,10 +74,6 @@ class _Polar(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
         return (None if gQ is None else _derivative(gQ, *ctx.saved_tensors)), None
-
-
-class _PolarForward(_Polar):
-    """:class:`_Polar` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
