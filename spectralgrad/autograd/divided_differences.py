@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..rules.base import norm, quotient
+from .pairwise import norm, quotient
 
 Scalar = Callable[[Tensor], Tensor]
 Differences = tuple[Tensor, Tensor, Tensor]

@@ -18,14 +18,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules import GapMethod
 from ..solvers.symmetry import hermitian
 from . import gauge
+from .gap_rule import GapRule
 
 
-def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
+    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
+    w, V = solvers.eigh(A.detach(), operation)
+    w, V = attach(A, w, V, rule)
+    return without_gradient(w, V, rule.kept(A, w, V))
+
+
+def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates.
 
     Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
@@ -52,7 +60,7 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
 
 class _Eigh(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapMethod) -> tuple[Tensor, Tensor]:
+    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapRule) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
 
     @staticmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..precision import full_precision, resolved
-from ..rules import NewtonSchulz
-from ..rules.base import reciprocal
 from ..solvers.symmetry import hermitian
+from .pairwise import reciprocal
+
+OnResidual = Callable[[Tensor], None]
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -115,16 +117,35 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     return LyapunovResult(X * (unit_g / unit_s), residual)
 
 
+def lyapunov_root(
+    A: Tensor, inverse: bool, steps: int, normalize: str, lyapunov_steps: int, on_residual: OnResidual | None = None
+) -> Tensor:
+    """The Newton–Schulz root with the true gradient of a root, by :func:`lyapunov`.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d).
+        inverse: the inverse root.
+        steps: as in :func:`newton_schulz`.
+        normalize: as in :func:`newton_schulz`.
+        lyapunov_steps: iterations of the backward pass.
+        on_residual: called in the backward pass with the relative residual (*,).
+    """
+    S, Z = newton_schulz(A.detach(), steps, normalize)
+    S = function.apply(_LyapunovBackward, A, S, lyapunov_steps, on_residual)
+    result: Tensor = function.apply(_InverseOf, S, Z) if inverse else S
+    return result
+
+
 class _LyapunovBackward(function.DerivativeRule):
     """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
 
     @staticmethod
-    def forward(A: Tensor, S: Tensor, method: NewtonSchulz) -> Tensor:
+    def forward(A: Tensor, S: Tensor, steps: int, on_residual: OnResidual | None) -> Tensor:
         return S.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.method = inputs[2]
+        _, _, ctx.steps, ctx.on_residual = inputs
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
 
@@ -132,28 +153,16 @@ class _LyapunovBackward(function.DerivativeRule):
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         (S,) = ctx.saved_tensors
         with full_precision(S):
-            X, residual = lyapunov(S, hermitian(gS), ctx.method.lyapunov_steps)
-        if ctx.method.on_residual is not None:
-            ctx.method.on_residual(residual.detach())
-        return X, None, None
+            X, residual = lyapunov(S, hermitian(gS), ctx.steps)
+        if ctx.on_residual is not None:
+            ctx.on_residual(residual.detach())
+        return X, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         (S,) = ctx.saved_tensors
         with full_precision(S):
-            return lyapunov(S, hermitian(dA), ctx.method.lyapunov_steps).solution
-
-
-def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tensor:
-    """The root named by ``operation`` (sqrt or inv_sqrt) with the backward pass that ``method`` asks for."""
-    if method.backward == "unrolled":
-        return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
-    S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
-    S = function.apply(_LyapunovBackward, A, S, method)
-    if operation == "sqrt":
-        return S
-    result: Tensor = function.apply(_InverseOf, S, Z)
-    return result
+            return lyapunov(S, hermitian(dA), ctx.steps).solution
 
 
 class _InverseOf(function.DerivativeRule):

@@ -18,20 +18,31 @@ from torch import Tensor
 from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules import GapMethod
-from ..rules.base import norm, reciprocal
 from . import gauge
+from .gap_rule import GapRule
+from .pairwise import norm, reciprocal
 
 
-def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``."""
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, M, rule)
-    return result
+def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``.
+
+    Discarded triples carry no gradient.
+    """
+    U, S, Vh = function.apply(_SVD, M, rule)
+    keep = rule.kept(M, S.flip(-1), M)
+    if keep is None:
+        return U, S, Vh
+    keep = keep.flip(-1)
+    return (
+        torch.where(keep.unsqueeze(-2), U, U.detach()),
+        torch.where(keep, S, S.detach()),
+        torch.where(keep.unsqueeze(-1), Vh, Vh.detach()),
+    )
 
 
 class _SVD(function.DerivativeRule):
     @staticmethod
-    def forward(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
         return solvers.svd(M)
 
     @staticmethod

@@ -19,37 +19,27 @@ differentials are made of Z and N alone, so they too can be differentiated any n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules.base import reciprocal
 from ..solvers.symmetry import hermitian
+from .pairwise import reciprocal
+from .spectra import Domain
 
 
-@dataclass(frozen=True)
-class Root:
-    """Which root, and what :func:`spectralgrad.solvers.root` is to know; negative ``rtol`` is the default one."""
-
-    operation: str
-    inverse: bool
-    rtol: float
-    clamp: bool
-
-    def solve(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The root without gradient, √λ and the eigenvectors."""
-        return solvers.root(A, self.operation, self.inverse, self.rtol, self.clamp)
-
-
-def root(A: Tensor, which: Root) -> Tensor:
+def root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """The square root of ``A`` or its inverse, differentiable in ``A``."""
     if function.idle(A):
-        return which.solve(A)[0]
-    result: Tensor = function.apply(_Root, A, which)[0]
+        return solve(A, inverse, domain)[0]
+    result: Tensor = function.apply(_Root, A, inverse, domain)[0]
     return result
+
+
+def solve(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """The root without gradient, √λ and the eigenvectors."""
+    return solvers.root(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -107,12 +97,12 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
 
 class _Root(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, which: Root) -> tuple[Tensor, Tensor, Tensor]:
-        return which.solve(A)
+    def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+        return solve(A, inverse, domain)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.which = inputs
+        A, ctx.inverse, ctx.domain = inputs
         ctx.mark_non_differentiable(*output[1:])
         function.skip_unused(ctx)
         ctx.save_for_backward(A, *output)
@@ -121,28 +111,28 @@ class _Root(function.DerivativeRule):
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
         if g is None:
-            return None, None
+            return None, None, None
         A, R, s, V = ctx.saved_tensors
         if function.differentiating():
-            return _derivative(A, R, s, V, g, ctx.which), None
-        return solvers.root_derivative(V, s, g, ctx.which.inverse), None
+            return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None
+        return solvers.root_derivative(V, s, g, ctx.inverse), None, None
 
     @staticmethod
-    def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         A, R, s, V = ctx.saved_tensors
-        return _derivative(A, R, s, V, dA, ctx.which), None, None
+        return _derivative(A, R, s, V, dA, ctx.inverse, ctx.domain), None, None
 
 
-def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root) -> Tensor:
+def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
 
     It is self-adjoint, so the same map serves both modes.
     """
     with full_precision(V):
         G = hermitian(G)
-        if not which.inverse:
+        if not inverse:
             return solve_lyapunov(R, G, s, V)
-        S = root(A, replace(which, inverse=False))
+        S = root(A, False, domain)
         return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
 
 

@@ -18,14 +18,14 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import covariance_root, scalar_functions, spectral_function
+from ..autograd import covariance_root, scalar_functions
+from ..autograd.pairwise import norm, resolution
 from ..autograd.spectra import Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
-from ..rules.base import norm, resolution
 from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 
@@ -99,13 +99,12 @@ def covariance_sqrt(
         raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
-    exact = isinstance(rule, Exact)
     if side == "auto":
-        side = "positions" if n < d and exact else "channels"
-    if side == "positions" and not exact:
+        side = "positions" if n < d and rule.exact else "channels"
+    if side == "positions" and not rule.exact:
         raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        if not exact:  # some methods have absolute thresholds: they get the covariance as it is
+        if not rule.exact:  # some methods have absolute thresholds: they get the covariance as it is
             C = covariance(X, center=center, correction=correction, eps=eps)
             return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
@@ -128,7 +127,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
     resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
-    g = spectral_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 

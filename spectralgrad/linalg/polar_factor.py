@@ -14,12 +14,12 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import frechet_derivative
 from ..autograd.divided_differences import integer_power, on_range
+from ..autograd.pairwise import norm, reciprocal
 from ..autograd.square_root import solve_lyapunov
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix
 from ..precision import full_precision, rank_tolerance, widen
-from ..rules.base import norm, reciprocal
 from ..solvers.symmetry import hermitian
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..linalg.covariances import shifted
-from ..rules import Exact, Method
+from ..rules import Method
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
 from .running import RunningNorm, Statistics
 
@@ -58,7 +58,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
 
     def _resolved(self, method: str | Method) -> Method:
         rule = super()._resolved(method)
-        if self.whitening == "cholesky" and not isinstance(rule, Exact):
+        if self.whitening == "cholesky" and not rule.exact:
             raise MethodError(
                 f"{self._where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
                 f"got {rule.name!r}"
