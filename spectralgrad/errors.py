@@ -119,9 +119,17 @@ def check_dense(X: Tensor, operation: str) -> None:
 
 def check_features(X: Tensor, where: str) -> None:
     """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of real numbers."""
+    if not isinstance(X, Tensor):
+        raise ShapeError(f"{where}: expected a tensor, got {type(X).__name__}")
     if not X.is_floating_point():
         raise ShapeError(f"{where}: expected a real floating-point tensor, got {X.dtype}")
     check_dense(X, where)
+
+
+def check_tolerance(rtol: float | None, operation: str) -> None:
+    """Raise :class:`ShapeError` unless ``rtol`` is None or a number from 0 to 1."""
+    if rtol is not None and not 0 <= rtol <= 1:
+        raise ShapeError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
 
 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:

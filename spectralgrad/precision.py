@@ -47,7 +47,7 @@ def _largest(X: Tensor) -> Tensor:
     X = X.detach()
     if 0 in X.shape[-2:]:
         return X.real.new_zeros((*X.shape[:-2], 1, 1))
-    size = torch.maximum(X.real.abs(), X.imag.abs()) if X.is_complex() else X.abs()
+    size = torch.maximum(X.real.abs(), X.imag.abs()) if X.dtype.is_complex else X.abs()
     return size.amax((-2, -1), keepdim=True)
 
 

@@ -71,7 +71,7 @@ def features(
         if bool(ordinary(centred).all()):
             return centred * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
-    X = X / size
+    X = X * (1 / size)  # exact; torch 2.6 rounds when it divides complex numbers, by 1 too
     if center:
         X = X - X.mean(-1, keepdim=True)
         again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features

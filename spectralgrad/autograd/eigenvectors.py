@@ -79,8 +79,10 @@ class _Eigh(function.DerivativeRule):
             inner = torch.zeros_like(V)
             if gV is not None:
                 coupling = V.mH @ gV
+                sizes = gauge.column_norms(gV)
+                gauge.watch(coupling, sizes, w, gw)
                 if ctx.rule.filters_gauge:
-                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
+                    coupling = gauge.drop_noise(coupling, sizes, w)
                 inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
                 if not function.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
                     inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)

@@ -65,7 +65,7 @@ def _size(A: Tensor) -> Tensor:
 def _scale(A: Tensor, normalize: str) -> Tensor:
     if normalize == "trace":
         return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)
-    squares = (A.abs() if A.is_complex() else A).square().sum((-2, -1))
+    squares = (A.abs() if A.dtype.is_complex else A).square().sum((-2, -1))
     return torch.where(squares > 0, torch.where(squares > 0, squares, 1).sqrt(), 0)
 
 

@@ -49,7 +49,7 @@ def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
 
 def saturated(x: Tensor, share: float = 1.0) -> Tensor:
     """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
-    if x.is_complex():
+    if x.dtype.is_complex:
         return torch.complex(saturated(x.real, share), saturated(x.imag, share))
     limit = torch.finfo(x.dtype).max * share
     return x.clamp(-limit, limit)

@@ -58,8 +58,10 @@ class _SVD(function.DerivativeRule):
             V, gV = Vh.mH, gVh.mH
             P, Q = U.mH @ gU, V.mH @ gV
             joint = (P + Q) / 2
+            sizes = gauge.column_norms(gU) + gauge.column_norms(gV)
+            gauge.watch(joint, sizes, S, gS)
             if ctx.rule.filters_gauge:
-                joint = gauge.drop_noise(joint, gauge.column_norms(gU) + gauge.column_norms(gV), S, gS)
+                joint = gauge.drop_noise(joint, sizes, S)
             joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
             apart = inverse_sums(S) * (P - Q) / 2
             core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))

@@ -50,7 +50,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
 def elementwise(f: Scalar, name: str) -> Scalar:
     """``f``, refused if it is not elementwise: a result of another shape, or one that depends on the other entries.
 
-    The second is seen by calling ``f`` once more on a single entry, in eager mode. Any shape may be passed to f.
+    The second is seen by calling ``f`` on the first and on the last entry alone, in eager mode, once. Any shape may be
+    passed to f.
     """
     tried = False
 
@@ -65,16 +66,21 @@ def elementwise(f: Scalar, name: str) -> Scalar:
             )
         if not tried and function.eager(x, values) and x.numel():
             tried = True
-            alone = f(x.detach().reshape(-1)[:1])
-            among = values.detach().reshape(-1)[:1]
-            if alone.shape != (1,) or not torch.allclose(alone.detach(), among, rtol=1e-3, equal_nan=True):
-                raise ShapeError(
-                    f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
-                    f"{x.reshape(-1)[0].item():.6g} among others and {alone.detach().cpu().tolist()} for it alone"
-                )
+            for entry in (slice(-1, None), slice(0, 1)):
+                _compare_alone(f, name, x.detach().reshape(-1)[entry], values.detach().reshape(-1)[entry])
         return values
 
     return checked
+
+
+def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
+    """Refuse ``f`` if its value for one ``entry`` (1,) is another than it was among others."""
+    alone = f(entry).detach()
+    if alone.shape != (1,) or not torch.allclose(alone, among, rtol=1e-3, equal_nan=True):
+        raise ShapeError(
+            f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
+            f"{entry.item():.6g} among others and {alone.cpu().tolist()} for it alone"
+        )
 
 
 def _derivative(f: Scalar, learns: bool) -> Scalar:

@@ -111,9 +111,14 @@ def reverse_only(*tensors: Tensor) -> bool:
 
 
 def idle(*tensors: Tensor) -> bool:
-    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result."""
+    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result.
+
+    What torch.jit.trace records is for inference: TorchScript cannot hold an autograd function of Python.
+    """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return True
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 
 

@@ -12,7 +12,7 @@ from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import differences
 from ..autograd.spectra import Domain
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_square
+from ..errors import ShapeError, check_square, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, Pade, resolve
 
@@ -116,7 +116,7 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.is_complex() or not _broadcasts(p, A):
+    elif p.dtype.is_complex or not _broadcasts(p, A):
         raise ShapeError(
             f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
             f"got {p.dtype} of shape {tuple(p.shape)}"
@@ -244,6 +244,7 @@ def _broadcasts(p: Tensor, A: Tensor) -> bool:
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
     domain = Domain(f"matrix_{operation}", True, rtol, clamp)
     with full_precision(A):
@@ -252,6 +253,7 @@ def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, c
 
 def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: str | Method, domain: Domain) -> Tensor:
     check_square(A, domain.operation)
+    check_tolerance(domain.rtol, domain.operation)
     rule = resolve(method, operation)
     with full_precision(A):
         return rule.function(widen(A), f, domain).to(A.dtype)

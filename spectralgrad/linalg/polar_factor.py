@@ -18,7 +18,7 @@ from ..autograd.pairwise import norm, reciprocal
 from ..autograd.square_root import solve_lyapunov
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import check_matrix
+from ..errors import check_matrix, check_tolerance
 from ..precision import full_precision, rank_tolerance, widen
 from ..solvers.symmetry import hermitian
 
@@ -47,6 +47,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17.
     """
     check_matrix(M, "polar")
+    check_tolerance(rtol, "polar")
     if M.shape[-2] < M.shape[-1]:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..dispatch.overrides import refuse_script
 from ..errors import ShapeError
 from ..rules import Method, resolve
 
@@ -52,6 +53,9 @@ class SpectralModule(nn.Module):
     def method(self, method: str | Method) -> None:
         self._method = self._resolved(method)
         self._settings_changed()
+
+    def __prepare_scriptable__(self) -> None:
+        refuse_script(type(self).__name__)
 
     def _resolved(self, method: str | Method) -> Method:
         """The method object, if it serves this layer."""

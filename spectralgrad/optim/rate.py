@@ -62,7 +62,7 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
             f"got {tuple(W.shape)} and {tuple(G.shape)}"
         )
     with torch.no_grad(), full_precision(W):
-        W, G = (x.detach().flatten(1).to(torch.complex128 if x.is_complex() else torch.float64) for x in (W, G))
+        W, G = (x.detach().flatten(1).to(torch.complex128 if x.dtype.is_complex else torch.float64) for x in (W, G))
         if objective == "exact":
             return _exact(W, G, limit)
         rate = _newton_step(W, G)

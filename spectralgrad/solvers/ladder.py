@@ -113,7 +113,7 @@ class Problem:
         return tuple(factors)
 
     def _narrow(self, factors: Factors, A: Tensor) -> Factors:
-        real = A.real.dtype if A.is_complex() else A.dtype
+        real = A.real.dtype if A.dtype.is_complex else A.dtype
         return tuple(f.to(A.dtype if i != self.values else real) for i, f in enumerate(factors))
 
 

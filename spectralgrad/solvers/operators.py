@@ -28,9 +28,9 @@ class Operator(Generic[P, R]):
     """A function of tensors that is also an operator of torch.library, which is called where it is needed."""
 
     def __init__(self, function: Callable[P, R]) -> None:
-        self.function, self.__doc__ = function, function.__doc__
+        self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
         self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", _packed(function), mutates_args=(), **operator_options()
+            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), **operator_options()
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -38,7 +38,8 @@ class Operator(Generic[P, R]):
         if function.eager(*tensors):
             if any(x.requires_grad for x in tensors):
                 args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
-            return self.function(*args, **kwargs)
+            empty = any(not x.numel() for x in tensors)
+            return (self.packed if empty else self.function)(*args, **kwargs)
         result: R = self.operator(*args, **kwargs)
         return result
 
@@ -46,7 +47,8 @@ class Operator(Generic[P, R]):
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` with results laid out as its shape rule says: row by row, empty ones too.
 
-    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this.
+    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this, unless they
+    are empty.
     """
 
     def pack(x: Tensor) -> Tensor:

@@ -158,7 +158,7 @@ def layer(
     """The judge of a layer's function on real features: finite, by ``exact`` at ``any_scale`` if it claims that."""
 
     def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-        if case.matrices.is_complex() or not _covariance_fits(rectangle, method if any_scale else ""):
+        if case.matrices.dtype.is_complex or not _covariance_fits(rectangle, method if any_scale else ""):
             return
         X = case.matrices.clone().requires_grad_()
         Y = call(X, method)

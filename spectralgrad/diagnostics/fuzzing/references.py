@@ -56,7 +56,7 @@ class Rounding:
 
 def wide(x: Tensor) -> Tensor:
     """In double precision."""
-    return x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
+    return x.detach().to(torch.complex128 if x.dtype.is_complex else torch.float64)
 
 
 def shifted(x: Tensor, exponent: Tensor) -> Tensor:

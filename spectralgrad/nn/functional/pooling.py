@@ -21,7 +21,7 @@ from torch import Tensor
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.spectra import Domain
 from ...errors import ShapeError, check_features
-from ...linalg.covariances import scaled, scaled_features, shifted
+from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
@@ -134,10 +134,13 @@ def _pooled(
         shift = q.square() if eps else eps
     else:  # some methods have absolute thresholds: they get the covariance as it is
         X = scaled_features(X, center)
-    M = shown(shifted(X @ X.mT, shift) if channels else X.mT @ X)
+    C = X @ X.mT if channels else X.mT @ X
+    M = shown(shifted(C, shift) if channels else C)
     check_finite(M, where)
     if not rule.exact:
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
+    if channels and eps:
+        return _of_shifted(M, C, q.square(), power, size)
     if channels:
         return _of_channels(M, power, size)
     return _of_positions(X, covariance_root.lifted(M) if center else M, power, size)
@@ -149,6 +152,14 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
         return matrix_power(M, float(power)) * size ** (2 * float(power))
     f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
     return Exact().function(M, f, Domain("matrix_log"))
+
+
+def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
+    """As :func:`_of_channels` for M = C + εI, in which no ε is lost."""
+    if power == "log":
+        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), "matrix_log")
+    exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
+    return of_shifted(M, C, shift, scalar_functions.real_power(exponent), "matrix_power") * size ** (2 * float(power))
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
