@@ -24,14 +24,13 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, magnitude, ordinary, room, widen
+from ..precision import full_precision, magnitude, ordinary, reciprocal, room, widen
 from ..solvers.symmetry import hermitian
 from . import square_root
-from .pairwise import reciprocal
 from .spectra import Domain
 
 
-def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
+def root_from_positions(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
     """The square root (*, d, d) of the covariance of features (*, d, N), in reverse mode only; N×N is decomposed.
 
     Args:
@@ -40,7 +39,7 @@ def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
         count: what the sum over positions is divided by.
         rtol: relative rank tolerance of the N×N matrix; None for the default.
     """
-    result: Tensor = _Root.apply(widen(X), center, count**-0.5, Domain("covariance_sqrt", rtol=rtol))
+    result: Tensor = _RootFromPositions.apply(widen(X), center, count**-0.5, Domain("covariance_sqrt", rtol=rtol))
     return result
 
 
@@ -81,12 +80,12 @@ def features(
     return X * scale, size
 
 
-class _Root(torch.autograd.Function):
+class _RootFromPositions(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, center, scale, domain):  # type: ignore[no-untyped-def]
         ctx.center, ctx.scale, ctx.domain = center, scale, domain
         prepared, size = features(X, center, scale)
-        M, s, V = square_root.solve(products(prepared, center), True, domain)
+        M, s, V = square_root.root_and_eigenpairs(products(prepared, center), True, domain)
         ctx.save_for_backward(X, prepared, M, s, V)
         B = prepared @ V * reciprocal(s, s > 0).sqrt().unsqueeze(-2)
         usual = function.eager(size) and bool((size == 1).all())
@@ -116,7 +115,7 @@ def _composed(X: Tensor, G: Tensor, center: bool, scale: float, domain: Domain) 
     """The gradient with a graph of its own, for derivatives of higher order."""
     with torch.enable_grad():
         prepared, _ = features(X, center, scale)
-        S = prepared @ square_root.root(products(prepared, center), True, domain) @ prepared.mH
+        S = prepared @ square_root.exact_root(products(prepared, center), True, domain) @ prepared.mH
         # By the prepared features: on the way to X and back the power of two cancels.
         (gX,) = torch.autograd.grad(S, prepared, hermitian(G), create_graph=True)
         return (gX - gX.mean(-1, keepdim=True) if center else gX) * scale

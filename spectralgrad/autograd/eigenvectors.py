@@ -38,7 +38,7 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | Non
 
     Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
     """
-    if function.idle(A):
+    if function.needs_no_gradient(A):
         return w, V
     result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule)
     return result

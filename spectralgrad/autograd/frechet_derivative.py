@@ -69,7 +69,11 @@ class _Function(function.DerivativeRule):
         with full_precision(V):
             G = hermitian(gS)
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
-            gA = _derivative(A, G, *spectrum) if function.differentiating() else solvers.weighted(V, spectrum[2], G)
+            gA = (
+                _derivative(A, G, *spectrum)
+                if function.differentiating()
+                else solvers.function_derivative(V, spectrum[2], G)
+            )
             return gA, None, None, diagonal, None, None
 
     @staticmethod
@@ -86,7 +90,7 @@ class _Derivative(function.DerivativeRule):
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-        return solvers.weighted(V, gamma, G)
+        return solvers.function_derivative(V, gamma, G)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

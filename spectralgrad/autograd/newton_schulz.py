@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import full_precision, resolved
+from ..precision import full_precision, reciprocal, resolved
 from ..solvers.symmetry import hermitian
-from .pairwise import reciprocal
 
 OnResidual = Callable[[Tensor], None]
 

@@ -1,4 +1,4 @@
-"""Elementwise helpers for eigenvalues and pairs of them: differences, safe quotients, what a type can hold."""
+"""Helpers for eigenvalues and pairs of them."""
 
 from __future__ import annotations
 
@@ -32,27 +32,6 @@ def floored(w: Tensor) -> Tensor:
 def identity_mask(w: Tensor) -> Tensor:
     """Boolean identity (d, d) on the device of ``w``."""
     return torch.eye(w.shape[-1], dtype=torch.bool, device=w.device)
-
-
-def reciprocal(x: Tensor, where: Tensor) -> Tensor:
-    """``1/x`` where ``where`` holds and 0 elsewhere, without a gradient there; saturated for denormal x."""
-    return saturated(quotient(1, x, where))
-
-
-def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
-    """``x/y`` where ``where`` holds and 0 elsewhere, without a gradient there.
-
-    Unlike x times 1/y it is finite for denormal y if the result is.
-    """
-    return torch.where(where, x / torch.where(where, y, 1), 0)
-
-
-def saturated(x: Tensor, share: float = 1.0) -> Tensor:
-    """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
-    if x.dtype.is_complex:
-        return torch.complex(saturated(x.real, share), saturated(x.imag, share))
-    limit = torch.finfo(x.dtype).max * share
-    return x.clamp(-limit, limit)
 
 
 def resolution(dtype: torch.dtype) -> float:

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..precision import magnitude, rank_tolerance, room
+from ..precision import magnitude, rank_tolerance, reciprocal, room
 from ..solvers.symmetry import mirrored
 from .eigenvectors import without_gradient
 from .hermitian import from_lower
-from .pairwise import norm, reciprocal
+from .pairwise import norm
 from .scalar_functions import Function
 
 

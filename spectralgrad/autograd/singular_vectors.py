@@ -17,10 +17,10 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
+from ..precision import full_precision, reciprocal
 from . import gauge
 from .gap_rule import GapRule
-from .pairwise import norm, reciprocal
+from .pairwise import norm
 
 
 def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
@@ -63,7 +63,7 @@ class _SVD(function.DerivativeRule):
             if ctx.rule.filters_gauge:
                 joint = gauge.drop_noise(joint, sizes, S)
             joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
-            apart = inverse_sums(S) * (P - Q) / 2
+            apart = _inverse_sums(S) * (P - Q) / 2
             core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
             gM = U @ core @ Vh
             inverse = _inverse(S)
@@ -80,7 +80,7 @@ class _SVD(function.DerivativeRule):
             V = Vh.mH
             D = U.mH @ dM @ V
             joint = ctx.rule.gaps(S).mT * (D + D.mH) / 2
-            apart = inverse_sums(S) * (D - D.mH) / 2
+            apart = _inverse_sums(S) * (D - D.mH) / 2
             inverse = _inverse(S).unsqueeze(-2)
             dU, dV = U @ (joint + apart), V @ (joint - apart)
             dU = dU + (dM @ V - U @ D) * inverse
@@ -88,10 +88,9 @@ class _SVD(function.DerivativeRule):
             return dU, D.diagonal(dim1=-2, dim2=-1).real, dV.mH
 
 
-def inverse_sums(S: Tensor) -> Tensor:
+def _inverse_sums(S: Tensor) -> Tensor:
     r"""The matrix :math:`1/(\sigma_i+\sigma_j)`, zero where both are zero to far below rounding."""
-    total = S.unsqueeze(-1) + S.unsqueeze(-2)
-    return reciprocal(total, total > _negligible(S)[..., None, None])
+    return solvers.inverse_sums(S, _negligible(S)[..., None, None])
 
 
 def _inverse(S: Tensor) -> Tensor:

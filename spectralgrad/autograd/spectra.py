@@ -63,7 +63,7 @@ class Domain:
 
 @torch.library.custom_op("spectralgrad::positive_part", mutates_args=())
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
-    """See :func:`spectralgrad.solvers.positive.positive_part`.
+    """See :func:`spectralgrad.solvers.fused.positive_part`.
 
     An operator of its own, because an error that depends on data, and tolerances that depend on the size, must
     stay opaque to torch.compile.

@@ -39,7 +39,7 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
         eigenpairs: the rule that differentiates them if f has parameters that learn.
     """
     w, V, support = spectrum
-    if function.idle(A):
+    if function.needs_no_gradient(A):
         return _composed(V, divided_differences.kept(f.value, w, support))
     values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not function.tracked(values):
@@ -116,7 +116,7 @@ class Implied:
         if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
             return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
-        return solvers.weighted(V, self.gamma(w), G)
+        return solvers.function_derivative(V, self.gamma(w), G)
 
 
 class _ByRule(torch.autograd.Function):

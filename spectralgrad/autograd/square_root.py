@@ -23,23 +23,20 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
+from ..precision import full_precision, reciprocal
 from ..solvers.symmetry import hermitian
-from .pairwise import reciprocal
 from .spectra import Domain
 
 
-def root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """The square root of ``A`` or its inverse, differentiable in ``A``."""
-    if function.idle(A):
-        return solve(A, inverse, domain)[0]
-    result: Tensor = function.apply(_Root, A, inverse, domain)[0]
+    result: Tensor = function.apply(_ExactRoot, A, inverse, domain)[0]
     return result
 
 
-def solve(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
-    """The root without gradient, √λ and the eigenvectors."""
-    return solvers.root(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
+def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """The root, √λ and the eigenvectors, without gradient."""
+    return solvers.root_and_eigenpairs(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -47,27 +44,17 @@ def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     return function.apply(_Lyapunov, S, G, s, V)
 
 
-def _sums(s: Tensor) -> Tensor:
-    total = s.unsqueeze(-1) + s.unsqueeze(-2)
-    return reciprocal(total, total > 0)
-
-
 def _compose(V: Tensor, values: Tensor) -> Tensor:
     return (V * values.unsqueeze(-2)) @ V.mH
 
 
-def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
-    """V (weights ∘ VᴴGV) Vᴴ: the four products that every exact gradient here costs."""
-    return V @ (weights * (V.mH @ G @ V)) @ V.mH
-
-
-def _parts(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+def _inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
-    result: tuple[Tensor, Tensor] = function.apply(_Parts, S, s, V)
+    result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
     return result
 
 
-class _Parts(function.DerivativeRule):
+class _InverseAndProjector(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
@@ -95,10 +82,10 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
     return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
 
 
-class _Root(function.DerivativeRule):
+class _ExactRoot(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
-        return solve(A, inverse, domain)
+        return root_and_eigenpairs(A, inverse, domain)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -132,15 +119,14 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: 
         G = hermitian(G)
         if not inverse:
             return solve_lyapunov(R, G, s, V)
-        S = root(A, False, domain)
-        return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
+        S = exact_root(A, False, domain)
+        return solve_lyapunov(S, _inverse_moved(*_inverse_and_projector(S, s, V), G), s, V)
 
 
 class _Lyapunov(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        with full_precision(V):
-            return _weighted(V, _sums(s), G)
+        return solvers.congruence(V, solvers.inverse_sums(s), G)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -153,7 +139,7 @@ class _Lyapunov(function.DerivativeRule):
         with full_precision(V):
             H = solve_lyapunov(S, gX, s, V)
             gS = -H @ X.mH - X.mH @ H
-            inverse, null = _parts(S, s, V)
+            inverse, null = _inverse_and_projector(S, s, V)
             dropped, held = null @ G.mH @ null, null @ gX @ null
             gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
             gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
@@ -163,7 +149,7 @@ class _Lyapunov(function.DerivativeRule):
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
         S, G, s, V, X = ctx.saved_tensors
         with full_precision(V):
-            inverse, null = _parts(S, s, V)
+            inverse, null = _inverse_and_projector(S, s, V)
             dropped = null @ G @ null
             rhs = dG - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null

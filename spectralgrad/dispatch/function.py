@@ -61,7 +61,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     Torch switches forward mode off inside a forward-mode rule: forward mode over forward mode would silently lose a
     term, and is refused.
     """
-    if idle(*(x for x in inputs if isinstance(x, Tensor))):
+    if needs_no_gradient(*(x for x in inputs if isinstance(x, Tensor))):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
         return rule.traced.apply(*inputs)
@@ -110,7 +110,7 @@ def reverse_only(*tensors: Tensor) -> bool:
     return eager(*tensors) and not in_forward_mode()
 
 
-def idle(*tensors: Tensor) -> bool:
+def needs_no_gradient(*tensors: Tensor) -> bool:
     """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result.
 
     What torch.jit.trace records is for inference: TorchScript cannot hold an autograd function of Python.

@@ -110,7 +110,7 @@ def covariance_sqrt(
             C = covariance(X, center=center, correction=correction, eps=eps)
             return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
-            return covariance_root.root(X, center, count_of(X, correction), rtol).to(X.dtype)
+            return covariance_root.root_from_positions(X, center, count_of(X, correction), rtol).to(X.dtype)
         from_side = _from_channels if side == "channels" else _from_positions
         prepared = scaled(X, center, correction, eps, side == "channels")
         return from_side(*prepared, center, eps, rtol).to(X.dtype)

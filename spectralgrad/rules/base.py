@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from ..autograd import eigenvectors, singular_vectors, spectral_function
-from ..autograd.pairwise import differences, identity_mask, saturated
+from ..autograd.pairwise import differences, identity_mask
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
 from ..autograd.spectra import Domain, Spectrum
 from ..errors import MethodError
+from ..precision import saturated
 
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})

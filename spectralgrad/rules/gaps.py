@@ -14,7 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..autograd.pairwise import differences, floored, identity_mask, norm, quotient, reciprocal, resolution, saturated
+from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
+from ..precision import quotient, reciprocal, saturated
 from .base import GapMethod, require
 
 

@@ -40,7 +40,7 @@ class Exact(Method):
     exact: ClassVar[bool] = True
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        return square_root.root(A, inverse, domain)
+        return square_root.exact_root(A, inverse, domain)
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.exact(A, f, spectrum, eigenpairs=Pade())
@@ -235,7 +235,7 @@ class SVDNewton(Method):
         require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        value = square_root.solve(A.detach(), inverse, domain)[0]
+        value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]
         iterated = newton_schulz.newton_schulz(domain.matrix(A), self.steps, self.normalize)[inverse]
         # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
         return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)

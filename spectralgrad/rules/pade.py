@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..autograd.pairwise import differences, floored, identity_mask, norm, reciprocal, resolution, saturated
+from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
+from ..precision import reciprocal, saturated
 from .base import GapMethod, require
 
 
