@@ -70,7 +70,7 @@ SETTINGS = {
     "svd-pi, unrolled": sg.SVDPI(unrolled=True),
     "svd-topn, 2": sg.TopN(keep=2),
     "svd-taylor, faithful": sg.Taylor(faithful=True),
-    "svd-pade, published": sg.Pade(published=True),
+    "svd-pade, faithful": sg.Pade(faithful=True),
 }
 
 

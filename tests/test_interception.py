@@ -344,15 +344,15 @@ OPERATORS = {name: value for name, value in vars(solvers).items() if isinstance(
 ARGUMENTS = {
     "eigh": lambda A: (A,),
     "svd": lambda A: (A[..., :3],),
-    "root": lambda A: (A, "matrix_sqrt", False, -1.0, False),
+    "root_and_eigenpairs": lambda A: (A, "matrix_sqrt", False, -1.0, False),
     "root_derivative": lambda A: (*_root_of(A), A, True, 10),
-    "weighted": lambda A: (_root_of(A)[0], A.real.abs(), A),
+    "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
 }
 
 
 def _root_of(A):
-    _, s, V = solvers.root(A, "matrix_sqrt", False, -1.0, False)
+    _, s, V = solvers.root_and_eigenpairs(A, "matrix_sqrt", False, -1.0, False)
     return V, s
 
 

@@ -21,7 +21,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from ..rules.base import differences, identity_mask, norm
+from .pairwise import differences, identity_mask, norm
 
 
 class GaugeWarning(UserWarning):

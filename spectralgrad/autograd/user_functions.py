@@ -9,8 +9,9 @@ from torch import Tensor
 from ..dispatch import function
 from ..dispatch.torch_internals import in_transform
 from ..errors import ShapeError
-from ..rules.base import differences, identity_mask, norm, quotient
+from ..precision import quotient
 from .divided_differences import Differences, Scalar
+from .pairwise import differences, identity_mask, norm
 from .scalar_functions import Function
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))

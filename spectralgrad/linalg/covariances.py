@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import covariance_root, scalar_functions, spectra, spectral_function
+from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
-from ..autograd.spectra import Spectrum
+from ..autograd.pairwise import norm, resolution
+from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
-from ..rules.base import norm, resolution
 from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 
@@ -101,17 +101,16 @@ def covariance_sqrt(
         raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
-    exact = isinstance(rule, Exact)
     if side == "auto":
-        side = "positions" if n < d and exact else "channels"
-    if side == "positions" and not exact:
+        side = "positions" if n < d and rule.exact else "channels"
+    if side == "positions" and not rule.exact:
         raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        if not exact:  # some methods have absolute thresholds: they get the covariance as it is
+        if not rule.exact:  # some methods have absolute thresholds: they get the covariance as it is
             C = covariance(X, center=center, correction=correction, eps=eps)
             return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
-            return covariance_root.root(X, center, count_of(X, correction), rtol).to(X.dtype)
+            return covariance_root.root_from_positions(X, center, count_of(X, correction), rtol).to(X.dtype)
         from_side = _from_channels if side == "channels" else _from_positions
         prepared = scaled(X, center, correction, eps, side == "channels")
         return from_side(*prepared, center, eps, rtol).to(X.dtype)
@@ -140,7 +139,7 @@ def of_shifted(
         operation: named in errors.
         rtol: relative rank tolerance.
     """
-    w, V, support = spectra.positive(C, operation, rtol, False)
+    w, V, support = Domain(operation, rtol=rtol).spectrum(C)
     w, offset = torch.where(support, w, 0), shift[..., 0]
     tolerance = rank_tolerance(w.shape[-1], w.dtype) if rtol is None else rtol
     vague = ~support & (offset <= tolerance * norm(w).unsqueeze(-1))
@@ -150,7 +149,7 @@ def of_shifted(
         return values, torch.where(vague.unsqueeze(-1) & vague.unsqueeze(-2), 0, gamma), curvature
 
     everything = Spectrum(w + offset, V, torch.ones_like(support))
-    return spectral_function.apply(M, Exact(), scalar_functions.Function(f.value, f.slope, differences), everything)
+    return Exact().compose(M, scalar_functions.Function(f.value, f.slope, differences), everything)
 
 
 def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
@@ -162,7 +161,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # The derivative of g is about q⁻³: for small √ε it would magnify what rounding left of X on the null space of XᴴX.
     resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
-    g = spectral_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 

@@ -61,13 +61,13 @@ class _PCADenoising(RunningNorm):
         whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
         if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
             raise ShapeError(
-                f"{self._where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
+                f"{self.where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
                 f"got {keep!r}"
             )
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
         """The projector on the leading components of the standardised features, times the standardisation."""
-        check_finite(C, self._where)
+        check_finite(C, self.where)
         return principal_projector(C, self.keep, self.eps, self.method, shown)
 
     def extra_repr(self) -> str:

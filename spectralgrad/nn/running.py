@@ -78,16 +78,16 @@ class RunningNorm(SpectralModule):
         for name in ("num_features", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ShapeError(f"{self._where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+                raise ShapeError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
         if self.num_features % self.groups:
             raise ShapeError(
-                f"{self._where}: expected a number of groups that divides the {self.num_features} channels, "
+                f"{self.where}: expected a number of groups that divides the {self.num_features} channels, "
                 f"got groups={self.groups}"
             )
         if not self.eps >= 0:
-            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {self.eps!r}")
-        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self._where)
-        check_choice(self.init, ("ones", "uniform"), "init", self._where)
+            raise ShapeError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
+        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self.where)
+        check_choice(self.init, ("ones", "uniform"), "init", self.where)
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class RunningNorm(SpectralModule):
         if self.running_whitening is not None:
             return self.running_whitening
         if self.running_cov is None:
-            raise ShapeError(f"{self._where}: expected running statistics, got a layer with track_running_stats=False")
+            raise ShapeError(f"{self.where}: expected running statistics, got a layer with track_running_stats=False")
         return self._kept if self._kept is not None and self._is_fresh() else self._from_running()
 
     def _is_fresh(self) -> bool:
@@ -221,13 +221,13 @@ class RunningNorm(SpectralModule):
         return f"{self.num_features}, {common}, method={str(self.method)!r}"
 
     def _check_input(self, X: Tensor, alone: bool) -> None:
-        check_features(X, self._where)
+        check_features(X, self.where)
         if X.dim() not in self._dims:
             wanted = " or ".join(f"{n}D" for n in self._dims)
-            raise ShapeError(f"{self._where}: expected {wanted} input, got shape {tuple(X.shape)}")
+            raise ShapeError(f"{self.where}: expected {wanted} input, got shape {tuple(X.shape)}")
         if X.shape[1] != self.num_features:
-            raise ShapeError(f"{self._where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
+            raise ShapeError(f"{self.where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
         if self.training and alone and X.shape[0] * X.shape[2:].numel() < 2:
             raise ShapeError(
-                f"{self._where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
+                f"{self.where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
             )

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import MethodError
 from ..linalg.covariances import shifted
-from ..rules import Exact, Method
+from ..rules import Method
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
 from .running import RunningNorm, Statistics
 
@@ -58,16 +58,16 @@ class _DecorrelatedBatchNorm(RunningNorm):
 
     def _resolved(self, method: str | Method) -> Method:
         rule = super()._resolved(method)
-        if self.whitening == "cholesky" and not isinstance(rule, Exact):
+        if self.whitening == "cholesky" and not rule.exact:
             raise MethodError(
-                f"{self._where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
+                f"{self.where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
                 f"got {rule.name!r}"
             )
         return rule
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self._where)
+        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
         """The settings, those of torch's BatchNorm first."""

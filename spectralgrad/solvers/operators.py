@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..dispatch.torch_internals import operator_options
-from . import orthogonal, positive
+from . import fused, orthogonal
 from .ladder import EIGH, SVD
 
 P = ParamSpec("P")
@@ -99,26 +99,28 @@ def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
 
 
 @Operator
-def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`spectralgrad.solvers.positive.root`."""
-    S, s, V = positive.root(A, operation, inverse, rtol, clamp)
+def root_and_eigenpairs(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.fused.root_and_eigenpairs`."""
+    S, s, V = fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp)
     return S, s, V.contiguous()
 
 
-@root.operator.register_fake
+@root_and_eigenpairs.operator.register_fake
 def _(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
     return A.new_empty(A.shape), A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
-@root.operator.register_vmap
+@root_and_eigenpairs.operator.register_vmap
 def _(info, in_dims, A, operation, inverse, rtol, clamp):  # type: ignore[no-untyped-def]
-    return root(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
+    return root_and_eigenpairs(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
 
 
 @Operator
 def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-    """See :func:`spectralgrad.solvers.positive.root_derivative`."""
-    return positive.root_derivative(V, s, G, inverse, terms)
+    """See :func:`spectralgrad.solvers.fused.root_derivative`."""
+    return fused.root_derivative(V, s, G, inverse, terms)
 
 
 @root_derivative.operator.register_fake
@@ -133,20 +135,20 @@ def _(info, in_dims, V, s, G, inverse, terms=0):  # type: ignore[no-untyped-def]
 
 
 @Operator
-def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-    """See :func:`spectralgrad.solvers.positive.weighted`."""
-    return positive.weighted(V, gamma, G)
+def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+    """See :func:`spectralgrad.solvers.fused.function_derivative`."""
+    return fused.function_derivative(V, gamma, G)
 
 
-@weighted.operator.register_fake
+@function_derivative.operator.register_fake
 def _(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return G.new_empty(G.shape)
 
 
-@weighted.operator.register_vmap
+@function_derivative.operator.register_vmap
 def _(info, in_dims, V, gamma, G):  # type: ignore[no-untyped-def]
     V, gamma, G = _in_front(info.batch_size, in_dims, V, gamma, G)
-    return weighted(V, gamma, G), 0
+    return function_derivative(V, gamma, G), 0
 
 
 def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:

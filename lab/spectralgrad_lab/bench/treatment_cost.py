@@ -44,9 +44,8 @@ class Training:
 
     def watch(self) -> None:
         """Only what the spectral layer does for its hooks, with a covariance of the real size."""
-        tell = self.net.whiten._watched(self._covariance)
-        if tell is not None:
-            tell(self._covariance)
+        C = self._covariance.detach().requires_grad_()
+        self.net.whiten.watched(C).backward(self._covariance)
 
     def prepare(self) -> None:
         """Gradients and a covariance for the parts."""

@@ -105,7 +105,7 @@ def apply_matrix(
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
     learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
-    if function.idle(X) and not learning and function.eager(X):
+    if function.needs_no_gradient(X) and not learning and function.eager(X):
         return feature_matrices.affine(feature_matrices.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
@@ -156,14 +156,14 @@ class _Normalise(torch.autograd.Function):
         leaf = C.clone().requires_grad_(ctx.needs_input_grad[0])
         with torch.set_grad_enabled(ctx.needs_input_grad[0]), full_precision(X):
             W = matrix_of(leaf)
-        plain = W.detach().clone()
-        out = feature_matrices.affine(features, mean, *with_affine(plain, weight, bias))
+        matrix = W.detach().clone()
+        out = feature_matrices.affine(features, mean, *with_affine(matrix, weight, bias))
         ctx.save_for_backward(X, weight, bias, mean, count)
         ctx.inner, ctx.options = (leaf, W), (matrix_of, groups, dtype, reduce)
         flat = mean.flatten().clone()
-        ctx.mark_non_differentiable(flat, C, plain, count)
+        ctx.mark_non_differentiable(flat, C, matrix, count)
         ctx.set_materialize_grads(False)
-        return out, flat, C, plain, count
+        return out, flat, C, matrix, count
 
     @staticmethod
     def backward(ctx, G, *_):  # type: ignore[no-untyped-def]

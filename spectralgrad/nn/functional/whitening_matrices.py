@@ -13,7 +13,7 @@ from ...errors import MethodError, NonFiniteError, SpectralError, batch_position
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
-from ...rules import Exact, Method
+from ...rules import Method
 
 Whitening = Literal["zca", "pca", "cholesky"]
 OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
@@ -46,7 +46,7 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
         return _cholesky(M, where)
     if whitening == "pca":
         return _principal(M, method)
-    if not isinstance(method, Exact):
+    if not method.exact:
         return matrix_inv_sqrt(M, method=method)
     size = scale(M)
     return matrix_inv_sqrt(M / size.square()) / size
