@@ -27,14 +27,14 @@ pytestmark = pytest.mark.skipif(
 STEADY = QUICK.replaced(network="tests.lab.helpers:steady", train_size=83, weights="ol", clip=5.0)
 
 
-FAILING = QUICK.replaced(network="tests.lab.helpers.test_parallel:failing_on_the_second", epochs=1)
+FAILING = QUICK.replaced(network="tests.lab.test_parallel:failing_on_the_second", epochs=1)
 # The last batch has one picture: the first process gets none of it.
-POOLED = QUICK.replaced(network="tests.lab.helpers.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
+POOLED = QUICK.replaced(network="tests.lab.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
 RUNS = {
-    "backward": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_backward"),
-    "early": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_early"),
+    "backward": FAILING.replaced(network="tests.lab.test_parallel:failing_backward"),
+    "early": FAILING.replaced(network="tests.lab.test_parallel:failing_early"),
     "failing": FAILING,
-    "loss": FAILING.replaced(network="tests.lab.helpers.test_parallel:exploding_on_the_second"),
+    "loss": FAILING.replaced(network="tests.lab.test_parallel:exploding_on_the_second"),
     "pooled": POOLED,
     "steady": STEADY,
 }

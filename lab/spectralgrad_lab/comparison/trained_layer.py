@@ -19,6 +19,7 @@ from spectralgrad.nn import SpectralModule
 from ..training.checkpoints import load_weights
 from ..training.config import Config
 from ..data import load_for
+from ..networks import spectral_layers
 from ..import_by_name import imported
 from ..training.steps import batches
 from ..training.process_group import Group
@@ -91,7 +92,7 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         net.load_state_dict(weights)
     except (SpectralError, OSError, RuntimeError):  # of another version of the network, or without its pictures
         return None
-    layer = next((module for module in net.modules() if isinstance(module, SpectralModule)), None)
+    layer = next(iter(spectral_layers(net).values()), None)
     if layer is None:
         return None
     pictures = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from .blocks import BasicBlock, Bottleneck
-from .config import NetworkConfig
+from .config import CONSTRAINED_WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .spectral_layers import Network
 
 FIRST = 64  # filters of the first convolution, in the papers and so also in the small networks
 
@@ -56,7 +57,7 @@ class ResNet(Network):
             inputs = block.expansion * width
             blocks += [block(inputs, width) for _ in range(depth - 1)]
             self.add_module(f"layer{number}", nn.Sequential(*blocks))
-        if is_pooled(config) and config.weights in ("sn", "ow") and not reduces(config, inputs):
+        if is_pooled(config) and config.weights in CONSTRAINED_WEIGHTS and not reduces(config, inputs):
             raise NetworkError(
                 f"weights={config.weights!r}: expected one convolution before the pooling, got a sum of two; "
                 f"set reduce_to below {inputs}"

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from .config import NetworkConfig
 from .resnet import FIRST
-from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .spectral_layers import Network
 
 
 class SmallNet(Network):
