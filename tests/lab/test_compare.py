@@ -15,7 +15,7 @@ import pytest
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
-from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, compare, grid, job
+from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, Comparison, compare, grid, job
 from spectralgrad_lab.comparison.jobs import Here, Job, JobError, Processes, Submitit
 from spectralgrad_lab.comparison.paired_differences import against
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, key, label, summarise
@@ -178,11 +178,11 @@ def test_finished_runs_are_not_run_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         compare(configs, tmp_path, engine=engine)
     assert len(engine.asked) == 3
-    again, told = Counting(), []
-    results = compare(configs, tmp_path, engine=again, told=told.append)
+    again, new = Counting(), []
+    results = compare(configs, tmp_path, engine=again, on_result=new.append)
     assert again.asked == engine.asked[1:]
     assert [key(r.config) for r in results] == [key(c) for c in configs]
-    assert len(told) == 2
+    assert len(new) == 2
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
 
 
@@ -316,22 +316,23 @@ def test_the_live_table_tells_what_waits_runs_and_has_failed(tmp_path, monkeypat
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     configs = runs(methods=("svd", "exact", "batchnorm"))
-    jobs = [job(config, tmp_path) for config in configs]
-    jobs[1].folder.mkdir(parents=True)
+    comparison = Comparison(configs, tmp_path)
+    second = comparison.jobs[1].folder
+    second.mkdir(parents=True)
     going = Result(configs[1].replaced(epochs=5), "running", [epoch(40.0)])
-    (jobs[1].folder / "result.json").write_text(going.to_json())
+    (second / "result.json").write_text(going.to_json())
     terminal = Terminal()
-    with shown(configs, [], jobs, terminal) as told:
-        told(Result(configs[0], "failed", failure=Failure(0, 0, "no")))
+    with shown(comparison, terminal):
+        comparison.add(configs[0], Result(configs[0], "failed", failure=Failure(0, 0, "no")))
     assert "1 of 3 runs done" in terminal.said
     assert "0/1" in terminal.said
     assert "seed 0: 1/5 epochs" in terminal.said
     assert "waits" in terminal.said
 
 
-def test_elsewhere_a_run_is_a_line(capsys):
-    with shown(runs(), [], []) as told:
-        told(ended(30.0, group_size=16, seed=4))
+def test_elsewhere_a_run_is_a_line(tmp_path, capsys):
+    with shown(Comparison(runs(), tmp_path)) as on_result:
+        on_result(ended(30.0, group_size=16, seed=4))
     assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epoch\n"
 
 
