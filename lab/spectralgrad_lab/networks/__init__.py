@@ -3,7 +3,7 @@
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
 from .registry import NETWORKS, build
-from .spectral_layers import layers_before_spectral, pre_spectral, spectral_layers
+from .layer_search import layers_before_spectral, pre_spectral, spectral_layers
 
 __all__ = [
     "LAYERS",

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from .config import NetworkConfig
 from .errors import NetworkError
 from .shared_layers import Head, before_spectral, is_pooled, normalisation, reduces, treated
-from .spectral_layers import Network
+from .layer_search import Network
 
 SMALLEST = 63  # pixels that leave one position after the last pooling
 

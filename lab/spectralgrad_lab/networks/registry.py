@@ -13,7 +13,7 @@ from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfi
 from .errors import NetworkError, check_choice
 from .resnet import ResNet
 from .small import SmallNet
-from .spectral_layers import Network, spectral_layers
+from .layer_search import Network, spectral_layers
 from .user_network import own_network
 from .weight_constraints import constrain_weights
 

@@ -11,7 +11,7 @@ from .blocks import BasicBlock, Bottleneck
 from .config import CONSTRAINED_WEIGHTS, NetworkConfig
 from .errors import NetworkError
 from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
-from .spectral_layers import Network
+from .layer_search import Network
 
 FIRST = 64  # filters of the first convolution, in the papers and so also in the small networks
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from .config import NetworkConfig
 from .resnet import FIRST
 from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
-from .spectral_layers import Network
+from .layer_search import Network
 
 
 class SmallNet(Network):

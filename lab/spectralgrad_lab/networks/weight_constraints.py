@@ -8,7 +8,7 @@ from torch.nn.utils import parametrizations, parametrize
 from spectralgrad.nn import OrthogonalConv2d
 
 from .errors import NetworkError
-from .spectral_layers import layers_before_spectral
+from .layer_search import layers_before_spectral
 
 
 def constrained(layer: nn.Module, weights: str, where: str) -> nn.Module:

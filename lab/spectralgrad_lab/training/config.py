@@ -14,6 +14,7 @@ from spectralgrad.errors import MethodError, SpectralError
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
+from ..networks import LAYERS, POOLINGS, WEIGHTS
 from .config_values import check
 from .method_names import HINT, text_of
 
@@ -69,8 +70,7 @@ class Config:
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
     width: int | None = _field(None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", least=1)
-    layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
-                        "batchnorm", "whitening", "denoising")  # fmt: skip
+    layer: str = _field("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
     group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
     method: str | Method = _field(  # noqa: RUF009
         "exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`"
@@ -83,7 +83,7 @@ class Config:
     keep: int | float = _field(
         0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
     )
-    pooling: str = _field("average", NETWORK, "what stands before the classifier", "average", "covariance")
+    pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
     reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
     init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
 
@@ -101,7 +101,7 @@ class Config:
     seed: int = _field(0, TRAINING, "of weights, order and augmentation, below 2³²", least=0)
 
     weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
-                          "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
+                          "orthogonality loss (ol), orthogonal (ow)", *WEIGHTS)  # fmt: skip
     nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
     olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
     hybrid: str | Method | None = _field(  # noqa: RUF009
