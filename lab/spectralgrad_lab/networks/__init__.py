@@ -2,8 +2,8 @@
 
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .registry import NETWORKS, build
 from .layer_search import layers_before_spectral, pre_spectral, spectral_layers
+from .registry import NETWORKS, build
 
 __all__ = [
     "LAYERS",

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from .config import NetworkConfig
 from .errors import NetworkError
-from .shared_layers import Head, before_spectral, is_pooled, normalisation, reduces, treated
 from .layer_search import Network
+from .shared_layers import Head, before_spectral, is_pooled, normalisation, reduces, treated
 
 SMALLEST = 63  # pixels that leave one position after the last pooling
 

@@ -11,9 +11,9 @@ from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
 from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
+from .layer_search import Network, spectral_layers
 from .resnet import ResNet
 from .small import SmallNet
-from .layer_search import Network, spectral_layers
 from .user_network import own_network
 from .weight_constraints import constrain_weights
 

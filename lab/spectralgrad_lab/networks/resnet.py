@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from .blocks import BasicBlock, Bottleneck
 from .config import CONSTRAINED_WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
 from .layer_search import Network
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
 
 FIRST = 64  # filters of the first convolution, in the papers and so also in the small networks
 

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .config import NetworkConfig
+from .layer_search import Network
 from .resnet import FIRST
 from .shared_layers import Head, before_spectral, convolution, is_pooled, normalisation, reduces, treated
-from .layer_search import Network
 
 
 class SmallNet(Network):

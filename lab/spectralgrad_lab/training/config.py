@@ -14,6 +14,7 @@ from spectralgrad.errors import MethodError, SpectralError
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
+from ..data.augmentation import AUGMENTATIONS
 from ..networks import LAYERS, POOLINGS, WEIGHTS
 from .config_values import check
 from .method_names import HINT, text_of
@@ -63,9 +64,8 @@ class Config:
     train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
     test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
     augmentation: str | None = _field(
-        None, DATA, "how training pictures are varied (default: the dataset's way)",
-        "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
-    )  # fmt: skip
+        None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
+    )
     workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
