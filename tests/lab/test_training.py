@@ -42,8 +42,8 @@ def parts(config, shape=(1, 28, 28)):
 
 def step(config, made, images=None):
     data = load_data("fashion", train_size=config.train_size)
-    pictures, labels = next(batches(config, data, Group())[0].epoch(0))
-    return Stepper(config, made, Watch(made.net), Group())(pictures if images is None else images, labels)
+    found, labels = next(batches(config, data, Group())[0].epoch(0))
+    return Stepper(config, made, Watch(made.net), Group())(found if images is None else images, labels)
 
 
 def test_it_learns_and_keeps_its_files(tmp_path):
@@ -79,9 +79,9 @@ def test_a_step_is_the_textbook_step_and_clipping_is_off():
     config = QUICK.replaced(network="tests.lab.helpers:steady")
     made, hand = parts(config), parts(config).net
     step(config, made)
-    pictures, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
+    found, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    nn.functional.cross_entropy(hand(pictures), labels).backward()
+    nn.functional.cross_entropy(hand(found), labels).backward()
     size = nn.utils.get_total_norm([p.grad for p in hand.parameters()])
     optimizer.step()
     for ours, theirs in zip(made.net.parameters(), hand.parameters(), strict=True):

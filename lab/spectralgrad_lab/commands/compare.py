@@ -127,7 +127,7 @@ def _base(options: argparse.Namespace) -> Config:
     given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _OWN}
     config = preset(options.preset) if options.preset else Config() if options.config else DEFAULT
     if config is DEFAULT and given.get("dataset", config.dataset) != DEFAULT.dataset:
-        config = config.replaced(train_size=None, augmentation=None)  # those are for the embedded pictures
+        config = config.replaced(train_size=None, augmentation=None)  # those are for the embedded images
     if options.config is not None:
         config = Config.from_toml(options.config, config)
     if given.get("layer") == "denoising":
@@ -146,7 +146,7 @@ def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
 
 
 def _check(configs: Sequence[Config]) -> None:
-    """Missing pictures, and groups that do not fit the network, are told before the first run."""
+    """Missing images, and groups that do not fit the network, are told before the first run."""
     base = configs[0]
     data = load_for(base)
     shape = batches(base, data, Group())[0].shape

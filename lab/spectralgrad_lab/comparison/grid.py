@@ -22,7 +22,7 @@ METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz
 GROUP_SIZES: tuple[int | None, ...] = (16,)
 SEEDS = (0, 1)
 
-# Grey pictures have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
+# Grey images have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
 # group of 16 has rank 9, and its 7 other eigenvalues are all ε: a tie that no training step removes.
 DEFAULT = Config(
     train_size=2000,

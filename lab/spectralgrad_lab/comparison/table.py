@@ -15,7 +15,7 @@ from ..training.config import Config
 from .grid import Comparison
 from ..training.resuming import read_result
 from ..training.records import Result, count
-from .results import Summary, key, summarise
+from .results import Summary, key, summarize
 
 HEADER = ("method", "d", "success", "error %", "least", "ms/step", "κ")
 
@@ -24,7 +24,7 @@ def cells(summary: Summary) -> tuple[str, ...]:
     """A summary in words.
 
     Example:
-        >>> cells(summarise([Result(Config(group_size=16), "failed")])[0])
+        >>> cells(summarize([Result(Config(group_size=16), "failed")])[0])
         ('exact', '16', '0/1', '–', '–', '–', '–')
     """
     size = "all" if summary.group_size is None else str(summary.group_size)
@@ -43,7 +43,7 @@ def error(summary: Summary) -> str:
     """Mean and deviation of the test error.
 
     Example:
-        >>> error(summarise([Result(Config(), "failed")])[0])
+        >>> error(summarize([Result(Config(), "failed")])[0])
         '–'
     """
     if math.isnan(summary.mean):
@@ -57,7 +57,7 @@ def _number(value: float, form: str) -> str:
 
 def text(results: Sequence[Result]) -> str:
     """The whole table."""
-    return render(HEADER, [cells(summary) for summary in summarise(results)])
+    return render(HEADER, [cells(summary) for summary in summarize(results)])
 
 
 def line(result: Result) -> str:
@@ -69,7 +69,7 @@ def line(result: Result) -> str:
         >>> print(line(failed))
         svd d=16 seed 0: failed at step 0 (epoch 1): no gradient
     """
-    name = dataclasses.replace(summarise([result])[0], sized=True).name + f" seed {result.config.seed}"
+    name = dataclasses.replace(summarize([result])[0], sized=True).name + f" seed {result.config.seed}"
     if result.failure is not None:
         return f"{name}: failed at {result.failure}"
     return f"{name}: {result.status}, error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}"
@@ -112,7 +112,7 @@ class _LiveTable:
         table = Table(caption=caption, caption_justify="left")
         for name in (*HEADER, "now"):
             table.add_column(name, justify="left" if name in ("method", "now") else "right", no_wrap=True)
-        for summary in summarise(results):
+        for summary in summarize(results):
             table.add_row(*_live(summary), style="red" if summary.failed else "")
         return table
 

@@ -76,12 +76,12 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
 
     Args:
         config: see :class:`NetworkConfig`; any object with its attributes.
-        channels: of the pictures.
+        channels: of the images.
         image_size: their side.
         classes: how many.
 
     Returns:
-        a module from pictures (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
+        a module from images (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
         errors and monitors then tell.
 
     Raises:

@@ -35,7 +35,7 @@ def treated(layer: nn.Conv2d, config: NetworkConfig, here: bool) -> nn.Module:
     return constrained(layer, config.weights, config.network) if here else layer
 
 
-def normalisation(config: NetworkConfig, channels: int) -> nn.Module:
+def normalization(config: NetworkConfig, channels: int) -> nn.Module:
     """The layer after the first convolution."""
     if config.layer == "batchnorm":
         return nn.BatchNorm2d(channels)
@@ -74,7 +74,7 @@ class Head(nn.Module):
         grid: average pooling leaves grid × grid positions.
 
     Attributes:
-        out_features: how many numbers a picture becomes.
+        out_features: how many numbers an image becomes.
     """
 
     def __init__(self, config: NetworkConfig, channels: int, grid: int = 1) -> None:

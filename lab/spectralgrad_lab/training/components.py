@@ -1,4 +1,4 @@
-"""Everything that learns, made from a configuration: network, optimiser, schedule, hybrid switch."""
+"""Everything that learns, made from a configuration: network, optimizer, schedule, hybrid switch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .config import FIELDS, Config, ConfigError
 from .method_names import text_of
 from .process_group import Group
 from .saved_state import like, tensor
-from .synchronized_norm import release, synchronise
+from .synchronized_norm import release, synchronize
 from .treatments import Penalty, orthogonality_penalty, treat_gradients
 
 
@@ -124,7 +124,7 @@ def build(config: Config, shape: tuple[int, int, int], classes: int, group: Grou
 
     Args:
         config: of the run.
-        shape: channels, height and width of a picture.
+        shape: channels, height and width of an image.
         classes: how many.
         group: over which processes.
 
@@ -220,7 +220,7 @@ def _spread(net: nn.Module, config: Config, group: Group) -> nn.Module:
     if group.world == 1:
         return net
     return DistributedDataParallel(
-        synchronise(net, group.line),
+        synchronize(net, group.line),
         device_ids=[group.device] if group.device.type == "cuda" else None,
         process_group=group.line,
         find_unused_parameters=":" in config.network,

@@ -58,11 +58,11 @@ class Config:
     """
 
     dataset: str = _field(
-        "fashion", DATA, "name of the pictures, or your own as module:callable; `fashion` comes with the package"
+        "fashion", DATA, "name of the images, or your own as module:callable; `fashion` comes with the package"
     )
     data: str | None = _field(None, DATA, "folder that holds them")
-    train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
-    test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
+    train_size: int | None = _field(None, DATA, "use this many training images (default: all)", least=1)
+    test_size: int | None = _field(None, DATA, "use this many test images (default: all)", least=1)
     augmentation: str | None = _field(
         None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
     )
@@ -87,8 +87,8 @@ class Config:
     reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
     init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
 
-    epochs: int = _field(5, TRAINING, "passes over the training pictures", least=1)
-    batch_size: int = _field(128, TRAINING, "pictures a step, over all processes together", least=1)
+    epochs: int = _field(5, TRAINING, "passes over the training images", least=1)
+    batch_size: int = _field(128, TRAINING, "images a step, over all processes together", least=1)
     lr: float = _field(0.1, TRAINING, "learning rate", least=0)
     classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
     momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
@@ -191,7 +191,7 @@ class Config:
 
     @property
     def located(self) -> bool:
-        """Whether numbers depend on the folder of the pictures: known datasets are the same wherever they are.
+        """Whether numbers depend on the folder of the images: known datasets are the same wherever they are.
 
         Example:
             >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located
