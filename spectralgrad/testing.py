@@ -50,6 +50,33 @@ def paired_spectrum(d: int, condition: float, gap: float) -> np.ndarray:
     return np.stack([leaders, leaders * (1 - gap)], 1).reshape(-1)
 
 
+def paired_matrix(d: int, condition: float, gap: float, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
+    """A symmetric matrix (d, d) with the eigenvalues of :func:`paired_spectrum`.
+
+    Its eigenvectors are random for a positive gap. For gap 0 it is diagonal: in any other basis rounding would separate
+    the tied eigenvalues.
+
+    Example:
+        >>> torch.linalg.eigvalsh(paired_matrix(4, 100.0, 0.0)).diff()[::2]
+        tensor([0., 0.], dtype=torch.float64)
+    """
+    w = paired_spectrum(d, condition, gap)
+    return with_spectrum(w, dtype=dtype, seed=seed) if gap else torch.diag(torch.from_numpy(w)).to(dtype)
+
+
+def gradient_of(function: Callable[[Tensor], Tensor], A: Tensor, G: Tensor) -> Tensor:
+    """The symmetric part of the gradient of ⟨G, function(A)⟩ in A, shape (..., d, d).
+
+    Example:
+        >>> gradient_of(torch.linalg.inv, 2 * torch.eye(2), torch.eye(2))
+        tensor([[-0.2500, -0.0000],
+                [-0.0000, -0.2500]])
+    """
+    X = A.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad((function(X) * G).sum(), X)
+    return (gradient + gradient.mT) / 2
+
+
 def relative_error(x: Tensor, reference: Tensor) -> float:
     """Frobenius norm of the difference over that of the reference; infinite if ``x`` is not finite.
 

@@ -39,6 +39,7 @@ HELPERS = {
     "spectralgrad.dispatch.torch_internals",
     "spectralgrad.io",
     "spectralgrad.io.files",
+    "spectralgrad.io.text_values",
     "spectralgrad.native",
     "spectralgrad.nn.distributed",
     "spectralgrad.nn.functional.whitening_matrices",

@@ -3,7 +3,7 @@
 from . import data, networks
 from .comparison.grid import compare, grid
 from .comparison.paired_differences import against
-from .comparison.results import ResultsFile, summarise
+from .comparison.results import ResultsFile, summarize
 from .training.config import Config
 from .training.presets import PRESETS
 from .training.records import Epoch, Failure, Result
@@ -23,6 +23,6 @@ __all__ = [
     "data",
     "grid",
     "networks",
-    "summarise",
+    "summarize",
     "train",
 ]

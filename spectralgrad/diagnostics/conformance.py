@@ -11,10 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linalg import matrix_functions
 from ..rules import SVDPI, Clip, Method, NewtonSchulz, Pade, SVDNewton, Taylor, Trunc, methods
-from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
-from .peers import Root, installed_peers, torch_autograd
+from ..testing import Reference, gradient_of, paired_spectrum, relative_error, with_spectrum
+from .peers import Root, installed_peers, own_root, torch_autograd
 from .table import number, render
 
 CONDITIONS = (1e2, 1e6, 1e10)
@@ -148,25 +147,19 @@ def _draw(case: Case, function: str, seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 def contestants(function: str) -> dict[str, Root]:
     """Plain torch, ours by every method of the table and every one registered since, and the installed peers."""
-    ours = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
-
-    def by(method: Method | str) -> Root:
-        return lambda A: ours(A, method=method, rtol=0.0, clamp=True)
-
-    table: dict[str, Root] = {"torch": torch_autograd(function)}
-    table.update({name: by(method) for name, (_, method) in RULES.items()})
     known = {*_LEFT_OUT, *(name.partition(" ")[0] for name in RULES)}
-    table.update({name: by(name) for name in methods(function) if name not in known})
+    rules = {name: method for name, (_, method) in RULES.items()}
+    rules.update({name: name for name in methods(function) if name not in known})
+    table: dict[str, Root] = {"torch": torch_autograd(function)}
+    table.update({name: own_root(function, method) for name, method in rules.items()})
     return {**table, **installed_peers(function)}
 
 
 def _error(root: Root, A: Tensor, G: Tensor, truth: Tensor) -> tuple[float, str]:
-    X = A.clone().requires_grad_()
     try:
-        (g,) = torch.autograd.grad((root(X) * G).sum(), X)
+        error = relative_error(gradient_of(root, A, G), truth)
     except Exception as problem:  # a peer's failure is its result, whatever it raises
         return float("nan"), f"{type(problem).__name__}: {problem}"
-    error = relative_error((g + g.mT) / 2, truth)
     return (error if np.isfinite(error) else float("nan")), ""
 
 

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from ..errors import SpectralError
-from ..linalg import matrix_functions
-from ..testing import Reference, paired_spectrum, relative_error, with_spectrum
-from .peers import Root, torch_autograd
+from ..testing import Reference, gradient_of, paired_matrix, relative_error
+from .peers import own_root, torch_autograd
 
 SIZE, CONDITION, DRAWS = 8, 1e2, 5
 GAPS = (0.5, *(10.0**-k for k in range(1, 17)), 0.0)  # relative distance within each pair; 0 is a tie
@@ -66,36 +65,22 @@ def require() -> None:
 
 def measure(function: str, draws: int = DRAWS) -> dict[str | None, list[float]]:
     """Method → median relative error of its gradient at each of ``GAPS``; NaN where most draws have none."""
-    roots = {name: _root(function, name) for name in _STYLES}
+    roots = {name: own_root(function, name) if name else torch_autograd(function) for name in _STYLES}
     errors: dict[str | None, list[float]] = {name: [] for name in _STYLES}
     for gap in GAPS:
         sample = [_draw(function, gap, seed) for seed in range(draws)]
         for name, root in roots.items():
-            median = float(np.median([_error(root, *draw) for draw in sample]))
+            median = float(np.median([relative_error(gradient_of(root, A, G), truth) for A, G, truth in sample]))
             errors[name].append(median if np.isfinite(median) else float("nan"))
     return errors
 
 
-def _root(function: str, name: str | None) -> Root:
-    if name is None:
-        return torch_autograd(function)
-    ours = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
-    return lambda A: ours(A, method=name)
-
-
 def _draw(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrix, cotangent and true gradient. A tie survives rounding only if the matrix is diagonal."""
-    w = paired_spectrum(SIZE, CONDITION, gap)
-    A = with_spectrum(w, seed=seed) if gap else torch.diag(torch.from_numpy(w))
+    """Matrix, cotangent and true gradient."""
+    A = paired_matrix(SIZE, CONDITION, gap, seed=seed)
     G = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     G = (G + G.mT) / 2
     return A, G, Reference(A).gradient(function, G)
-
-
-def _error(root: Root, A: Tensor, G: Tensor, truth: Tensor) -> float:
-    X = A.clone().requires_grad_()
-    (g,) = torch.autograd.grad((root(X) * G).sum(), X)
-    return relative_error((g + g.mT) / 2, truth)
 
 
 def _line(axes: Any, name: str | None, errors: list[float]) -> None:

@@ -1,4 +1,4 @@
-"""Other libraries' differentiable roots, where they are installed, behind one signature."""
+"""Differentiable matrix roots of this library, of plain torch and of other installed libraries, with one signature."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from ..linalg import matrix_functions
+from ..rules import Method
 
 Root = Callable[[Tensor], Tensor]
 
@@ -22,6 +25,17 @@ def torch_autograd(function: str) -> Root:
         return (V * scalar(w).unsqueeze(-2)) @ V.mH
 
     return root
+
+
+def own_root(function: str, method: Method | str) -> Root:
+    """``matrix_sqrt`` or ``matrix_inv_sqrt`` with this method, without a rank tolerance.
+
+    Example:
+        >>> round(own_root("sqrt", "exact")(4 * torch.eye(1)).item(), 4)
+        2.0
+    """
+    root = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
+    return lambda A: root(A, method=method, rtol=0.0, clamp=True)
 
 
 def installed_peers(function: str) -> dict[str, Root]:

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Any
 
 from ..errors import MethodError
+from ..io.text_values import DESCRIPTIONS, from_text
 from .base import Method, parameters
-
-_WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false"}
-_READERS: dict[str, Callable[[str], Any]] = {
-    "int": int,
-    "float": float,
-    "bool": lambda word: {"true": True, "false": False}[word.lower()],
-}
 
 
 def parse(text: str, known: dict[str, type[Method]]) -> Method:
@@ -55,6 +48,6 @@ def _value(text: str, kind: str, expected: str) -> Any:
     if "None" in kinds and text.lower() == "none":
         return None
     try:
-        return _READERS[kinds[0]](text)
-    except (ValueError, KeyError):
-        raise MethodError(f"{expected} {_WORDS.get(kinds[0], kinds[0])}, got {text!r}") from None
+        return from_text(text, kinds[:1])
+    except ValueError:
+        raise MethodError(f"{expected} {DESCRIPTIONS.get(kinds[0], kinds[0])}, got {text!r}") from None

@@ -21,11 +21,11 @@ def noise(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize("flip", [False, True])
 def test_random_crops_are_those_of_a_loop(padding, crop, flip):
     images, draws = noise(40, 3, 8, 11), torch.rand(40, 4, generator=torch.Generator().manual_seed(2))
-    out = augmented(images, draws, Augmentation(padding=padding, crop=crop, centred=False, flip=flip))
+    out = augmented(images, draws, Augmentation(padding=padding, crop=crop, centered=False, flip=flip))
     height, width = crop or 8, crop or 11
     seen = set()
-    for picture_, (y, x, f, _), got in zip(images.numpy(), draws.tolist(), out, strict=True):
-        padded = np.pad(picture_, ((0, 0), (padding, padding), (padding, padding)))
+    for image_, (y, x, f, _), got in zip(images.numpy(), draws.tolist(), out, strict=True):
+        padded = np.pad(image_, ((0, 0), (padding, padding), (padding, padding)))
         top, left = int(y * (padded.shape[1] - height + 1)), int(x * (padded.shape[2] - width + 1))
         seen.add((top, left))
         window = padded[:, top : top + height, left : left + width]
@@ -52,13 +52,13 @@ def test_a_quarter_turn_is_exact(shape):
 
 
 def test_turning_keeps_pixels_square():
-    """A half turn of a picture that is not square, and a quarter turn of the square in its middle."""
+    """A half turn of an image that is not square, and a quarter turn of the square in its middle."""
     images = noise(1, 1, 9, 21)
     assert torch.equal(augmented(images, torch.ones(1, 4), Augmentation(degrees=180)), images.flip(2, 3))
     quarter = augmented(images, torch.ones(1, 4), Augmentation(degrees=90))
     middle = images[..., 6:15].rot90(1, (2, 3)), images[..., 6:15].rot90(3, (2, 3))
     assert any(torch.equal(quarter[..., 6:15], square) for square in middle)
-    assert not quarter[..., :6].any()  # black: beyond the picture's upper and lower edge
+    assert not quarter[..., :6].any()  # black: beyond the image's upper and lower edge
 
 
 def test_the_counterpart_for_evaluation_has_the_same_size_and_no_chance():
@@ -70,9 +70,9 @@ def test_the_counterpart_for_evaluation_has_the_same_size_and_no_chance():
 
 
 def test_what_cannot_be_cut_or_is_unknown_is_refused():
-    for centred in (True, False):
-        with pytest.raises(DataError, match="cannot cut 9 × 9 from pictures of 8 × 8"):
-            augmented(noise(1, 1, 8, 8), torch.zeros(1, 4), Augmentation(crop=9, centred=centred))
+    for centered in (True, False):
+        with pytest.raises(DataError, match="cannot cut 9 × 9 from images of 8 × 8"):
+            augmented(noise(1, 1, 8, 8), torch.zeros(1, 4), Augmentation(crop=9, centered=centered))
     with pytest.raises(DataError, match=r"augmentation of none, crop-flip, .*got 'mixup'"):
         Batches(Split(noise(4, 1, 8, 8), torch.zeros(4).long()), 2, augmentation="mixup", mean=(0,), std=(1,))
 
@@ -81,7 +81,7 @@ def test_what_cannot_be_cut_or_is_unknown_is_refused():
 
 
 def counted(n: int = 23, size: int = 8) -> Split:
-    """Every pixel of picture i is i, and so is its label."""
+    """Every pixel of image i is i, and so is its label."""
     return Split(torch.arange(n, dtype=torch.uint8).view(n, 1, 1, 1).repeat(1, 1, size, size), torch.arange(n))
 
 
@@ -97,7 +97,7 @@ def flat(lists: list[list[int]]) -> list[int]:
     return [value for values in lists for value in values]
 
 
-def test_every_picture_comes_once_with_its_label():
+def test_every_image_comes_once_with_its_label():
     for images, labels in batches().epoch(0):
         assert torch.equal(images[:, 0, 0, 0], labels.float())
     order = flat(contents(batches()))
@@ -106,7 +106,7 @@ def test_every_picture_comes_once_with_its_label():
     assert flat(contents(batches(shuffle=False))) == list(range(23))
 
 
-def test_pixels_are_normalised():
+def test_pixels_are_normalized():
     split = Split(torch.tensor([0, 255], dtype=torch.uint8).view(1, 2, 1, 1), torch.tensor([0]))
     ((images, _),) = batches(split, 1, mean=(0.5, 0.25), std=(0.5, 0.25)).epoch(0)
     assert images.flatten().tolist() == pytest.approx([-1, 3])
@@ -180,8 +180,8 @@ def test_threads_end_with_the_iteration():
         ({"workers": -1}, "workers ≥ 0"),
         ({"seed": -1}, "seed ≥ 0"),
         ({"rank": 2, "world": 2}, "0 ≤ rank < world, got rank 2 of 2"),
-        ({"size": 2, "world": 3}, "a picture a process, got batch_size 2 for 3"),
-        ({"size": 24, "drop_last": True}, "23 pictures make no batch of 24; pass a smaller batch_size or drop_last"),
+        ({"size": 2, "world": 3}, "an image a process, got batch_size 2 for 3"),
+        ({"size": 24, "drop_last": True}, "23 images make no batch of 24; pass a smaller batch_size or drop_last"),
         ({"mean": (0, 0, 0)}, "a mean and a positive std a channel, got 3 and 1 for 1 channels"),
         ({"std": (0,)}, "a mean and a positive std a channel"),
     ],
@@ -197,6 +197,6 @@ def test_epochs_that_make_no_sense_are_refused(epoch, start):
         batches().epoch(epoch, start)
 
 
-def test_a_split_has_a_label_a_picture():
-    with pytest.raises(DataError, match="expected a label a picture, got 3 and 2"):
+def test_a_split_has_one_label_per_image():
+    with pytest.raises(DataError, match="expected a label an image, got 3 and 2"):
         Split(noise(3, 1, 4, 4), torch.zeros(2).long())

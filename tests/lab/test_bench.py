@@ -191,17 +191,17 @@ def test_json_names_machine_and_every_figure(outcomes):
 
 
 def test_command_prints_writes_and_draws(tiny, tmp_path, capsys):
-    picture, results = tmp_path / "cost.png", tmp_path / "bench.json"
-    assert main(["bench", "--seconds", "0.002", "--json", str(results), "--plot", str(picture)]) == 0
+    image, results = tmp_path / "cost.png", tmp_path / "bench.json"
+    assert main(["bench", "--seconds", "0.002", "--json", str(results), "--plot", str(image)]) == 0
     out = capsys.readouterr().out
     assert "times faster" in out
     assert "worst relative error" in out
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert image.read_bytes().startswith(b"\x89PNG")
     assert len(json.loads(results.read_text())["results"]) == len(TINY) + 4
-    assert sorted(tmp_path.iterdir()) == sorted([picture, results])
+    assert sorted(tmp_path.iterdir()) == sorted([image, results])
 
 
-def test_a_picture_of_nothing_is_drawn_too(tmp_path):
+def test_a_image_of_nothing_is_drawn_too(tmp_path):
     figures.cost(tmp_path / "empty.png", [])
     assert (tmp_path / "empty.png").stat().st_size > 0
 

@@ -103,16 +103,16 @@ def test_nothing_sticks_out_covers_or_is_too_small(page, view, tmp_path):
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_is_not_blank_and_has_the_right_ground(page, view, tmp_path):
     width, flags = VIEWS[view]
-    picture = tmp_path / "picture.png"
-    chromium(page, tmp_path / "profile", width, *flags, f"--screenshot={picture}")
-    with Image.open(picture) as whole:
+    image = tmp_path / "image.png"
+    chromium(page, tmp_path / "profile", width, *flags, f"--screenshot={image}")
+    with Image.open(image) as whole:
         image = whole.crop((0, 0, width, 1600))
         grey = image.convert("L")
-        colours = image.convert("RGB").getcolors(image.width * image.height)
+        rgb = image.convert("RGB").getcolors(image.width * image.height)
     ground = grey.getpixel((3, 3))
     assert (ground < 60) == (DARK in flags)
     assert (ground > 220) == (DARK not in flags)
     levels = grey.histogram()
     ink = sum(count for level, count in enumerate(levels) if abs(level - ground) > 90) / sum(levels)
     assert 0.01 < ink < 0.5  # text and bars, neither blank nor a block
-    assert len(colours) > 50
+    assert len(rgb) > 50

@@ -15,10 +15,10 @@ import pytest
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
-from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, compare, grid, job
+from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, Comparison, compare, grid, job
 from spectralgrad_lab.comparison.jobs import Here, Job, JobError, Processes, Submitit
 from spectralgrad_lab.comparison.paired_differences import against
-from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, key, label, summarise
+from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, key, label, summarize
 from spectralgrad_lab.comparison.table import shown, text
 from spectralgrad_lab.papers.tables import SETTINGS, TABLE
 from spectralgrad_lab.training.config import ConfigError
@@ -123,7 +123,7 @@ def test_what_makes_a_run_the_same_run():
 def test_a_summary_is_over_the_runs_that_ended():
     failed = Result(Config(seed=2), "failed", [epoch(90.0, step_ms=60.0)], Failure(7, 1, "no"))
     results = [ended(30.0, seed=0), ended(33.0, seed=1), failed]
-    (summary,) = summarise(results)
+    (summary,) = summarize(results)
     assert summary.success == pytest.approx(200 / 3)
     assert summary.mean == 31.5
     assert summary.sd == pytest.approx(statistics.stdev([30.0, 33.0]))
@@ -134,16 +134,16 @@ def test_a_summary_is_over_the_runs_that_ended():
 
 
 def test_a_method_that_never_ended_has_no_error_but_a_rate():
-    (summary,) = summarise([Result(Config(), "failed", failure=Failure(0, 0, "no"))])
+    (summary,) = summarize([Result(Config(), "failed", failure=Failure(0, 0, "no"))])
     assert summary.success == 0
     assert math.isnan(summary.mean)
     assert math.isnan(summary.least)
 
 
 def test_what_else_differs_is_part_of_the_name():
-    names = [s.name for s in summarise([ended(30.0, eps=1e-2), ended(31.0, eps=1e-4)])]
+    names = [s.name for s in summarize([ended(30.0, eps=1e-2), ended(31.0, eps=1e-4)])]
     assert names == ["exact eps=0.01", "exact eps=0.0001"]
-    names = [s.name for s in summarise([ended(30.0, group_size=4), ended(31.0, group_size=8)])]
+    names = [s.name for s in summarize([ended(30.0, group_size=4), ended(31.0, group_size=8)])]
     assert names == ["exact d=4", "exact d=8"]
 
 
@@ -178,11 +178,11 @@ def test_finished_runs_are_not_run_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         compare(configs, tmp_path, engine=engine)
     assert len(engine.asked) == 3
-    again, told = Counting(), []
-    results = compare(configs, tmp_path, engine=again, told=told.append)
+    again, new = Counting(), []
+    results = compare(configs, tmp_path, engine=again, on_result=new.append)
     assert again.asked == engine.asked[1:]
     assert [key(r.config) for r in results] == [key(c) for c in configs]
-    assert len(told) == 2
+    assert len(new) == 2
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
 
 
@@ -199,7 +199,7 @@ def killer(classes):
 
 
 def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
-    killed = Job("killed", TINY.replaced(network="tests.lab.helpers.test_compare:killer"), tmp_path / "a")
+    killed = Job("killed", TINY.replaced(network="tests.lab.test_compare:killer"), tmp_path / "a")
     with pytest.raises(JobError, match="a process was killed"):
         list(Processes(2).run([killed]))
     odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "b")
@@ -316,22 +316,23 @@ def test_the_live_table_tells_what_waits_runs_and_has_failed(tmp_path, monkeypat
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
     configs = runs(methods=("svd", "exact", "batchnorm"))
-    jobs = [job(config, tmp_path) for config in configs]
-    jobs[1].folder.mkdir(parents=True)
+    comparison = Comparison(configs, tmp_path)
+    second = comparison.jobs[1].folder
+    second.mkdir(parents=True)
     going = Result(configs[1].replaced(epochs=5), "running", [epoch(40.0)])
-    (jobs[1].folder / "result.json").write_text(going.to_json())
+    (second / "result.json").write_text(going.to_json())
     terminal = Terminal()
-    with shown(configs, [], jobs, terminal) as told:
-        told(Result(configs[0], "failed", failure=Failure(0, 0, "no")))
+    with shown(comparison, terminal):
+        comparison.add(configs[0], Result(configs[0], "failed", failure=Failure(0, 0, "no")))
     assert "1 of 3 runs done" in terminal.said
     assert "0/1" in terminal.said
     assert "seed 0: 1/5 epochs" in terminal.said
     assert "waits" in terminal.said
 
 
-def test_elsewhere_a_run_is_a_line(capsys):
-    with shown(runs(), [], []) as told:
-        told(ended(30.0, group_size=16, seed=4))
+def test_elsewhere_a_run_is_a_line(tmp_path, capsys):
+    with shown(Comparison(runs(), tmp_path)) as on_result:
+        on_result(ended(30.0, group_size=16, seed=4))
     assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epoch\n"
 
 
@@ -371,7 +372,7 @@ def test_wrong_usage_is_told_before_training(arguments, said, tmp_path, capsys):
     assert said in capsys.readouterr().err
 
 
-def test_missing_pictures_are_told_before_training(tmp_path, capsys):
+def test_missing_images_are_told_before_training(tmp_path, capsys):
     assert main(["compare", "--dataset", "cifar10", "--data", str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert "data_batch_1.bin" in capsys.readouterr().err
     assert not (tmp_path / "out" / RESULTS).exists()
@@ -405,14 +406,14 @@ def test_a_network_of_ones_own_that_takes_the_method_is_compared(tmp_path, monke
 
 def test_parameters_of_a_method_make_another_method(tmp_path):
     results = [ended(20.0, method="svd-taylor"), ended(21.0, method="svd-taylor:degree=19")]
-    assert [summary.label for summary in summarise(results)] == ["svd-taylor", "svd-taylor:degree=19"]
+    assert [summary.label for summary in summarize(results)] == ["svd-taylor", "svd-taylor:degree=19"]
     assert ":" not in job(results[1].config, tmp_path).name
 
 
 def test_treatments_are_told_apart():
     results = [ended(20.0), ended(21.0, nog=True), ended(22.0, layer="denoising", method="svd-pade"),
                ended(23.0, layer="batchnorm")]  # fmt: skip
-    found = [(summary.label, summary.extra) for summary in summarise(results)]
+    found = [(summary.label, summary.extra) for summary in summarize(results)]
     assert found == [
         ("exact", "layer=whitening, nog=False"),
         ("exact", "layer=whitening, nog=True"),
@@ -420,10 +421,10 @@ def test_treatments_are_told_apart():
         ("batchnorm", ""),
     ]
     plain = [ended(20.0), ended(23.0, layer="batchnorm", nog=False)]
-    assert [summary.extra for summary in summarise(plain)] == ["", ""]
+    assert [summary.extra for summary in summarize(plain)] == ["", ""]
 
 
-def test_other_pictures_and_another_stopping_rule_make_another_run():
+def test_other_images_and_another_stopping_rule_make_another_run():
     folder = Config(dataset="folder", data="a")
     assert key(folder) != key(folder.replaced(data="b"))
     assert key(Config(dataset="cifar10", data="a")) == key(Config(dataset="cifar10", data="b"))
@@ -465,7 +466,7 @@ def test_methods_by_default_are_those_that_serve_the_layer(tmp_path, monkeypatch
 
 
 def test_errors_that_are_not_finite_have_no_deviation():
-    summary = summarise([ended(math.inf), ended(20.0, seed=1)])[0]
+    summary = summarize([ended(math.inf), ended(20.0, seed=1)])[0]
     assert math.isnan(summary.sd)
 
 

@@ -79,7 +79,7 @@ def test_presets_name_what_exists_and_survive_toml(name, tmp_path):
         ({"hybrid": "exact", "milestones": (3,)}, "hybrid: expected another method"),
         ({"hybrid": "svd", "milestones": (2,), "warmup_epochs": 3}, "3 do not fit before the last milestone, 2"),
         ({"layer": "batchnorm", "nog": True}, "for networks with a spectral layer"),
-        ({"colour": 1}, "no field 'colour'; the fields are dataset, data"),
+        ({"color": 1}, "no field 'color'; the fields are dataset, data"),
     ],
 )
 def test_wrong_values_are_refused_in_words(values, message):

@@ -12,7 +12,7 @@ from spectralgrad_lab.data import DATASETS, DataError, load
 from spectralgrad_lab.data.embedded import FOLDER
 
 
-def test_embedded_pictures_are_balanced_small_and_licensed():
+def test_embedded_images_are_balanced_small_and_licensed():
     data = load("fashion")
     assert data.train.images.shape == (4000, 1, 28, 28)
     assert data.test.images.shape == (1000, 1, 28, 28)
@@ -25,7 +25,7 @@ def test_embedded_pictures_are_balanced_small_and_licensed():
     assert "Permission is hereby granted" in (FOLDER / "LICENSE").read_text("utf-8")
 
 
-def test_a_part_of_the_training_pictures_is_balanced_and_grows():
+def test_a_part_of_the_training_images_is_balanced_and_grows():
     whole, small, large = (load("fashion", train_size=n).train for n in (None, 25, 100))
     assert sorted(small.labels.bincount().tolist()) == [2] * 5 + [3] * 5
     assert len(load("fashion", train_size=25).test) == 1000
@@ -62,7 +62,7 @@ def idx(values: np.ndarray) -> bytes:
 
 @pytest.fixture
 def fashion(tmp_path):
-    """A folder of four files with three pictures of 28 × 28 each, of which the last image file is compressed."""
+    """A folder of four files with three images of 28 × 28 each, of which the last image file is compressed."""
     generator = np.random.default_rng(0)
     for part in ("train", "t10k"):
         images = generator.integers(0, 256, (3, 28, 28), dtype=np.uint8)
@@ -102,7 +102,7 @@ def cut(content: bytes) -> bytes:
         ("t10k-images-idx3-ubyte.gz", lambda c: c[:40] + b"\0\0\0\0" + c[44:], "damaged gzip file"),
         ("t10k-images-idx3-ubyte.gz", lambda _: b"<html>", "damaged gzip file"),
         ("train-labels-idx1-ubyte", lambda c: c[:-1] + b"\x0a", "labels from 0 to 9, got 10 in record 2"),
-        ("train-labels-idx1-ubyte", lambda _: idx(np.zeros(2, np.uint8)), "expected 3 labels, one a picture, got 2"),
+        ("train-labels-idx1-ubyte", lambda _: idx(np.zeros(2, np.uint8)), "expected 3 labels, one an image, got 2"),
         ("t10k-labels-idx1-ubyte", None, "no such file"),
     ],
 )
@@ -163,12 +163,12 @@ def test_cifar100_takes_the_fine_label(tmp_path):
 def test_cifar_files_that_are_not_what_their_names_say_are_refused(cifar10):
     with (cifar10 / "data_batch_3.bin").open("wb") as file:
         file.truncate(10_000 * 3073)
-    with pytest.raises(DataError, match="expected 5000 pictures a class, got 14000 of class 0") as caught:
+    with pytest.raises(DataError, match="expected 5000 images a class, got 14000 of class 0") as caught:
         load("cifar10", cifar10)
     assert "data_batch_3.bin" in str(caught.value)
 
 
-def test_a_folder_for_the_embedded_pictures_is_refused(tmp_path):
+def test_a_folder_for_the_embedded_images_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"fashion is in the package: expected no folder.*--dataset"):
         load("fashion", tmp_path)
 
@@ -193,7 +193,7 @@ def test_damaged_cifar_files_are_refused(cifar10):
     assert "data_batch_2.bin: no such file" in refusal()
 
 
-def test_other_forms_of_cifar_are_recognised(tmp_path):
+def test_other_forms_of_cifar_are_recognized(tmp_path):
     (tmp_path / "cifar-10-binary.tar.gz").touch()
     with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz is there, but not unpacked: tar xf it"):
         load("cifar10", tmp_path)

@@ -74,7 +74,7 @@ def test_parameters_are_as_many_as_published(network, classes, size, wanted):
 
 @pytest.mark.parametrize(("network", "channels"), [("resnet18", 512), ("resnet50", 2048)])
 def test_covariance_pooling_has_the_papers_sizes(network, channels):
-    """A 1×1 convolution to 256 with normalisation; 32,896 numbers a picture."""
+    """A 1×1 convolution to 256 with normalisation; 32,896 numbers an image."""
     plain = count(1000, 224, network=network) - 1000 * channels
     assert count(1000, 224, network=network, pooling="covariance") - plain == channels * 256 + 2 * 256 + 1000 * 32_896
 
@@ -93,20 +93,20 @@ def test_every_network_is_listed_and_made():
 
 @pytest.mark.parametrize("pooling", ["average", "covariance"])
 @pytest.mark.parametrize("network", [name for name in NETWORKS if name not in ("resnet101", "resnet50")])
-def test_pictures_become_logits(network, pooling):
+def test_images_become_logits(network, pooling):
     size = 64 if network in LARGE else 16
     with torch.no_grad():
         net = made(7, size=size, network=network, pooling=pooling, reduce_to=16, method="exact").eval()
         assert net(torch.randn(2, 3, size, size)).shape == (2, 7)
 
 
-def test_bottlenecks_of_large_pictures_become_logits():
+def test_bottlenecks_of_large_images_become_logits():
     with torch.no_grad():
         assert made(7, size=64, network="resnet50").eval()(torch.randn(1, 3, 64, 64)).shape == (1, 7)
 
 
 def _features(**settings) -> torch.Size:
-    """The shape of what a network's last stage gives for a picture of 64 × 64."""
+    """The shape of what a network's last stage gives for an image of 64 × 64."""
     net, shapes = made(size=64, reduce_to=8, **settings).eval(), []
     net.layer4.register_forward_hook(lambda *args: shapes.append(args[2].shape))
     with torch.no_grad():
@@ -114,7 +114,7 @@ def _features(**settings) -> torch.Size:
     return shapes[0]
 
 
-def test_the_last_stage_is_finer_before_covariance_pooling_in_networks_for_large_pictures():
+def test_the_last_stage_is_finer_before_covariance_pooling_in_networks_for_large_images():
     assert _features(network="resnet18") == (1, 512, 2, 2)
     assert _features(network="resnet18", pooling="covariance") == (1, 512, 4, 4)
     assert _features(network="resnet18-cifar") == (1, 512, 8, 8)
@@ -197,7 +197,7 @@ def test_spectral_norm_makes_the_largest_singular_value_one():
     assert type(made(layer="whitening", weights="ol").conv1) is nn.Conv2d
 
 
-def test_weights_are_initialised_as_he_does():
+def test_weights_are_initialized_as_he_does():
     net = made(network="resnet18-cifar")
     for name in ("layer4.1.conv2", "layer4.0.downsample.0"):
         weight = net.get_submodule(name).weight
@@ -227,8 +227,8 @@ def test_the_layer_does_not_change_the_start():
         ({"weights": "wn"}, "weights to be one of plain, sn, ol, ow, got 'wn'"),
         ({"layer": "whitening", "group_size": 48}, "group_size that divides the 64 channels.*got 48"),
         ({"width": 0}, "width of at least 1, got 0"),
-        ({"network": "alexnet"}, "alexnet: expected pictures of at least 63 pixels, got 32"),
-        ({"network": "resnet18", "layer": "whitening", "weights": "ow"}, "stride 1 before.*resnet18 with stride 2"),
+        ({"network": "alexnet"}, "alexnet: expected images of at least 63 pixels, got 32"),
+        ({"network": "resnet18", "layer": "whitening", "weights": "ow"}, "stride 1 that.*stride=\\(2, 2.*resnet18"),
         ({"network": "resnet8", "pooling": "covariance", "weights": "sn"}, "set reduce_to below 64"),
     ],
 )
@@ -260,7 +260,7 @@ def test_a_network_of_ones_own(tmp_path, monkeypatch):
     }.items():
         with pytest.raises(NetworkError, match=message):
             made(network=name)
-    with pytest.raises(NetworkError, match="Sequential is no network of spectralgrad"):
+    with pytest.raises(NetworkError, match="Sequential is not a network of spectralgrad"):
         pre_spectral(net)
 
 
@@ -307,7 +307,7 @@ def _gradients(method: str) -> list[torch.Tensor]:
     return torch.autograd.grad(functional.cross_entropy(net(images), labels), list(net.parameters()))
 
 
-def test_on_real_pictures_plain_svd_dies_and_exact_lives():
+def test_on_real_images_plain_svd_dies_and_exact_lives():
     assert not all(bool(g.isfinite().all()) for g in _gradients("svd"))
     assert all(bool(g.isfinite().all()) for g in _gradients("exact"))
 

@@ -1,4 +1,4 @@
-"""Methods and pictures of one's own: objects, names, module:callable and entry points."""
+"""Methods and images of one's own: objects, names, module:callable and entry points."""
 
 import sys
 from dataclasses import dataclass, field
@@ -244,22 +244,22 @@ import torch
 
 calls = []
 
-def pictures(folder=None):
+def images(folder=None):
     "Noise."
     calls.append(folder)
     images, labels = torch.rand(40, 1, 28, 28, generator=torch.Generator().manual_seed(0)), torch.arange(40) % 4
     return (images, labels), (images, labels)
 
 def without():
-    return pictures()
+    return images()
 
 def wrong():
     return [1, 2, 3]
 """
 
 
-def test_pictures_of_installed_packages_are_found_by_name(installed, capsys):
-    folder = installed("spectralgrad.data", noise="stranger:pictures", broken="stranger_missing:x", wrong="math:pi")
+def test_images_of_installed_packages_are_found_by_name(installed, capsys):
+    folder = installed("spectralgrad.data", noise="stranger:images", broken="stranger_missing:x", wrong="math:pi")
     (folder / "stranger.py").write_text(DATA, "utf-8")
     assert "stranger" not in sys.modules
     arguments = ["train", "--dataset", "noise", "--data", str(folder), "--width", "2", "--epochs", "1",
@@ -271,14 +271,14 @@ def test_pictures_of_installed_packages_are_found_by_name(installed, capsys):
             load_data(name)
 
 
-# --- pictures
+# --- images
 
 
-def test_pictures_by_module_and_callable(tmp_path, monkeypatch, capsys):
+def test_images_by_module_and_callable(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("mine_data.py").write_text(DATA, "utf-8")
     try:
-        data = load_data("mine_data:pictures", "somewhere", train_size=8)
+        data = load_data("mine_data:images", "somewhere", train_size=8)
         assert (len(data.train), len(data.test), data.classes) == (8, 40, ("0", "1", "2", "3"))
         assert sys.modules["mine_data"].calls == [Path("somewhere")]
         assert len(load_data("mine_data:without").train) == 40
@@ -294,9 +294,9 @@ def test_pictures_by_module_and_callable(tmp_path, monkeypatch, capsys):
         with pytest.raises(DataError, match="parameter `folder`"):
             load_data("mine_data:without", "somewhere")
         arguments = ["train", "--width", "2", "--epochs", "1", "--batch-size", "20", "--no-tensorboard"]
-        assert main([*arguments, "--dataset", "mine_data:pictures"]) == 0
-        assert "small on mine_data:pictures" in capsys.readouterr().out
-        assert main([*arguments, "--dataset", "mine_data:pictures", "--resume"]) == 0
+        assert main([*arguments, "--dataset", "mine_data:images"]) == 0
+        assert "small on mine_data:images" in capsys.readouterr().out
+        assert main([*arguments, "--dataset", "mine_data:images", "--resume"]) == 0
         assert main([*arguments, "--dataset", "mine_data:wrong", "--resume"]) == 1
     finally:
         sys.modules.pop("mine_data", None)
@@ -317,7 +317,7 @@ def test_results_do_not_make_us_import_what_they_name(tmp_path, monkeypatch):
 
 
 class Listed(TorchDataset):
-    """Pictures of one shape and labels, one after another."""
+    """Images of one shape and labels, one after another."""
 
     classes = ("cat", "dog", "bird")
 
@@ -350,7 +350,7 @@ BYTES = (IMAGES.clamp(0, 1) * 255).to(torch.uint8)
     ],
     ids=["TensorDataset", "tensors", "Dataset", "float64", "bytes", "grey bytes"],
 )
-def test_pictures_as_objects_are_normalised_and_trained(part):
+def test_images_as_objects_are_normalized_and_trained(part):
     data = as_dataset((part, part))
     batches = Batches(data.train, 48, mean=data.mean, std=data.std, shuffle=False)
     images, labels = next(batches.epoch(0))
@@ -371,12 +371,12 @@ def test_classes_have_the_datasets_names_and_sizes_are_taken(tmp_path):
     assert (result.status, result.config.train_size) == ("done", 24)
 
 
-def test_resuming_asks_for_the_same_pictures(tmp_path, capsys):
+def test_resuming_asks_for_the_same_images(tmp_path, capsys):
     config = Config(epochs=2, batch_size=16, width=2, tensorboard=False, threads=1)
-    pictures, others = ((BYTES, LABELS),) * 2, ((255 - BYTES, LABELS),) * 2
-    straight = train(config, data=pictures)
+    images, others = ((BYTES, LABELS),) * 2, ((255 - BYTES, LABELS),) * 2
+    straight = train(config, data=images)
     with pytest.raises(Stopped):
-        train(config, tmp_path, data=pictures, progress=Interrupting(4))
+        train(config, tmp_path, data=images, progress=Interrupting(4))
     with pytest.raises(ConfigError, match="holds another run: dataset was 'own@"):
         train(config, tmp_path, data=others, resume=True)
     with pytest.raises(DataError, match="this one was an object: pass it to train again as `data=`"):
@@ -384,7 +384,7 @@ def test_resuming_asks_for_the_same_pictures(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "--out", str(tmp_path), "--resume"])
     assert "pass it to train again as `data=`" in capsys.readouterr().err
-    assert numbers(train(config, tmp_path, data=pictures, resume=True)) == numbers(straight)
+    assert numbers(train(config, tmp_path, data=images, resume=True)) == numbers(straight)
 
 
 FLOATS = torch.zeros(4, 1, 8, 8)
@@ -395,27 +395,27 @@ FEW = torch.tensor([0, 1, 0, 1])
     ("value", "words"),
     [
         (3, "or a pair .*, got int"),
-        ((3, 4), "training pictures: .*got int"),
+        ((3, 4), "training images: .*got int"),
         ((FLOATS, FLOATS), "expected .image, label. at 0, got Tensor"),
         (((FLOATS, FEW.float()),) * 2, "training labels: expected whole numbers"),
-        (((FLOATS, FEW[:3]),) * 2, "expected a label a picture, got 4 and 3"),
+        (((FLOATS, FEW[:3]),) * 2, "expected a label an image, got 4 and 3"),
         (((FLOATS, -FEW),) * 2, "training labels: expected 0 to 0, got -1 to 0"),
-        (((FLOATS / 0, FEW),) * 2, "training pictures: expected finite numbers"),
+        (((FLOATS / 0, FEW),) * 2, "training images: expected finite numbers"),
         (((FLOATS.long(), FEW),) * 2, "expected uint8 or floating-point .N, C, H, W., got torch.int64"),
         (((FLOATS[:, 0, 0], FEW),) * 2, "expected uint8 or floating-point"),
         (((FLOATS, FEW), (FLOATS[:, :, :4], FEW)), "of one shape, got .1, 8, 8. and .1, 4, 8."),
-        (((FLOATS, FEW), (FLOATS[:0], FEW[:0])), "test pictures: expected some, got none"),
+        (((FLOATS, FEW), (FLOATS[:0], FEW[:0])), "test images: expected some, got none"),
         ((Listed([FLOATS[0], FLOATS[0, :, :4]], [0, 1]),) * 2, "expected one shape"),
         ((Listed(["a"], [0]),) * 2, "expected a tensor .C, H, W. at 0, got str"),
         ((Listed([FLOATS[0]], [0.5]),) * 2, "expected a whole number for a label at 0, got 0.5"),
     ],
 )
-def test_what_cannot_be_pictures_is_refused_in_words(value, words):
+def test_what_cannot_be_images_is_refused_in_words(value, words):
     with pytest.raises(DataError, match=words):
         as_dataset(value)
 
 
-def test_names_for_pictures(names):
+def test_names_for_images(names):
     register("noise", Source("noise", lambda _: ((BYTES, LABELS),) * 2, folder=False))
     assert isinstance(load_data("noise"), Dataset)
     assert load_data("noise", train_size=6).name == "noise"

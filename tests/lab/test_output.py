@@ -98,7 +98,7 @@ def test_the_bar_survives_an_ascii_terminal(monkeypatch):
 
 
 def test_names_outside_the_basic_plane_survive_toml(tmp_path):
-    config = Config(data='pictures/😀/λ "quoted" \\', dataset="cifar10")
+    config = Config(data='images/😀/λ "quoted" \\', dataset="cifar10")
     (tmp_path / "config.toml").write_bytes(config.to_toml().encode("utf-8"))
     assert Config.from_toml(tmp_path / "config.toml") == config
 

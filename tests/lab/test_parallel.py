@@ -16,25 +16,25 @@ from spectralgrad_lab.training.checkpoints import load
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.process_group import Group, WorkerLostError
 from spectralgrad_lab.training.resuming import read_result
-from spectralgrad_lab.training.synchronized_norm import synchronise
+from spectralgrad_lab.training.synchronized_norm import synchronize
 
 from .helpers import QUICK, GivingUp, ended, pair, steady
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
 )
-# The last batch has 19 pictures: shares of 9 and 10.
+# The last batch has 19 images: shares of 9 and 10.
 STEADY = QUICK.replaced(network="tests.lab.helpers:steady", train_size=83, weights="ol", clip=5.0)
 
 
-FAILING = QUICK.replaced(network="tests.lab.helpers.test_parallel:failing_on_the_second", epochs=1)
-# The last batch has one picture: the first process gets none of it.
-POOLED = QUICK.replaced(network="tests.lab.helpers.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
+FAILING = QUICK.replaced(network="tests.lab.test_parallel:failing_on_the_second", epochs=1)
+# The last batch has one image: the first process gets none of it.
+POOLED = QUICK.replaced(network="tests.lab.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
 RUNS = {
-    "backward": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_backward"),
-    "early": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_early"),
+    "backward": FAILING.replaced(network="tests.lab.test_parallel:failing_backward"),
+    "early": FAILING.replaced(network="tests.lab.test_parallel:failing_early"),
     "failing": FAILING,
-    "loss": FAILING.replaced(network="tests.lab.helpers.test_parallel:exploding_on_the_second"),
+    "loss": FAILING.replaced(network="tests.lab.test_parallel:exploding_on_the_second"),
     "pooled": POOLED,
     "steady": STEADY,
 }
@@ -96,7 +96,7 @@ def test_the_others_learn_of_a_failure_wherever_they_wait(shared, name, layer, r
 
 
 def test_condition_and_rank_are_the_worst_of_all_processes(shared):
-    """Covariance pooling decomposes a matrix a picture: each process sees its own. One parameter is not used."""
+    """Covariance pooling decomposes a matrix an image: each process sees its own. One parameter is not used."""
     one, two = train(POOLED), read_result(shared / "pooled")
     assert [e.rank for e in two.epochs] == [e.rank for e in one.epochs]
     assert [e.rank > 0 for e in two.epochs] == [True, True]
@@ -143,7 +143,7 @@ class FailingBackward(nn.Module):
 
 
 class Failing(sg.nn.SpectralModule):
-    """Stands for covariance pooling, which does not synchronise: only the second process meets NaN."""
+    """Stands for covariance pooling, which does not synchronize: only the second process meets NaN."""
 
     passes = 0
 
@@ -185,13 +185,13 @@ def test_which_errors_mean_a_lost_process():
     assert not Group().lost(RuntimeError("Connection closed by peer"))
 
 
-def test_synchronised_layers_keep_names_parameters_and_alone_their_numbers():
+def test_synchronized_layers_keep_names_parameters_and_alone_their_numbers():
     net = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Sequential(nn.BatchNorm2d(3, affine=False)))
     before, parameters = {k: v.clone() for k, v in net.state_dict().items()}, list(net.parameters())
     x = torch.randn(4, 1, 8, 8)
     expected = net(x)
     net.load_state_dict(before)
-    synced = synchronise(net)
+    synced = synchronize(net)
     assert list(synced.state_dict()) == list(before)
     assert all(a is b for a, b in zip(synced.parameters(), parameters, strict=True))
     assert torch.equal(synced(x), expected)
@@ -211,7 +211,7 @@ def hooked():
 @pytest.mark.parametrize(("layer", "what"), [(Doubling(3), "is Doubling"), (hooked(), "is one with hooks")])
 def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
     with pytest.raises(ConfigError, match=f"the batch normalisation '1' {what}, .* or train in one process"):
-        synchronise(nn.Sequential(nn.Conv2d(1, 3, 3), layer))
+        synchronize(nn.Sequential(nn.Conv2d(1, 3, 3), layer))
 
 
 @pytest.mark.parametrize("name", ["foo", "cuda:99"])

@@ -15,7 +15,7 @@ from spectralgrad_lab import Config, Epoch, Failure, Result, train
 from spectralgrad_lab.comparison.gradient_errors import Gradients, measure
 from spectralgrad_lab.comparison.grid import compare, grid, job
 from spectralgrad_lab.comparison.paired_differences import against
-from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarise
+from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarize
 from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.papers.tables import RESNET18, RESNET50, TABLE, published
 from spectralgrad_lab.report import report
@@ -114,7 +114,7 @@ def test_the_page_needs_nothing_but_itself(source, page):
     assert not re.search(r"https?:|url\(|@import|//[a-z]+\.", source)
 
 
-def test_every_section_is_there_and_has_pictures(page):
+def test_every_section_is_there_and_has_images(page):
     assert page.sections == [SECTIONS[0], "pairs", *SECTIONS[1:]]
     assert page.tags.count("svg") > 30
     assert page.tags.count("h1") == 1
@@ -128,7 +128,7 @@ def test_light_dark_and_phones_are_provided_for(source):
 def test_the_numbers_are_those_of_the_results(page):
     rows = {row[0]: row[1:] for row in page.rows if len(row) == 9 and row[0]}
     assert set(rows) == {"svd", "svd-taylor", "exact", "batchnorm"}
-    for summary in summarise(RUNS):
+    for summary in summarize(RUNS):
         d, success, error, least, step, condition, *_ = rows[summary.label]
         assert success == f"{len(summary.done)}/{len(summary.results)}"
         assert d == ("–" if summary.label == "batchnorm" else "16")
@@ -171,12 +171,12 @@ def test_what_made_it_is_told(page):
 
 
 def test_the_headline_is_made_from_the_numbers():
-    summaries = summarise(RUNS)
+    summaries = summarize(RUNS)
     assert headline(summaries) == "svd failed in both runs. All 6 runs of the other 3 methods came to their end."
-    assert headline(summarise(RUNS[2:])) == "All 6 runs of the 3 methods came to their end."
-    assert headline(summarise([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
+    assert headline(summarize(RUNS[2:])) == "All 6 runs of the 3 methods came to their end."
+    assert headline(summarize([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
     sizes = [failed("svd", 0), done("svd", 0, 30.0, group_size=8), done("exact", 0, 30.0)]
-    assert headline(summarise(sizes)) == (
+    assert headline(summarize(sizes)) == (
         "svd failed in 1 of 2 runs, at d = 16. The only run of exact came to its end."
     )
     cause, errors = details(summaries, None)
@@ -220,7 +220,7 @@ def test_a_name_cannot_break_the_page(tmp_path):
 def test_any_results_make_a_page(results, tmp_path):
     page = Page(written(tmp_path, results).path.read_text("utf-8"))
     assert page.sections == SECTIONS
-    for summary in summarise(results):
+    for summary in summarize(results):
         assert summary.name in page.said
 
 
@@ -428,11 +428,11 @@ def test_rates_that_the_paper_does_not_give_are_dashes_and_no_line(tmp_path):
 
 
 def test_the_deviation_says_over_how_many_runs():
-    assert "over the 2 seeds; with two runs" in spread(summarise(RUNS))
+    assert "over the 2 seeds; with two runs" in spread(summarize(RUNS))
     three = [*RUNS, *(done(method, 2, 30.0) for method in ("svd-taylor", "exact", "batchnorm"))]
-    assert spread(summarise(three)) == "mean ± standard deviation over the 3 seeds"
-    assert "the 2 to 3 runs of a row that came to their end; with two" in spread(summarise(three[:-1]))
-    assert spread(summarise(RUNS[2:3])) == "of a single run each"
+    assert spread(summarize(three)) == "mean ± standard deviation over the 3 seeds"
+    assert "the 2 to 3 runs of a row that came to their end; with two" in spread(summarize(three[:-1]))
+    assert spread(summarize(RUNS[2:3])) == "of a single run each"
 
 
 def test_a_method_without_some_gradients_is_neither_best_nor_blue():
@@ -443,8 +443,8 @@ def test_a_method_without_some_gradients_is_neither_best_nor_blue():
     svd, exact = layer_errors(found).rows
     assert (svd.bad, exact.bad) == (True, False)
     for mark in ("dot bad", "× none"):
-        assert mark in svd.picture
-        assert mark not in exact.picture
+        assert mark in svd.svg
+        assert mark not in exact.svg
 
 
 def test_runs_that_failed_are_counted_beside_their_steps(tmp_path):
@@ -474,12 +474,12 @@ def test_load_and_all_commands_are_told(tmp_path):
 
 def test_one_epoch_is_a_point_for_every_method_and_one_number_on_the_axis():
     short_runs = [Result(r.config.replaced(epochs=1), "done", r.epochs[:1]) for r in RUNS[2:]]
-    found = curves(summarise(short_runs), lambda e: e.test_error, "test error")
+    found = curves(summarize(short_runs), lambda e: e.test_error, "test error")
     assert len(found) == 3
     for panel in found:
-        assert panel.picture.count("<circle") == 6
-        assert ">1</text>" in panel.picture
-        assert ">2</text>" not in panel.picture
+        assert panel.svg.count("<circle") == 6
+        assert ">1</text>" in panel.svg
+        assert ">2</text>" not in panel.svg
 
 
 def test_the_measured_layer_is_named_with_its_group_size(tmp_path):
@@ -518,7 +518,7 @@ def test_gradients_of_another_comparison_are_measured_anew(tmp_path):
         assert json.loads((tmp_path / "gradients.json").read_text()) == kept
 
 
-def test_the_page_is_made_without_the_pictures(tmp_path):
+def test_the_page_is_made_without_the_images(tmp_path):
     run = done("exact", 0, 20.0, dataset="cifar10", data=str(tmp_path / "away"))
     folder = job(run.config, tmp_path).folder
     folder.mkdir(parents=True)

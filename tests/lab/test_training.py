@@ -42,8 +42,8 @@ def parts(config, shape=(1, 28, 28)):
 
 def step(config, made, images=None):
     data = load_data("fashion", train_size=config.train_size)
-    pictures, labels = next(batches(config, data, Group())[0].epoch(0))
-    return Stepper(config, made, Watch(made.net), Group())(pictures if images is None else images, labels)
+    found, labels = next(batches(config, data, Group())[0].epoch(0))
+    return Stepper(config, made, Watch(made.net), Group())(found if images is None else images, labels)
 
 
 def test_it_learns_and_keeps_its_files(tmp_path):
@@ -79,9 +79,9 @@ def test_a_step_is_the_textbook_step_and_clipping_is_off():
     config = QUICK.replaced(network="tests.lab.helpers:steady")
     made, hand = parts(config), parts(config).net
     step(config, made)
-    pictures, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
+    found, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
-    nn.functional.cross_entropy(hand(pictures), labels).backward()
+    nn.functional.cross_entropy(hand(found), labels).backward()
     size = nn.utils.get_total_norm([p.grad for p in hand.parameters()])
     optimizer.step()
     for ours, theirs in zip(made.net.parameters(), hand.parameters(), strict=True):
@@ -146,8 +146,8 @@ def test_weights_of_the_layer_before(network, weights):
 
 
 def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
-    with pytest.raises(ValueError, match="'ow' needs a convolution of stride 1"):
-        parts(QUICK.replaced(network="tests.lab.helpers.test_training:oblong", weights="ow"))
+    with pytest.raises(ValueError, match="'ow': expected a convolution of stride 1"):
+        parts(QUICK.replaced(network="tests.lab.test_training:oblong", weights="ow"))
 
 
 def oblong(classes):
@@ -175,7 +175,7 @@ def test_hybrid_switches_before_the_last_milestone():
 
 
 def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_one():
-    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.helpers.test_training:by_taylor")
+    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.test_training:by_taylor")
     made = parts(config)
     assert made.method == "svd-taylor"
     state = made.switch.state_dict()
@@ -184,7 +184,7 @@ def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_o
     assert made.method == "svd-pade"
     made.switch.load_state_dict(state)
     assert made.method == "svd-taylor"
-    asking = config.replaced(network="tests.lab.helpers.test_training:by_any", method="newton-schulz")
+    asking = config.replaced(network="tests.lab.test_training:by_any", method="newton-schulz")
     assert parts(asking).method == "newton-schulz"
 
 

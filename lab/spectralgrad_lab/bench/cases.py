@@ -119,8 +119,8 @@ def _graded(batch: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def _clustered(batch: int, d: int, generator: torch.Generator) -> Tensor:
-    centres = torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64)[torch.arange(d) % 3]
-    return _rotated(centres * (1 + 1e-6 * torch.linspace(0, 1, d, dtype=torch.float64)), batch, generator)
+    centers = torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64)[torch.arange(d) % 3]
+    return _rotated(centers * (1 + 1e-6 * torch.linspace(0, 1, d, dtype=torch.float64)), batch, generator)
 
 
 SPECTRA: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {

@@ -31,7 +31,7 @@ examples:
 
 
 _STUDIES = {
-    "grid": ("whole_grid", "all sizes and spectra, with the goals, JSON and pictures"),
+    "grid": ("whole_grid", "all sizes and spectra, with the goals, JSON and images"),
     "layers": ("layers", "the layers against batch normalisation"),
     "treatments": ("treatment_cost", "what NOG, OLR and the monitor add to a training step"),
     "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),

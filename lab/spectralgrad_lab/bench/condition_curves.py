@@ -1,6 +1,6 @@
 """Condition numbers over training, as in ECCV 2022, Figs 2–4.
 
-A small network with a whitening layer learns the embedded pictures (with ``--data`` all of Fashion-MNIST) under each
+A small network with a whitening layer learns the embedded images (with ``--data`` all of Fashion-MNIST) under each
 treatment. Two regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full
 rank; and ``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The
 orthogonal convolution is the same in both.
@@ -30,14 +30,14 @@ from .networks import first_layer, small
 REGIMES = {"wide": 5, "deficient": 3}  # size of the first filters
 TREATMENTS = ("plain", "SN", "OL", "OW", "NOG", "OLR", "OLR exact", "NOG+OW", "NOG+OW+OLR")
 CHANNELS, EPS, BATCH, RATE, OL_WEIGHT = 16, 1e-6, 64, 0.1, 0.1
-_COLOURS = {
+_COLORS = {
     "plain": "#000000", "SN": "#999999", "OL": "#CC79A7", "OW": "#E69F00", "NOG": "#009E73", "OLR": "#56B4E9",
     "OLR exact": "#0072B2", "NOG+OW": "#F0E442", "NOG+OW+OLR": "#D55E00",
 }  # fmt: skip
 
 
-def pictures(split: Split) -> tuple[Tensor, Tensor]:
-    """Standardised pictures at half size (N, 1, 14, 14), and labels."""
+def half_size(split: Split) -> tuple[Tensor, Tensor]:
+    """Standardised images at half size (N, 1, 14, 14), and labels."""
     assert isinstance(split.images, Tensor)
     return nn.functional.avg_pool2d((split.images / 255 - 0.286) / 0.353, 2), split.labels
 
@@ -118,7 +118,7 @@ def draw(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> 
     for axes, (regime, runs) in zip(panels, results.items(), strict=True):
         for treatment, group in runs.items():
             values = np.median([run["condition"] for run in group], axis=0)
-            axes.plot(group[0]["steps"], values, label=treatment, color=_COLOURS[treatment], linewidth=1.6)
+            axes.plot(group[0]["steps"], values, label=treatment, color=_COLORS[treatment], linewidth=1.6)
         axes.set(
             yscale="log", xlabel="training step", title=f"{regime}: {REGIMES[regime]}×{REGIMES[regime]} first filters"
         )
@@ -135,17 +135,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)")
     parser.add_argument("--steps", type=int, default=400, help="training steps of each run (default: 400)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each treatment (default: 3)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="the picture")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="the image")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train every treatment, print the tables, write the picture and the figures."""
+    """Train every treatment, print the tables, write the image and the figures."""
     for target in (options.plot, options.json):
         require_folder(target)
     dataset = load("fashion") if options.data is None else load("fashion-mnist", options.data)
-    data = {"train": pictures(dataset.train), "test": pictures(dataset.test)}
+    data = {"train": half_size(dataset.train), "test": half_size(dataset.test)}
     results: dict[str, dict[str, list[dict[str, object]]]] = {}
     for regime in REGIMES:
         runs = results[regime] = {}

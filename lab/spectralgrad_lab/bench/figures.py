@@ -1,4 +1,4 @@
-"""The picture: cost against d and against B. matplotlib loads when it is drawn."""
+"""The plot: cost against d and against B. matplotlib loads when it is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .cases import SIZES, SWEEP_SIZE
 from .contests import Outcome
 from .report import headline
 
-# Contest and contestant → label, colour (Okabe and Ito), marker, line.
+# Contest and contestant → label, color (Okabe and Ito), marker, line.
 _STYLES = {
     ("eigh", "torch"): ("torch.linalg.eigh", "#000000", "o", "--"),
     ("eigh", "ours"): ("spectralgrad eigh", "#0072B2", "o", "-"),
@@ -26,16 +26,16 @@ _STYLES = {
 
 
 def require() -> None:
-    """Raise an error that says what to install if a picture cannot be drawn."""
+    """Raise an error that says what to install if plotting is not possible."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("a picture needs matplotlib: pip install 'spectralgrad[lab]'")
+        raise SpectralError("plotting needs matplotlib: pip install 'spectralgrad[lab]'")
 
 
 def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", spectrum: str = "wishart") -> None:
     """Draw microseconds a matrix against d (left) and against B (right), dashed for others, and write it to ``path``.
 
     Args:
-        path: the picture; its ending names the format (png, svg, pdf).
+        path: of the plot; its ending names the format (png, svg, pdf).
         outcomes: of :func:`run` on :func:`grid` and :func:`sweep`.
         dtype: which type to draw.
         spectrum: which spectrum to draw.
@@ -62,12 +62,12 @@ def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", 
 
 
 def _lines(axes: Any, points: list[tuple[int, Outcome]]) -> None:
-    for (contest, name), (label, colour, marker, line) in _STYLES.items():
+    for (contest, name), (label, color, marker, line) in _STYLES.items():
         held = sorted(((x, o) for x, o in points if o.contest == contest), key=lambda point: point[0])
         timed = [(x, o[name].timing, o.case.batch) for x, o in held]
         known = [(x, timing.seconds / batch * 1e6) for x, timing, batch in timed if timing is not None]
         if known:
-            axes.plot(*zip(*known, strict=True), color=colour, marker=marker, linestyle=line, label=label, markersize=5)
+            axes.plot(*zip(*known, strict=True), color=color, marker=marker, linestyle=line, label=label, markersize=5)
 
 
 def _dress(axes: Any, label: str) -> None:

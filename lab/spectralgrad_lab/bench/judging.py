@@ -65,14 +65,14 @@ def inverse_root(A: Tensor, G: Tensor) -> Judge:
 def covariance_root(X: Tensor, G: Tensor) -> Judge:
     """Value and gradient in X of ⟨C^(1/2), G⟩, C the covariance of X, each within 30 √d ε κ(C) on C's range."""
     n = X.shape[-1]
-    centred = X.double() - X.double().mean(-1, keepdim=True)
-    w, V = torch.linalg.eigh(centred @ centred.mT / n)
+    centered = X.double() - X.double().mean(-1, keepdim=True)
+    w, V = torch.linalg.eigh(centered @ centered.mT / n)
     rank = min(X.shape[-2], n - 1)
     r = torch.where(torch.arange(w.shape[-1]) >= w.shape[-1] - rank, w.clamp_min(0), 0).sqrt()
     total = r[:, :, None] + r[:, None, :]
     gamma = torch.where(total > 0, 1 / total, 0)  # dC has no part within the null space
     dC = V @ (gamma * (V.mT @ G.double() @ V)) @ V.mT
-    dX = 2 / n * dC @ centred
+    dX = 2 / n * dC @ centered
     truth = (V * r[:, None, :]) @ V.mT, dX - dX.mean(-1, keepdim=True)
     condition = w[:, -1] / w[:, -rank]
     allowed = _THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition

@@ -38,7 +38,7 @@ class Figure:
 
 
 def resnet18(classes: int = 10) -> nn.Module:
-    """The papers' ResNet-18 for 32×32 pictures: 3×3 first convolution, no pooling after it."""
+    """The papers' ResNet-18 for 32×32 images: 3×3 first convolution, no pooling after it."""
     return nn.Sequential(
         nn.Conv2d(3, 64, 3, padding=1, bias=False),
         nn.BatchNorm2d(64),
@@ -141,12 +141,12 @@ def training_step(seconds: float, threads: int) -> list[Figure]:
     X, y = torch.randn(128, 3, 32, 32), torch.randint(10, (128,))
 
     def step(net: nn.Module) -> Callable[[], None]:
-        optimiser = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
 
         def run() -> None:
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(net(X), y).backward()
-            optimiser.step()
+            optimizer.step()
 
         return run
 

@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 for 32×32 pictures with the normalisation after the first convolution replaced by whitening."""
+    """ResNet-18 for 32×32 images with the normalisation after the first convolution replaced by whitening."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
 
 
 def first_layer(channels: int, kernel: int, orthogonal: bool) -> nn.Module:
-    """The Pre-SVD layer for grey pictures; the orthogonal one as accurate as the released code has it."""
+    """The Pre-SVD layer for grey images; the orthogonal one as accurate as the released code has it."""
     if orthogonal:
         return OrthogonalConv2d(1, channels, 3, bias=False, tolerance=5e-3)
     return nn.Conv2d(1, channels, kernel, padding=kernel // 2, bias=False)

@@ -18,7 +18,7 @@ from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import require_folder, write_json
 
 from ..comparison.paired_differences import against
-from ..comparison.results import Summary, summarise
+from ..comparison.results import Summary, summarize
 from ..data import Dataset, load_for
 from ..training.checkpoints import load_weights
 from ..training.components import build
@@ -43,16 +43,16 @@ def tested(folder: Path, config: Config, data: Dataset) -> float:
 def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result], list[Result]]:
     """The finished runs as recorded, and the same with the new error after the last epoch."""
     before, after = [], []
-    pictures: dict[tuple[str, int | None], Dataset] = {}
+    datasets: dict[tuple[str, int | None], Dataset] = {}
     for folder in sorted((comparison / "runs").iterdir()):
         result = read_result(folder)
         if result is None or result.status != "done":
             continue
         config = result.config.replaced(renew_batches=count, data=data or result.config.data)
         wanted = (config.dataset, config.train_size)
-        if wanted not in pictures:
-            pictures[wanted] = load_for(config)
-        last = dataclasses.replace(result.epochs[-1], test_error=tested(folder, config, pictures[wanted]))
+        if wanted not in datasets:
+            datasets[wanted] = load_for(config)
+        last = dataclasses.replace(result.epochs[-1], test_error=tested(folder, config, datasets[wanted]))
         before.append(result)
         after.append(dataclasses.replace(result, epochs=[*result.epochs[:-1], last]))
         print(f"{folder.name}: {result.final_error:.2f} %, renewed {last.test_error:.2f} %", flush=True)
@@ -69,7 +69,7 @@ def draw(before: list[Result], after: list[Result], path: Path) -> None:
     figure, panels = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True, layout="constrained")
     for panel, results, title in zip(panels, (before, after), ("as recorded", "statistics renewed"), strict=True):
         lines: dict[str, list[Summary]] = {}
-        for summary in summarise(results):
+        for summary in summarize(results):
             lines.setdefault(summary.label, []).append(summary)
         for name, found in lines.items():
             if name == "batchnorm":
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = __doc__
     parser.add_argument("comparison", type=Path, help="folder of `spectralgrad compare`")
-    parser.add_argument("--data", help="folder of the pictures, if it is another now")
+    parser.add_argument("--data", help="folder of the images, if it is another now")
     parser.add_argument("--batches", type=int, default=20, help="training batches to average over (20)")
     parser.add_argument("--json", type=Path, help="also write the errors")
     parser.add_argument("--plot", type=Path, help="also draw them (png, svg, pdf)")
@@ -108,7 +108,7 @@ def run(options: argparse.Namespace) -> None:
     before, after = renewed(options.comparison, options.data, options.batches)
     rows = [
         [old.name, str(len(old.done)), f"{old.mean:.2f}", f"{new.mean:.2f}", f"{new.sd:.2f}", f"{new.least:.2f}"]
-        for old, new in zip(summarise(before), summarise(after), strict=True)
+        for old, new in zip(summarize(before), summarize(after), strict=True)
     ]
     print(f"\n{render(['', 'runs', 'recorded', 'renewed', 'sd', 'least'], rows)}\n")
     pairs = [[p.label, str(len(p.differences)), f"{p.mean:+.2f}", f"{p.standard_error:.2f}"] for p in against(after)]

@@ -37,5 +37,5 @@ def newton_schulz(A: Tensor, steps: int, *, inverse: bool = False) -> Tensor:
 
 def plain_covariance(X: Tensor) -> Tensor:
     """The covariance (*, d, d) of features (*, d, N)."""
-    centred = X - X.mean(-1, keepdim=True)
-    return centred @ centred.mT / X.shape[-1]
+    centered = X - X.mean(-1, keepdim=True)
+    return centered @ centered.mT / X.shape[-1]

@@ -24,22 +24,22 @@ GOALS = {"NOG": 0.02, "OLR": 0.01, "OLR exact": 0.01, "Monitor": 0.01}
 
 
 class Training:
-    """A network, a batch and an optimiser, with the parts of a step to be timed."""
+    """A network, a batch and an optimizer, with the parts of a step to be timed."""
 
     def __init__(self, batch: int) -> None:
         torch.manual_seed(0)
         self.net = ResNet18()
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
-        self.pictures, self.labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+        self.images, self.labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
 
     def step(self) -> None:
         """One whole training step."""
         self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.net(self.pictures), self.labels).backward()
+        nn.functional.cross_entropy(self.net(self.images), self.labels).backward()
         self.optimizer.step()
 
     def update(self) -> None:
-        """Only the optimiser's part, with the gradients that are there."""
+        """Only the optimizer's part, with the gradients that are there."""
         self.optimizer.step()
 
     def watch(self) -> None:
@@ -50,7 +50,7 @@ class Training:
     def prepare(self) -> None:
         """Gradients and a covariance for the parts."""
         self.step()
-        features = self.net.conv1(self.pictures).detach().transpose(0, 1).flatten(1)
+        features = self.net.conv1(self.images).detach().transpose(0, 1).flatten(1)
         self._covariance = sg.covariance(features.double(), eps=self.net.whiten.eps)
 
 
@@ -109,7 +109,7 @@ def parts(training: Training, seconds: float) -> dict[str, float]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of the command."""
     parser.description = __doc__
-    parser.add_argument("--batch", type=int, default=128, help="pictures a step (default: 128)")
+    parser.add_argument("--batch", type=int, default=128, help="images a step (default: 128)")
     parser.add_argument("--rounds", type=int, default=7, help="whole steps of each kind (default: 7)")
     parser.add_argument("--seconds", type=float, default=4.0, help="timing of each part (default: 4)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")

@@ -1,4 +1,4 @@
-"""All sizes, types and spectra, compared with the goals of the project; writes JSON and pictures."""
+"""All sizes, types and spectra, compared with the goals of the project; writes JSON and images."""
 
 from __future__ import annotations
 

@@ -13,9 +13,8 @@ from typing import Any
 from spectralgrad.io.files import require_folder, said, write_json
 from spectralgrad.rules import methods
 
-from ..comparison.grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, compare, grid, job, order
+from ..comparison.grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, Comparison, grid, order
 from ..comparison.jobs import KEPT, Engine, Here, Processes, Submitit, cores
-from ..comparison.results import RESULTS, ResultsFile, key
 from ..comparison.table import shown, text
 from ..data import load_for
 from ..machine import machine
@@ -98,21 +97,19 @@ def _compare(options: argparse.Namespace) -> int:
     except (ConfigError, NetworkError) as problem:
         options.parser.error(str(problem))
     out: Path = options.out
-    out.mkdir(parents=True, exist_ok=True)
-    known = _known(configs, out)
-    left = [job(config, out) for config in configs if key(config) not in {key(r.config) for r in known}]
-    print(_plan(configs, len(left), engine, out), flush=True)
+    comparison = Comparison(configs, out)
+    print(_plan(comparison, engine), flush=True)
     _remember(out, engine, options)
     try:
-        with shown(configs, known, left) as told:
-            compare(configs, out, engine=engine, told=told)
+        with shown(comparison) as on_result:
+            comparison.run(engine, on_result)
     except KeyboardInterrupt:
         print("\nstopped; the same command goes on where it was.", file=sys.stderr)
         return 130
     except OSError as problem:
         print(f"spectralgrad compare: {said(problem)}; {KEPT}", file=sys.stderr)
         return 1
-    print(f"\n{text(sorted(ResultsFile(out / RESULTS).read(), key=order))}\n")
+    print(f"\n{text(sorted(comparison.results.values(), key=order))}\n")
     page = report(out)
     print(f"{page.headline}\n\n{time.perf_counter() - began:.0f} s; the page: {page.path}")
     return 0
@@ -130,7 +127,7 @@ def _base(options: argparse.Namespace) -> Config:
     given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _OWN}
     config = preset(options.preset) if options.preset else Config() if options.config else DEFAULT
     if config is DEFAULT and given.get("dataset", config.dataset) != DEFAULT.dataset:
-        config = config.replaced(train_size=None, augmentation=None)  # those are for the embedded pictures
+        config = config.replaced(train_size=None, augmentation=None)  # those are for the embedded images
     if options.config is not None:
         config = Config.from_toml(options.config, config)
     if given.get("layer") == "denoising":
@@ -149,7 +146,7 @@ def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
 
 
 def _check(configs: Sequence[Config]) -> None:
-    """Missing pictures, and groups that do not fit the network, are told before the first run."""
+    """Missing images, and groups that do not fit the network, are told before the first run."""
     base = configs[0]
     data = load_for(base)
     shape = batches(base, data, Group())[0].shape
@@ -168,16 +165,12 @@ def _engine(options: argparse.Namespace, runs: int) -> Engine:
     return Processes(count) if count > 1 else Here()
 
 
-def _known(configs: Sequence[Config], out: Path) -> list[Any]:
-    wanted = {key(config) for config in configs}
-    return [result for result in ResultsFile(out / RESULTS).read() if key(result.config) in wanted]
-
-
-def _plan(configs: Sequence[Config], left: int, engine: Engine, out: Path) -> str:
+def _plan(comparison: Comparison, engine: Engine) -> str:
+    configs, finished = comparison.configs, comparison.finished
     base = configs[0]
-    kept = f", {len(configs) - left} of them kept from before" if left < len(configs) else ""
+    kept = f", {finished} of them kept from before" if finished else ""
     what = f"{count(len(configs), 'run')} of {base.network} on {base.dataset}{kept}"
-    return f"{what}; {count(base.epochs, 'epoch')}{_rates(base)}{note(base)}; {_said(engine)}; in {out}"
+    return f"{what}; {count(base.epochs, 'epoch')}{_rates(base)}{note(base)}; {_said(engine)}; in {comparison.folder}"
 
 
 def _rates(config: Config) -> str:

@@ -37,7 +37,7 @@ FAILED = 3
 START = "small"  # the preset of a command that names none
 EIGENVECTORS = "svd-pade"  # the method of layers that need eigenvectors, which the default does not have
 _TITLES = {
-    DATA: "pictures",
+    DATA: "images",
     NETWORK: "network",
     TRAINING: "training (SGD)",
     CONDITIONING: "conditioning and hybrid training (ECCV 2022, ICCV 2021)",
@@ -49,7 +49,7 @@ The run's folder gets config.toml, log.csv, result.json, a checkpoint and Tensor
 checkpoint; the same command with --resume goes on to the same numbers."""
 _EXAMPLES = """\
 examples:
-  spectralgrad train                                     the preset small: a small net on embedded pictures
+  spectralgrad train                                     the preset small: a small net on embedded images
   spectralgrad train --method svd                        plain SVD, recorded as failed
   spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
   spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade

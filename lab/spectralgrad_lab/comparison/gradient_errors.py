@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectralgrad import matrix_inv_sqrt, matrix_sqrt
+from spectralgrad.diagnostics.peers import own_root
 from spectralgrad.errors import SpectralError
-from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
+from spectralgrad.testing import Reference, gradient_of, paired_matrix, relative_error
 
 from .. import untrusted_json
 from ..training.config import Config
@@ -122,7 +122,7 @@ def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None 
         (True, nan)
     """
     cases = [[_drawn(function, gap, seed) for seed in range(DRAWS)] for gap in GAPS]
-    at_gaps = {name: tuple(_median(function, name, case) for case in cases) for name in methods}
+    at_gaps = {name: tuple(_median_error(function, name, case) for case in cases) for name in methods}
     if trained is None:
         return Gradients(function, GAPS, at_gaps)
     layer, missing = _of_features(methods, trained) if trained.pooled else _of_matrices(function, methods, trained)
@@ -138,7 +138,7 @@ def _of_matrices(
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Error of the matrix function's gradient, and on how many matrices there is none."""
     case = [_case(function, A, seed) for seed, A in enumerate(trained.matrices[:_MATRICES])]
-    layer = {name: _median(function, name, case) for name in methods}
+    layer = {name: _median_error(function, name, case) for name in methods}
     return layer, {name: _lost(function, name, trained.matrices) for name in methods}
 
 
@@ -153,18 +153,14 @@ def _of_features(methods: Sequence[str], trained: TrainedLayer) -> tuple[dict[st
     layer, missing = {}, {}
     for name in methods:
         found = trained.gradient(name, G)
-        errors = [relative_error(a, b) for a, b in zip(found[:_MATRICES], truth, strict=True)]
-        known = [error for error in errors if math.isfinite(error)]
-        layer[name] = median(known) if 2 * len(known) > len(errors) else math.nan
+        layer[name] = _median([relative_error(a, b) for a, b in zip(found[:_MATRICES], truth, strict=True)])
         missing[name] = int((~torch.isfinite(found).flatten(1).all(1)).sum())
     return layer, missing
 
 
 def _drawn(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """A matrix with that gap within pairs. A tie survives rounding only if the matrix is diagonal."""
-    w = paired_spectrum(SIZE, CONDITION, gap)
-    A = with_spectrum(w, dtype=torch.float32, seed=seed) if gap else torch.diag(torch.from_numpy(w)).float()
-    return _case(function, A, seed)
+    """A float32 matrix whose eigenvalues come in pairs at that relative gap."""
+    return _case(function, paired_matrix(SIZE, CONDITION, gap, dtype=torch.float32, seed=seed), seed)
 
 
 def _case(function: str, A: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -176,16 +172,14 @@ def _case(function: str, A: Tensor, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     return A, G, _gradient(function, "exact", A.double(), G.double())
 
 
-def _median(function: str, method: str, cases: list[tuple[Tensor, Tensor, Tensor]]) -> float:
-    """Over the cases with a gradient; NaN if half of them or more have none."""
-    errors = [_error(function, method, *case) for case in cases]
-    known = [error for error in errors if not math.isnan(error)]
-    return median(known) if 2 * len(known) > len(errors) else math.nan
+def _median_error(function: str, method: str, cases: list[tuple[Tensor, Tensor, Tensor]]) -> float:
+    return _median([relative_error(_gradient(function, method, A, G), truth) for A, G, truth in cases])
 
 
-def _error(function: str, method: str, A: Tensor, G: Tensor, truth: Tensor) -> float:
-    error = relative_error(_gradient(function, method, A, G), truth)
-    return error if math.isfinite(error) else math.nan
+def _median(errors: list[float]) -> float:
+    """The median of the finite errors; NaN if half of them or more are not finite."""
+    finite = [error for error in errors if math.isfinite(error)]
+    return median(finite) if 2 * len(finite) > len(errors) else math.nan
 
 
 def _lost(function: str, method: str, matrices: Tensor) -> int:
@@ -195,11 +189,8 @@ def _lost(function: str, method: str, matrices: Tensor) -> int:
 
 
 def _gradient(function: str, method: str, A: Tensor, G: Tensor) -> Tensor:
-    """NaN where the method gives up on the matrices."""
-    root = {"sqrt": matrix_sqrt, "inv_sqrt": matrix_inv_sqrt}[function]
-    X = A.clone().requires_grad_()
+    """The gradient, or NaN if the method raises an error for these matrices."""
     try:
-        (gradient,) = torch.autograd.grad((root(X, method=method, rtol=0.0, clamp=True) * G).sum(), X)
+        return gradient_of(own_root(function, method), A, G)
     except SpectralError:
         return torch.full_like(A, math.nan)
-    return (gradient + gradient.mT) / 2

@@ -22,7 +22,7 @@ METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz
 GROUP_SIZES: tuple[int | None, ...] = (16,)
 SEEDS = (0, 1)
 
-# Grey pictures have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
+# Grey images have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
 # group of 16 has rank 9, and its 7 other eigenvalues are all ε: a tie that no training step removes.
 DEFAULT = Config(
     train_size=2000,
@@ -112,31 +112,86 @@ def job(config: Config, folder: Path) -> Job:
     return Job(name, config, folder / "runs" / name)
 
 
+class Comparison:
+    """The runs of a comparison: those that ``folder/results.jsonl`` already holds, and those still to be carried out.
+
+    Args:
+        configs: as :func:`grid` returns them.
+        folder: receives results.jsonl and one folder per run; it is created if it does not exist.
+
+    Attributes:
+        configs: all runs.
+        results: everything in results.jsonl by :func:`~spectralgrad_lab.comparison.results.key`, including results of
+            other comparisons in the same folder.
+        jobs: the runs without a result when the object was made.
+
+    Example:
+        >>> import tempfile
+        >>> comparison = Comparison(grid(methods=("svd", "exact"), seeds=(0,)), tempfile.mkdtemp())
+        >>> first = comparison.configs[0]
+        >>> comparison.add(first, Result(first, "failed"))
+        >>> comparison.finished, len(comparison.jobs)
+        (1, 2)
+    """
+
+    def __init__(self, configs: Sequence[Config], folder: str | Path) -> None:
+        self.configs, self.folder = list(configs), Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file = ResultsFile(self.folder / RESULTS)
+        self.results = {key(result.config): result for result in self._file.read()}
+        self.jobs = [job(config, self.folder) for config in self.configs if self.result_of(config) is None]
+
+    def result_of(self, config: Config) -> Result | None:
+        """The result of a run; None if it has none yet."""
+        return self.results.get(key(config))
+
+    @property
+    def finished(self) -> int:
+        """Number of runs with a result."""
+        return sum(self.result_of(config) is not None for config in self.configs)
+
+    def add(self, config: Config, result: Result) -> None:
+        """Append the result of a run to the file.
+
+        A run that failed earlier keeps its own configuration, which may ask for fewer epochs than ``config``.
+        """
+        self._file.append(result)
+        self.results[key(config)] = result
+
+    def run(self, engine: Engine | None = None, on_result: Callable[[Result], None] | None = None) -> list[Result]:
+        """Carry out the missing runs; see :func:`compare`."""
+        for finished, result in (engine or Here()).run(self.jobs):
+            self.add(finished.config, result)
+            if on_result is not None:
+                on_result(result)
+        return [self.results[key(config)] for config in self.configs]
+
+
 def compare(
     configs: Sequence[Config],
     folder: str | Path,
     *,
     engine: Engine | None = None,
-    told: Callable[[Result], None] = lambda _: None,
+    on_result: Callable[[Result], None] | None = None,
 ) -> list[Result]:
     """Carry out the runs that ``folder/results.jsonl`` does not hold yet.
 
-    A run that diverges is a result like any other. Killed at any moment, the same call goes on: finished runs are in
-    the file, and an unfinished one continues from its checkpoint.
+    A run that diverges is a result like any other. If the process is killed, the same call continues: finished runs are
+    in the file, and an unfinished run resumes from its checkpoint.
 
     Args:
-        configs: as :func:`grid` makes them.
-        folder: gets results.jsonl and a folder a run.
-        engine: where to run; by default one after another in this process.
-        told: is called with each new result.
+        configs: as :func:`grid` returns them.
+        folder: receives results.jsonl and one folder per run.
+        engine: where to run (default: one run after another in this process).
+        on_result: callback that receives each new result (default: none).
 
     Returns:
-        a result for each configuration, in their order.
+        one result per configuration, in the same order.
 
     Raises:
         JobError: a run could not be carried out.
-        ConfigError: one makes no sense for its network or pictures.
-        DataError: the pictures are missing or damaged.
+        ConfigError: a configuration does not fit its network or its images.
+        DataError: the images are missing or damaged.
 
     Example:
         >>> import tempfile
@@ -145,13 +200,4 @@ def compare(
         >>> [result.status for result in compare(runs, tempfile.mkdtemp())]
         ['failed', 'done']
     """
-    where = Path(folder)
-    where.mkdir(parents=True, exist_ok=True)
-    file = ResultsFile(where / RESULTS)
-    known = {key(result.config): result for result in file.read()}
-    missing = [job(config, where) for config in configs if key(config) not in known]
-    for done, result in (engine or Here()).run(missing):
-        file.append(result)
-        known[key(done.config)] = result
-        told(result)
-    return [known[key(config)] for config in configs]
+    return Comparison(configs, folder).run(engine, on_result)

@@ -1,4 +1,4 @@
-"""Methods against one of them, run by run: what all share, weights at the start and order of the pictures, cancels."""
+"""Methods against one of them, run by run: what all share, weights at the start and order of the images, cancels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from typing import TypeAlias
 
 from ..training.records import Result
-from .results import Summary, summarise
+from .results import Summary, summarize
 
 BASELINE = "exact"
 
@@ -58,7 +58,7 @@ def against(results: Sequence[Result], baseline: str = BASELINE) -> list[Pairs]:
         >>> against([Result(Config(), "done"), Result(Config(method="svd"), "failed")])[1]
         Pairs(label='svd', differences=(), done=0, runs=1)
     """
-    found = summarise(results)
+    found = summarize(results)
     known = {
         (s.extra, s.group_size, r.config.seed): r.final_error for s in found if s.label == baseline for r in s.done
     }

@@ -147,7 +147,7 @@ class Summary:
         >>> from spectralgrad_lab.training.records import Epoch, Failure
         >>> done = Result(Config(), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0)])
         >>> failed = Result(Config(seed=1), "failed", failure=Failure(0, 0, "the gradient is not finite"))
-        >>> summary = summarise([done, failed])[0]
+        >>> summary = summarize([done, failed])[0]
         >>> summary.success, summary.mean, summary.least, summary.step_ms
         (50.0, 40.0, 40.0, 20.0)
     """
@@ -212,7 +212,7 @@ class Summary:
         return _median(epoch.condition for result in self.results for epoch in result.epochs)
 
 
-def summarise(results: Sequence[Result]) -> list[Summary]:
+def summarize(results: Sequence[Result]) -> list[Summary]:
     """The results by method and group size, in the order in which they are first met."""
     varied = _varied([result.config for result in results])
     groups: dict[tuple[str, int | None, str], list[Result]] = {}

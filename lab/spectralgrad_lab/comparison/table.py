@@ -12,11 +12,10 @@ from typing import Any, TextIO
 from spectralgrad.diagnostics.table import number, render
 
 from ..training.checkpoints import CheckpointError
-from ..training.config import Config
 from ..training.records import Result, count
 from ..training.resuming import read_result
-from .jobs import Job
-from .results import Summary, key, summarise
+from .grid import Comparison
+from .results import Summary, key, summarize
 
 HEADER = ("method", "d", "success", "error %", "least", "ms/step", "κ")
 
@@ -25,7 +24,7 @@ def cells(summary: Summary) -> tuple[str, ...]:
     """A summary in words.
 
     Example:
-        >>> cells(summarise([Result(Config(group_size=16), "failed")])[0])
+        >>> cells(summarize([Result(Config(group_size=16), "failed")])[0])
         ('exact', '16', '0/1', '–', '–', '–', '–')
     """
     size = "all" if summary.group_size is None else str(summary.group_size)
@@ -44,7 +43,7 @@ def error(summary: Summary) -> str:
     """Mean and deviation of the test error.
 
     Example:
-        >>> error(summarise([Result(Config(), "failed")])[0])
+        >>> error(summarize([Result(Config(), "failed")])[0])
         '–'
     """
     if math.isnan(summary.mean):
@@ -58,7 +57,7 @@ def _number(value: float, form: str) -> str:
 
 def text(results: Sequence[Result]) -> str:
     """The whole table."""
-    return render(HEADER, [cells(summary) for summary in summarise(results)])
+    return render(HEADER, [cells(summary) for summary in summarize(results)])
 
 
 def line(result: Result) -> str:
@@ -70,69 +69,66 @@ def line(result: Result) -> str:
         >>> print(line(failed))
         svd d=16 seed 0: failed at step 0 (epoch 1): no gradient
     """
-    name = dataclasses.replace(summarise([result])[0], sized=True).name + f" seed {result.config.seed}"
+    name = dataclasses.replace(summarize([result])[0], sized=True).name + f" seed {result.config.seed}"
     if result.failure is not None:
         return f"{name}: failed at {result.failure}"
     return f"{name}: {result.status}, error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}"
 
 
 @contextmanager
-def shown(
-    configs: Sequence[Config], known: Sequence[Result], jobs: Sequence[Job], stream: TextIO | None = None
-) -> Iterator[Callable[[Result], None]]:
-    """Show how a comparison goes; yields what has to be told each new result.
+def shown(comparison: Comparison, stream: TextIO | None = None) -> Iterator[Callable[[Result], None]]:
+    """Show the progress of a comparison; yields the callback to pass as ``on_result``.
+
+    A terminal shows a live table; any other stream receives one line per finished run.
 
     Args:
-        configs: all runs.
-        known: results there were before.
-        jobs: what is left to do; the state of a run is read from its folder, wherever it is carried out.
-        stream: by default stdout.
+        comparison: its results and the folders of its runs are read while they are carried out, here or elsewhere.
+        stream: where to write (default: stdout).
     """
-    wanted = stream or sys.stdout
-    found = {key(result.config): result for result in known}
-    if not wanted.isatty():
-        yield lambda result: print(line(result), file=wanted, flush=True)
+    target = stream or sys.stdout
+    if not target.isatty():
+        yield lambda result: print(line(result), file=target, flush=True)
         return
     from rich.console import Console
     from rich.live import Live
 
-    picture = _Picture(configs, found, jobs)
-    with Live(console=Console(file=wanted), get_renderable=picture, refresh_per_second=2, transient=True):
-        yield picture.add
+    table = _LiveTable(comparison)
+    with Live(console=Console(file=target), get_renderable=table, refresh_per_second=2, transient=True):
+        yield lambda _: None
 
 
-class _Picture:
-    """A rich table of the state of things; looked at by rich's own thread."""
+class _LiveTable:
+    """The current state of a comparison as a rich table. Rich calls it from a thread of its own."""
 
-    def __init__(self, configs: Sequence[Config], found: dict[str, Result], jobs: Sequence[Job]) -> None:
-        self._configs, self._found, self._jobs = configs, found, jobs
-
-    def add(self, result: Result) -> None:
-        self._found[key(result.config)] = result
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
 
     def __call__(self) -> Any:
         from rich.table import Table
 
-        running = self._running()
-        results = [self._found.get(key(c)) or running.get(key(c)) or Result(c, versions={}) for c in self._configs]
-        table = Table(caption=f"{len(self._found)} of {len(self._configs)} runs done", caption_justify="left")
+        comparison, running = self._comparison, self._running()
+        results = [comparison.result_of(c) or running.get(key(c)) or Result(c, versions={}) for c in comparison.configs]
+        caption = f"{comparison.finished} of {len(comparison.configs)} runs done"
+        table = Table(caption=caption, caption_justify="left")
         for name in (*HEADER, "now"):
             table.add_column(name, justify="left" if name in ("method", "now") else "right", no_wrap=True)
-        for summary in summarise(results):
+        for summary in summarize(results):
             table.add_row(*_live(summary), style="red" if summary.failed else "")
         return table
 
     def _running(self) -> dict[str, Result]:
-        waiting = [job for job in self._jobs if key(job.config) not in self._found]
-        seen = {}
-        for job in waiting:
+        """What unfinished runs have written into their folders so far."""
+        found = {}
+        for job in self._comparison.jobs:
+            if self._comparison.result_of(job.config) is not None:
+                continue
             try:
                 result = read_result(job.folder)
-            except (CheckpointError, OSError):
+            except (CheckpointError, OSError):  # being written, or damaged: the run itself will report it
                 continue
             if result is not None:
-                seen[key(job.config)] = result
-        return seen
+                found[key(job.config)] = result
+        return found
 
 
 def _live(summary: Summary) -> tuple[str, ...]:

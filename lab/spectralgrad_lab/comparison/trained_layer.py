@@ -18,6 +18,7 @@ from spectralgrad.nn.functional import covariance_pooling
 
 from ..data import load_for
 from ..import_by_name import imported
+from ..networks import spectral_layers
 from ..training.checkpoints import load_weights
 from ..training.components import build
 from ..training.config import Config
@@ -75,8 +76,8 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         config: of the run.
 
     Returns:
-        None if the folder has no checkpoint, the pictures are away, the network has no such layer, what the layer meets
-        is not finite, or the network or the pictures come from a module that has not been imported.
+        None if the folder has no checkpoint, the images are away, the network has no such layer, what the layer meets
+        is not finite, or the network or the images come from a module that has not been imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
@@ -89,17 +90,17 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         train, _ = batches(config, data, Group())
         net = build(config, train.shape, len(data.classes), Group()).net.train()
         net.load_state_dict(weights)
-    except (SpectralError, OSError, RuntimeError):  # of another version of the network, or without its pictures
+    except (SpectralError, OSError, RuntimeError):  # of another version of the network, or without its images
         return None
-    layer = next((module for module in net.modules() if isinstance(module, SpectralModule)), None)
+    layer = next(iter(spectral_layers(net).values()), None)
     if layer is None:
         return None
-    pictures = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]
+    image_batches = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]
     if isinstance(layer, CovariancePooling):
-        features = torch.cat(_seen_inputs(net, layer, pictures))[:_SAMPLES]
+        features = torch.cat(_seen_inputs(net, layer, image_batches))[:_SAMPLES]
         found = TrainedLayer.pooling(features.flatten(2), layer.eps)
     else:
-        found = TrainedLayer(torch.cat(_seen_matrices(net, layer, pictures)).float())
+        found = TrainedLayer(torch.cat(_seen_matrices(net, layer, image_batches)).float())
     return found if bool(torch.isfinite(found.matrices).all()) else None
 
 
@@ -107,17 +108,17 @@ class _SeenError(Exception):
     """The layer has shown what it has; the rest of the network need not be run."""
 
 
-def _seen_matrices(net: nn.Module, layer: SpectralModule, pictures: list[Tensor]) -> list[Tensor]:
+def _seen_matrices(net: nn.Module, layer: SpectralModule, image_batches: list[Tensor]) -> list[Tensor]:
     seen: list[Tensor] = []
     layer.register_spectral_hook(lambda _, matrices: _keep(seen, matrices.flatten(0, -3)))
-    _run(net, pictures)
+    _run(net, image_batches)
     return seen
 
 
-def _seen_inputs(net: nn.Module, layer: nn.Module, pictures: list[Tensor]) -> list[Tensor]:
+def _seen_inputs(net: nn.Module, layer: nn.Module, image_batches: list[Tensor]) -> list[Tensor]:
     seen: list[Tensor] = []
     layer.register_forward_pre_hook(lambda _, inputs: _keep(seen, inputs[0].detach()))
-    _run(net, pictures)
+    _run(net, image_batches)
     return seen
 
 
@@ -126,7 +127,7 @@ def _keep(seen: list[Tensor], value: Tensor) -> None:
     raise _SeenError
 
 
-def _run(net: nn.Module, pictures: list[Tensor]) -> None:
-    for images in pictures:
+def _run(net: nn.Module, image_batches: list[Tensor]) -> None:
+    for images in image_batches:
         with torch.no_grad(), suppress(_SeenError):
             net(images)

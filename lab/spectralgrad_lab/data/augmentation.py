@@ -1,4 +1,4 @@
-"""Augmentation of whole batches of uint8 pictures. Chance comes in as numbers, so nothing here draws any."""
+"""Augmentation of whole batches of uint8 images. Chance comes in as numbers, so nothing here draws any."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from torch.nn import functional
 
 from .errors import DataError
 
-DRAWS = 4  # random numbers a picture: top, left, flip, angle
+DRAWS = 4  # random numbers an image: top, left, flip, angle
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to a picture, in this order.
+    """What is done to an image, in this order.
 
     Args:
         resize: to this shorter side; None leaves it.
         degrees: rotate by at most this angle, nearest neighbour, black outside.
         padding: black pixels on each side.
         crop: side of the square to cut out; None for the size before padding.
-        centred: cut from the middle, not from anywhere.
-        flip: left and right, every other picture.
+        centered: cut from the middle, not from anywhere.
+        flip: left and right, every other image.
 
     Example:
-        >>> Augmentation(padding=4, centred=False, flip=True).evaluation
-        Augmentation(resize=None, degrees=0.0, padding=0, crop=None, centred=True, flip=False)
+        >>> Augmentation(padding=4, centered=False, flip=True).evaluation
+        Augmentation(resize=None, degrees=0.0, padding=0, crop=None, centered=True, flip=False)
     """
 
     resize: int | None = None
     degrees: float = 0.0
     padding: int = 0
     crop: int | None = None
-    centred: bool = True
+    centered: bool = True
     flip: bool = False
 
     @property
     def evaluation(self) -> Augmentation:
-        """The same size without chance, for test pictures."""
-        return replace(self, degrees=0.0, padding=0, centred=True, flip=False)
+        """The same size without chance, for test images."""
+        return replace(self, degrees=0.0, padding=0, centered=True, flip=False)
 
 
 AUGMENTATIONS = {
     "none": Augmentation(),
-    "crop-flip": Augmentation(padding=4, centred=False, flip=True),
-    "imagenet": Augmentation(resize=256, crop=224, centred=False, flip=True),
+    "crop-flip": Augmentation(padding=4, centered=False, flip=True),
+    "imagenet": Augmentation(resize=256, crop=224, centered=False, flip=True),
     "fine-grained": Augmentation(resize=448, crop=448, flip=True),
     "rotate-flip": Augmentation(degrees=20.0, flip=True),
 }
@@ -68,7 +68,7 @@ def resolve(augmentation: str | Augmentation) -> Augmentation:
 
 
 def augmented(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
-    """The pictures, changed.
+    """The images, changed.
 
     Args:
         images: uint8 (B, C, H, W).
@@ -88,7 +88,7 @@ def augmented(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
     if how.degrees:
         images = _rotated(images, (2 * draws[:, 3] - 1) * math.radians(how.degrees))
     flips = draws[:, 2] < 0.5 if how.flip else None
-    if how.centred:
+    if how.centered:
         return _flipped(_from_the_middle(images, how), flips)
     return _from_anywhere(images, draws, flips, how)
 
@@ -102,7 +102,7 @@ def _resized(images: Tensor, shorter: int) -> Tensor:
 
 
 def _rotated(images: Tensor, angles: Tensor) -> Tensor:
-    """Turn each picture about its middle by its angle in radians; pixels are square, whatever the grid's unit."""
+    """Turn each image about its middle by its angle in radians; pixels are square, whatever the grid's unit."""
     height, width = images.shape[2:]
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
     rows = (torch.stack([cos, -sin * height / width, zero], 1), torch.stack([sin * width / height, cos, zero], 1))
@@ -141,5 +141,5 @@ def _room(images: Tensor, how: Augmentation, height: int, width: int) -> tuple[i
     """How far the window can move down and to the right."""
     padded = [length + 2 * how.padding for length in images.shape[2:]]
     if padded[0] < height or padded[1] < width:
-        raise DataError(f"cannot cut {height} × {width} from pictures of {padded[0]} × {padded[1]}")
+        raise DataError(f"cannot cut {height} × {width} from images of {padded[0]} × {padded[1]}")
     return padded[0] - height, padded[1] - width

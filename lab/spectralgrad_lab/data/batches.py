@@ -21,15 +21,15 @@ Batch = tuple[Tensor, Tensor]
 class Batches:
     """Normalised batches of a split.
 
-    The order of an epoch and the random numbers of every picture are drawn for the whole epoch from (seed, epoch).
+    The order of an epoch and the random numbers of every image are drawn for the whole epoch from (seed, epoch).
     A global batch is a range of that order, and a process takes a range of the global batch: the processes' parts, one
     after another, are the single process's batch. So a run can be continued in the middle of an epoch, and neither
-    ``workers`` nor ``world`` changes a picture.
+    ``workers`` nor ``world`` changes an image.
 
     Args:
         split: what to take from.
-        batch_size: pictures in a global batch.
-        augmentation: a name of ``AUGMENTATIONS`` or an :class:`Augmentation`. ``"none"`` leaves pictures in memory as
+        batch_size: images in a global batch.
+        augmentation: a name of ``AUGMENTATIONS`` or an :class:`Augmentation`. ``"none"`` leaves images in memory as
             they are and cuts the middle of those in files. ``AUGMENTATIONS[name].evaluation`` is the counterpart
             without chance.
         mean: of each channel, subtracted from pixels between 0 and 1.
@@ -38,7 +38,7 @@ class Batches:
         seed: a whole number from 0.
         drop_last: leave out the last batch if it is smaller.
         rank: which process this is.
-        world: how many there are. The parts of a batch that ``world`` does not divide differ by one picture; of
+        world: how many there are. The parts of a batch that ``world`` does not divide differ by one image; of
             a last batch smaller than ``world`` some are empty.
         workers: threads that prepare batches ahead; 0 prepares each one when it is asked for.
 
@@ -87,10 +87,10 @@ class Batches:
         if not 0 <= self.rank < self.world:
             raise DataError(f"Batches: expected 0 ≤ rank < world, got rank {self.rank} of {self.world}")
         if self.world > self.batch_size:
-            raise DataError(f"Batches: expected a picture a process, got batch_size {self.batch_size} for {self.world}")
+            raise DataError(f"Batches: expected an image a process, got batch_size {self.batch_size} for {self.world}")
         if len(self) == 0:
-            least = "drop_last=False" if len(self.split) else "more pictures"
-            problem = f"Batches: {len(self.split)} pictures make no batch of {self.batch_size}"
+            least = "drop_last=False" if len(self.split) else "more images"
+            problem = f"Batches: {len(self.split)} images make no batch of {self.batch_size}"
             raise DataError(f"{problem}; pass a smaller batch_size or {least}")
         channels = 3 if isinstance(self.split.images, ImageFiles) else self.split.images.shape[1]
         if not len(self._mean) == len(self._std) == channels or not bool((self._std > 0).all()):
@@ -103,7 +103,7 @@ class Batches:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Channels, height and width of the pictures in a batch."""
+        """Channels, height and width of the images in a batch."""
         crop, images = self.augmentation.crop, self.split.images
         if crop is not None:
             return len(self._mean), crop, crop
@@ -128,10 +128,10 @@ class Batches:
         size = min(self.batch_size, len(order) - first)
         begin, end = (first + size * r // self.world for r in (self.rank, self.rank + 1))
         chosen = order[begin:end]
-        images = self._pictures(chosen, draws[begin:end])
+        images = self._images(chosen, draws[begin:end])
         return images.to(torch.float32).sub_(self._mean).div_(self._std), self.split.labels[chosen]
 
-    def _pictures(self, chosen: Tensor, draws: Tensor) -> Tensor:
+    def _images(self, chosen: Tensor, draws: Tensor) -> Tensor:
         images, how = self.split.images, self.augmentation
         if isinstance(images, ImageFiles):
             return images.batch(chosen, draws, how)

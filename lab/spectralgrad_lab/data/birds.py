@@ -1,4 +1,4 @@
-"""Birds (CUB-200-2011) as its archive has it: lists of pictures, classes and the split."""
+"""Birds (CUB-200-2011) as its archive has it: lists of images, classes and the split."""
 
 from __future__ import annotations
 
@@ -46,7 +46,5 @@ def _matched(path: Path, names: dict[str, str], allowed: set[str]) -> dict[str, 
     values = column(path, SOURCE)
     for key in names:
         if values.get(key) not in allowed:
-            raise DataError(
-                f"expected a known value for picture {key}, got {values.get(key)}", path=path, source=SOURCE
-            )
+            raise DataError(f"expected a known value for image {key}, got {values.get(key)}", path=path, source=SOURCE)
     return values

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from their standard binary files: label bytes, then 3 × 32 × 32 pixels, a record a picture."""
+"""CIFAR-10 and CIFAR-100 from their standard binary files: label bytes, then 3 × 32 × 32 pixels, a record an image."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Layout:
         classes: how many.
         label_bytes: at the head of a record; the last one is the label.
         source: where to get it.
-        records: pictures in the training files together.
-        test_records: pictures in the test file.
+        records: images in the training files together.
+        test_records: images in the test file.
 
     Example:
         >>> CIFAR10.label_bytes, CIFAR100.label_bytes
@@ -120,7 +120,7 @@ def _check_balance(split: Split, paths: list[Path], layout: Layout) -> None:
     wrong = (counts != each).nonzero()[:, 0].tolist()
     if wrong:
         files = ", ".join(path.name for path in paths[1:])
-        said = f"expected {each} pictures a class, got {int(counts[wrong[0]])} of class {wrong[0]}"
+        said = f"expected {each} images a class, got {int(counts[wrong[0]])} of class {wrong[0]}"
         problem = f"{said}: damaged, or not what its name says{f'; or {files} is' if files else ''}"
         raise DataError(problem, path=paths[0], source=layout.source)
 

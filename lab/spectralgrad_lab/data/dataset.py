@@ -1,4 +1,4 @@
-"""What a dataset is: two splits, names of classes, and how pictures are normalised and augmented."""
+"""What a dataset is: two splits, names of classes, and how images are normalised and augmented."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .labels import balanced
 
 @dataclass(frozen=True)
 class Split:
-    """Pictures and their labels.
+    """Images and their labels.
 
     Args:
         images: uint8 (N, C, H, W) in memory, float32 in the same units of 1/255, or
@@ -32,20 +32,20 @@ class Split:
 
     def __post_init__(self) -> None:
         if len(self.images) != len(self.labels):
-            raise DataError(f"Split: expected a label a picture, got {len(self.images)} and {len(self.labels)}")
+            raise DataError(f"Split: expected a label an image, got {len(self.images)} and {len(self.labels)}")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def first(self, size: int) -> Split:
-        """The first ``size`` pictures when classes take turns: as balanced as the data allow, and always the same."""
+        """The first ``size`` images when classes take turns: as balanced as the data allow, and always the same."""
         if not 1 <= size <= len(self):
             raise DataError(f"expected a train_size or test_size from 1 to {len(self)}, got {size}")
         chosen = balanced(self.labels, size)
         return Split(self.images[chosen], self.labels[chosen])
 
     def size(self, augmentation: str) -> int:
-        """The side of the pictures that a network sees."""
+        """The side of the images that a network sees."""
         crop = resolve(augmentation).crop
         if crop is not None:
             return crop
@@ -82,16 +82,16 @@ class Dataset:
 
     @property
     def channels(self) -> int:
-        """How many channels a picture has."""
+        """How many channels an image has."""
         return len(self.mean)
 
     @property
     def image_size(self) -> int:
-        """The side of the pictures that a network sees with the dataset's own augmentation."""
+        """The side of the images that a network sees with the dataset's own augmentation."""
         return self.train.size(self.augmentation)
 
     def smaller(self, train_size: int | None, test_size: int | None = None) -> Dataset:
-        """The dataset with a balanced part of its pictures; None for all."""
+        """The dataset with a balanced part of its images; None for all."""
         train = self.train if train_size is None else self.train.first(train_size)
         test = self.test if test_size is None else self.test.first(test_size)
         return replace(self, train=train, test=test)

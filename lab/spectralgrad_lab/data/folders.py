@@ -1,4 +1,4 @@
-"""Folders of pictures, a folder a class: ImageNet, Birds, Dogs, Cars, or anybody's own."""
+"""Folders of images, a folder a class: ImageNet, Birds, Dogs, Cars, or anybody's own."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .image_files import ImageFiles
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
-LAYOUT = "Wanted: train/CLASS/PICTURE and val/CLASS/PICTURE (or test/), with a folder a class."
+LAYOUT = "Wanted: train/CLASS/IMAGE and val/CLASS/IMAGE (or test/), with a folder a class."
 
 
 def read_folders(folder: Path, name: str, source: str, *, resize: int, crop: int, augmentation: str) -> Dataset:
-    """Pictures in ``train/`` and ``val/`` or ``test/``, with a folder a class in both.
+    """Images in ``train/`` and ``val/`` or ``test/``, with a folder a class in both.
 
     Raises:
-        DataError: a folder is missing or empty, or the test pictures have a class that the training pictures do not.
+        DataError: a folder is missing or empty, or the test images have a class that the training images do not.
     """
     source = f"{LAYOUT} {source}"
     found(folder, (), ("train",), source)
@@ -43,24 +43,24 @@ def class_names(folder: Path, source: str) -> tuple[str, ...]:
 def read_split(
     folder: Path, classes: tuple[str, ...], source: str, *, resize: int, crop: int, inner: str = ""
 ) -> Split:
-    """The pictures of a folder with a folder a class; in each of those, of the folder ``inner``."""
+    """The images of a folder with a folder a class; in each of those, of the folder ``inner``."""
     unknown = sorted(set(class_names(folder, source)) - set(classes))
     if unknown:
-        raise DataError(f"holds a class without training pictures: {unknown[0]}", path=folder, source=source)
+        raise DataError(f"holds a class without training images: {unknown[0]}", path=folder, source=source)
     names, labels = [], []
     for label, name in enumerate(classes):
         below = f"{name}/{inner}".rstrip("/")
-        pictures = picture_names(folder / below, source)
-        names += [f"{below}/{picture}" for picture in pictures]
-        labels += [label] * len(pictures)
+        files = image_names(folder / below, source)
+        names += [f"{below}/{file}" for file in files]
+        labels += [label] * len(files)
     return Split(ImageFiles(folder, names, resize=resize, crop=crop), torch.tensor(labels))
 
 
-def picture_names(folder: Path, source: str) -> list[str]:
-    """The pictures in a folder, sorted."""
+def image_names(folder: Path, source: str) -> list[str]:
+    """The images in a folder, sorted."""
     if not folder.is_dir():
         raise DataError("no such folder", path=folder, source=source)
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith(ENDINGS) and not name.startswith("."))
     if not names:
-        raise DataError(f"holds no picture ({', '.join(ENDINGS)})", path=folder, source=source)
+        raise DataError(f"holds no image ({', '.join(ENDINGS)})", path=folder, source=source)
     return names

@@ -18,7 +18,7 @@ from .errors import DataError, found, require_file
 from .labels import checked_labels
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
-MEAN, STD = (0.2860,), (0.3530,)  # of the 60,000 training pictures
+MEAN, STD = (0.2860,), (0.3530,)  # of the 60,000 training images
 SOURCE = (
     "Fashion-MNIST is at https://github.com/zalandoresearch/fashion-mnist (four files *-ubyte.gz), and in Debian's "
     "package dataset-fashion-mnist."
@@ -39,7 +39,7 @@ def _split(folder: Path, part: str) -> Split:
     path = _plain_or_packed(folder / f"{part}-labels-idx1-ubyte")
     labels = checked_labels(read_idx(path, 1).numpy(), len(CLASSES), path, SOURCE)
     if len(images) != len(labels):
-        raise DataError(f"expected {len(images)} labels, one a picture, got {len(labels)}", path=path, source=SOURCE)
+        raise DataError(f"expected {len(images)} labels, one an image, got {len(labels)}", path=path, source=SOURCE)
     return Split(images.unsqueeze(1), labels)
 
 

@@ -1,4 +1,4 @@
-"""Pictures in files, decoded by Pillow when asked for."""
+"""Images in files, decoded by Pillow when asked for."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SOURCE = "Get the file again, or remove it from the dataset."
 
 
 class ImageFiles:
-    """A sequence of picture files. Nothing is read before a picture is asked for.
+    """A sequence of image files. Nothing is read before an image is asked for.
 
     Args:
         root: the folder.
@@ -44,7 +44,7 @@ class ImageFiles:
 
     def __init__(self, root: Path, names: Sequence[str], *, resize: int, crop: int) -> None:
         if find_spec("PIL") is None:
-            raise SpectralError("Picture files need Pillow: pip install 'spectralgrad[lab]'")
+            raise SpectralError("Image files need Pillow: pip install 'spectralgrad[lab]'")
         if not 1 <= crop <= resize:
             raise DataError(f"ImageFiles: expected 1 ≤ crop ≤ resize, got {crop} and {resize}")
         self.root, self.names, self.resize, self.crop = root, tuple(names), resize, crop
@@ -61,7 +61,7 @@ class ImageFiles:
         return ImageFiles(self.root, names, resize=self.resize, crop=self.crop)
 
     def read(self, position: int, how: Augmentation | None = None, place: Sequence[float] | None = None) -> Tensor:
-        """A picture as uint8 (3, crop, crop).
+        """An image as uint8 (3, crop, crop).
 
         Args:
             position: which.
@@ -72,19 +72,19 @@ class ImageFiles:
             DataError: the file is missing or cannot be decoded.
         """
         resize, crop = self._sizes(how)
-        picture = _decoded(self.root / self.names[position], resize)
+        image = _decoded(self.root / self.names[position], resize)
         y, x = place or (None, None)
-        left, top = _offset(picture.width, crop, x), _offset(picture.height, crop, y)
-        pixels = np.array(picture.crop((left, top, left + crop, top + crop)))
+        left, top = _offset(image.width, crop, x), _offset(image.height, crop, y)
+        pixels = np.array(image.crop((left, top, left + crop, top + crop)))
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def batch(self, positions: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
-        """Pictures at the positions as uint8 (B, 3, H, W), augmented by the draws (B, 4).
+        """Images at the positions as uint8 (B, 3, H, W), augmented by the draws (B, 4).
 
         What ``how`` does besides resizing and cutting comes after them.
         """
         own = how.resize is None
-        places = [None] * len(positions) if own or how.centred else draws[:, :2].tolist()
+        places = [None] * len(positions) if own or how.centered else draws[:, :2].tolist()
         read = [self.read(i, None if own else how, place) for i, place in zip(positions.tolist(), places, strict=True)]
         _, size = self._sizes(None if own else how)
         images = torch.stack(read) if read else torch.empty(0, 3, size, size, dtype=torch.uint8)
@@ -106,15 +106,15 @@ def _decoded(path: Path, resize: int) -> Image.Image:
     from PIL import Image
 
     try:
-        with Image.open(path) as picture:
-            picture.draft("RGB", (4 * resize, 4 * resize))
-            colours = picture.convert("RGB")
+        with Image.open(path) as image:
+            image.draft("RGB", (4 * resize, 4 * resize))
+            rgb = image.convert("RGB")
     except FileNotFoundError as problem:
         raise DataError("no such file", path=path, source=_SOURCE) from problem
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
         raise DataError(f"cannot be decoded ({problem})", path=path, source=_SOURCE) from problem
-    shorter = min(colours.size)
+    shorter = min(rgb.size)
     if shorter == resize:
-        return colours
-    width, height = (max(resize, length * resize // shorter) for length in colours.size)
-    return colours.resize((width, height), Image.Resampling.BILINEAR)
+        return rgb
+    width, height = (max(resize, length * resize // shorter) for length in rgb.size)
+    return rgb.resize((width, height), Image.Resampling.BILINEAR)

@@ -26,7 +26,7 @@ from .user_datasets import as_dataset, own_dataset
 
 _DOGS = "Stanford Dogs is at http://vision.stanford.edu/aditya86/ImageNetDogs/; sort it by its lists."
 _CARS = "Stanford Cars (196 classes) has its split in devkit files; sort it by them."
-_IMAGENET = "ImageNet (ILSVRC 2012) is at https://image-net.org; sort the validation pictures into class folders."
+_IMAGENET = "ImageNet (ILSVRC 2012) is at https://image-net.org; sort the validation images into class folders."
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Source:
 
     Example:
         >>> print(DATASETS["fashion"])
-        4,000 + 1,000 grey pictures of clothes, 28 × 28, 10 classes, in the package
+        4,000 + 1,000 grey images of clothes, 28 × 28, 10 classes, in the package
     """
 
     summary: str
@@ -63,34 +63,34 @@ def _large(name: str, advice: str) -> Callable[[Path], Dataset]:
 
 DATASETS: dict[str, Source] = {
     "fashion": Source(
-        "4,000 + 1,000 grey pictures of clothes, 28 × 28, 10 classes, in the package",
+        "4,000 + 1,000 grey images of clothes, 28 × 28, 10 classes, in the package",
         lambda _: read_embedded(),
         folder=False,
     ),
     "fashion-mnist": Source(
-        "Fashion-MNIST: 60,000 + 10,000 grey pictures, 28 × 28, 10 classes", read_fashion_mnist, FASHION
+        "Fashion-MNIST: 60,000 + 10,000 grey images, 28 × 28, 10 classes", read_fashion_mnist, FASHION
     ),
     "cifar10": Source(
-        "CIFAR-10: 50,000 + 10,000 pictures, 32 × 32, 10 classes", partial(read_cifar, CIFAR10), CIFAR10.source
+        "CIFAR-10: 50,000 + 10,000 images, 32 × 32, 10 classes", partial(read_cifar, CIFAR10), CIFAR10.source
     ),
     "cifar100": Source(
-        "CIFAR-100: 50,000 + 10,000 pictures, 32 × 32, 100 classes", partial(read_cifar, CIFAR100), CIFAR100.source
+        "CIFAR-100: 50,000 + 10,000 images, 32 × 32, 100 classes", partial(read_cifar, CIFAR100), CIFAR100.source
     ),
-    "tiny-imagenet": Source("Tiny ImageNet: 100,000 + 10,000 pictures, 64 × 64, 200 classes", read_tiny_imagenet, TINY),
-    "folder": Source("your own pictures: train/ and val/ or test/, a folder a class", _large("folder", ""), LAYOUT),
-    "birds": Source("CUB-200-2011: 5,994 + 5,794 pictures at 448, 200 classes", read_birds, BIRDS),
+    "tiny-imagenet": Source("Tiny ImageNet: 100,000 + 10,000 images, 64 × 64, 200 classes", read_tiny_imagenet, TINY),
+    "folder": Source("your own images: train/ and val/ or test/, one folder per class", _large("folder", ""), LAYOUT),
+    "birds": Source("CUB-200-2011: 5,994 + 5,794 images at 448, 200 classes", read_birds, BIRDS),
     "dogs": Source(
-        "Stanford Dogs in class folders: 12,000 + 8,580 pictures at 448, 120 classes",
+        "Stanford Dogs in class folders: 12,000 + 8,580 images at 448, 120 classes",
         _fine_grained("dogs", _DOGS),
         f"{_DOGS} {LAYOUT}",
     ),
     "cars": Source(
-        "Stanford Cars in class folders: 8,144 + 8,041 pictures at 448, 196 classes",
+        "Stanford Cars in class folders: 8,144 + 8,041 images at 448, 196 classes",
         _fine_grained("cars", _CARS),
         f"{_CARS} {LAYOUT}",
     ),
     "imagenet": Source(
-        "ImageNet in class folders: 1,281,167 + 50,000 pictures at 224, 1000 classes",
+        "ImageNet in class folders: 1,281,167 + 50,000 images at 224, 1000 classes",
         _large("imagenet", _IMAGENET),
         f"{_IMAGENET} {LAYOUT}",
     ),
@@ -102,14 +102,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def register(name: str, source: Source | Callable[[Path], Any]) -> None:
-    """Make pictures of your own known by a name, to :func:`load` and ``Config(dataset=...)``.
+    """Make images of your own known by a name, to :func:`load` and ``Config(dataset=...)``.
 
     Packages can do without this call: an entry point in the group ``spectralgrad.data``, which refers to a source or
     a reader, is found when somebody asks for its name.
 
     Args:
         name: letters, digits, dots and hyphens; a name that is taken before is refused.
-        source: a :class:`Source`, or what reads the pictures from a folder; see :func:`as_dataset` for what it may
+        source: a :class:`Source`, or what reads the images from a folder; see :func:`as_dataset` for what it may
             return.
 
     Raises:
@@ -135,10 +135,10 @@ def _line(read: Callable[..., Any]) -> str:
 
 
 def known(name: str) -> bool:
-    """Whether :func:`load` would look for pictures of that name; nothing is imported.
+    """Whether :func:`load` would look for images of that name; nothing is imported.
 
     Example:
-        >>> known("fashion"), known("my.module:pictures"), known("mnist")
+        >>> known("fashion"), known("my.module:images"), known("mnist")
         (True, True, False)
     """
     return name in DATASETS or ":" in name or name in plugins.names(GROUP)
@@ -169,7 +169,7 @@ def unknown(name: str) -> str:
 
 
 class Wanted(Protocol):
-    """Says which pictures a run wants."""
+    """Says which images a run wants."""
 
     @property
     def dataset(self) -> str: ...
@@ -182,7 +182,7 @@ class Wanted(Protocol):
 
 
 def load_for(config: Wanted) -> Dataset:
-    """The pictures of a run; see :func:`load`.
+    """The images of a run; see :func:`load`.
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
@@ -200,8 +200,8 @@ def load(
     Args:
         name: one of ``DATASETS``, an entry point of an installed package, or your own as ``"module:callable"``.
         folder: where its files are; ``"fashion"`` needs none, your own gets it if it has a parameter ``folder``.
-        train_size: take so many training pictures only, the first ones when classes take turns.
-        test_size: the same for test pictures.
+        train_size: take so many training images only, the first ones when classes take turns.
+        test_size: the same for test images.
 
     Raises:
         DataError: the name is unknown, or files are missing or damaged; the message says which and where to get them.

@@ -1,4 +1,4 @@
-"""Text files of rows, as the datasets that list their pictures have them."""
+"""Text files of rows, as the datasets that list their images have them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny ImageNet: 200 classes, 64 × 64 pixels, training pictures in folders, validation pictures in a list."""
+"""Tiny ImageNet: 200 classes, 64 × 64 pixels, training images in folders, validation images in a list."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def read_tiny_imagenet(folder: Path) -> Dataset:
     """Tiny ImageNet from the folder that its archive makes, or from the one that this was unpacked in.
 
     Raises:
-        DataError: a file or folder is missing, or the list of validation pictures names an unknown class.
+        DataError: a file or folder is missing, or the list of validation images names an unknown class.
     """
     folder = found(folder, ("tiny-imagenet-200",), ("wnids.txt",), SOURCE)
     classes = tuple(row[0] for row in rows(folder / "wnids.txt", 1, SOURCE))

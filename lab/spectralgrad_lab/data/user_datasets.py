@@ -1,4 +1,4 @@
-"""Pictures of the user's own: objects, or what ``module:callable`` returns, checked before anything trains."""
+"""Images of the user's own: objects, or what ``module:callable`` returns, checked before anything trains."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def own_dataset(name: str, folder: Path | None) -> Dataset:
 def as_dataset(value: Any, name: str = "own") -> Dataset:
     """A dataset from what a user has.
 
-    Pictures are uint8 from 0 to 255, or floating-point numbers of any range, (C, H, W) or (H, W) each and all of one
+    Images are uint8 from 0 to 255, or floating-point numbers of any range, (C, H, W) or (H, W) each and all of one
     shape; labels are whole numbers from 0 on. They are read into memory once. Channels are normalised by the mean and
-    deviation of the training pictures; there is no augmentation unless the run asks for one.
+    deviation of the training images; there is no augmentation unless the run asks for one.
 
     Args:
-        value: a :class:`Dataset`, or a pair of training and test pictures: torch Datasets of (image, label), pairs of
+        value: a :class:`Dataset`, or a pair of training and test images: torch Datasets of (image, label), pairs of
             tensors (images, labels), or :class:`Split` objects.
         name: of the dataset, if the value has none.
 
@@ -75,7 +75,7 @@ def as_dataset(value: Any, name: str = "own") -> Dataset:
 
 
 def fingerprint(data: Dataset) -> str:
-    """Name and digest of the pictures and labels: what stands in a run's record for pictures that have no source.
+    """Name and digest of the images and labels: what stands in a run's record for images that have no source.
 
     Example:
         >>> from spectralgrad_lab.data import load
@@ -102,27 +102,27 @@ def _split(part: Any, which: str) -> Split:
     if isinstance(tensors, tuple) and len(tensors) == 2:
         return _of_tensors(tensors[0], tensors[1], which)
     if not hasattr(part, "__getitem__") or not hasattr(part, "__len__"):
-        raise DataError(f"{which} pictures: {_WANTED}, got {type(part).__name__}")
+        raise DataError(f"{which} images: {_WANTED}, got {type(part).__name__}")
     images, labels = zip(*_items(part, which), strict=True) if len(part) else ((), ())
     if len({image.shape for image in images}) > 1:
-        raise DataError(f"{which} pictures: expected one shape, got {tuple(images[0].shape)} and others")
+        raise DataError(f"{which} images: expected one shape, got {tuple(images[0].shape)} and others")
     stacked = torch.stack(images) if images else torch.empty(0, 1, 1, 1)
     return _of_tensors(stacked, torch.tensor(labels, dtype=torch.int64), which)
 
 
 def _items(part: Any, which: str) -> Iterator[tuple[Tensor, int]]:
-    """All pictures and labels of a map-style dataset."""
+    """All images and labels of a map-style dataset."""
     for i in range(len(part)):
         item = part[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"{which} pictures: expected (image, label) at {i}, got {type(item).__name__}")
+            raise DataError(f"{which} images: expected (image, label) at {i}, got {type(item).__name__}")
         image, label = item
         if not isinstance(image, Tensor):
-            raise DataError(f"{which} pictures: expected a tensor (C, H, W) at {i}, got {type(image).__name__}")
+            raise DataError(f"{which} images: expected a tensor (C, H, W) at {i}, got {type(image).__name__}")
         if isinstance(label, Tensor) and label.numel() == 1 and not label.is_floating_point():
             label = int(label)
         if isinstance(label, bool) or not hasattr(label, "__index__"):
-            raise DataError(f"{which} pictures: expected a whole number for a label at {i}, got {label!r}")
+            raise DataError(f"{which} images: expected a whole number for a label at {i}, got {label!r}")
         yield image, int(label)
 
 
@@ -139,20 +139,20 @@ def _checked(data: Dataset) -> Dataset:
     for which, split in (("training", data.train), ("test", data.test)):
         images, labels = split.images, split.labels
         if not len(split):
-            raise DataError(f"{which} pictures: expected some, got none")
+            raise DataError(f"{which} images: expected some, got none")
         if isinstance(images, Tensor):
             if images.dim() != 4 or images.dtype not in (torch.uint8, torch.float32):
                 got = f"{images.dtype} {tuple(images.shape)}"
-                raise DataError(f"{which} pictures: expected uint8 or floating-point (N, C, H, W), got {got}")
+                raise DataError(f"{which} images: expected uint8 or floating-point (N, C, H, W), got {got}")
             if images.dtype == torch.float32 and not bool(torch.isfinite(images).all()):
-                raise DataError(f"{which} pictures: expected finite numbers, got NaN or infinity")
+                raise DataError(f"{which} images: expected finite numbers, got NaN or infinity")
         low, high = int(labels.min()), int(labels.max())
         if low < 0 or high >= len(data.classes):
             raise DataError(f"{which} labels: expected 0 to {len(data.classes) - 1}, got {low} to {high}")
     shapes = [s.images.shape[1:] for s in (data.train, data.test) if isinstance(s.images, Tensor)]
     if len(set(shapes)) > 1:
         got = f"{tuple(shapes[0])} and {tuple(shapes[1])}"
-        raise DataError(f"expected training and test pictures of one shape, got {got}")
+        raise DataError(f"expected training and test images of one shape, got {got}")
     return data
 
 

@@ -2,7 +2,8 @@
 
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .registry import NETWORKS, build, pre_spectral
+from .layer_search import layers_before_spectral, pre_spectral, spectral_layers
+from .registry import NETWORKS, build
 
 __all__ = [
     "LAYERS",
@@ -12,5 +13,7 @@ __all__ = [
     "NetworkConfig",
     "NetworkError",
     "build",
+    "layers_before_spectral",
     "pre_spectral",
+    "spectral_layers",
 ]

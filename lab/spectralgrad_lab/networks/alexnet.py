@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from .config import NetworkConfig
 from .errors import NetworkError
-from .shared_layers import Head, Network, before_spectral, is_pooled, normalisation, reduces, treated
+from .layer_search import Network
+from .shared_layers import Head, before_spectral, is_pooled, normalization, reduces, treated
 
 SMALLEST = 63  # pixels that leave one position after the last pooling
 
@@ -21,7 +22,7 @@ class AlexNet(Network):
 
     Args:
         config: layer, pooling and weights. A reduction is made only if ``reduce_to`` is below 256.
-        channels: of the pictures.
+        channels: of the images.
         image_size: at least 63.
         classes: how many.
     """
@@ -29,10 +30,10 @@ class AlexNet(Network):
     def __init__(self, config: NetworkConfig, channels: int, image_size: int, classes: int) -> None:
         super().__init__()
         if image_size < SMALLEST:
-            raise NetworkError(f"alexnet: expected pictures of at least {SMALLEST} pixels, got {image_size}")
+            raise NetworkError(f"alexnet: expected images of at least {SMALLEST} pixels, got {image_size}")
         pooled = is_pooled(config)
         self.conv1 = treated(nn.Conv2d(channels, 64, 11, stride=4, padding=2), config, not pooled)
-        self.bn1 = normalisation(config, 64)
+        self.bn1 = normalization(config, 64)
         self.conv2, self.bn2 = nn.Conv2d(64, 192, 5, padding=2), nn.BatchNorm2d(192)
         self.conv3, self.bn3 = nn.Conv2d(192, 384, 3, padding=1), nn.BatchNorm2d(384)
         self.conv4, self.bn4 = nn.Conv2d(384, 256, 3, padding=1), nn.BatchNorm2d(256)
@@ -47,7 +48,7 @@ class AlexNet(Network):
         self.before_spectral = before_spectral(config, 256, "conv5")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes) of pictures (B, channels, H, W)."""
+        """Logits (B, classes) of images (B, channels, H, W)."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         x = self.maxpool(torch.relu(self.bn2(self.conv2(x))))
         x = torch.relu(self.bn3(self.conv3(x)))
@@ -57,5 +58,5 @@ class AlexNet(Network):
 
 
 def _six_by_six() -> nn.Sequential:
-    """Max-pooling, then 6×6 positions whatever the size of the picture."""
+    """Max-pooling, then 6×6 positions whatever the size of the image."""
     return nn.Sequential(nn.MaxPool2d(3, 2), nn.AdaptiveAvgPool2d(6), nn.Flatten())

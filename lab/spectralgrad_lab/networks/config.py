@@ -9,6 +9,7 @@ from spectralgrad.rules import Method
 LAYERS = ("batchnorm", "whitening", "denoising")
 POOLINGS = ("average", "covariance")
 WEIGHTS = ("plain", "sn", "ol", "ow")
+CONSTRAINED_WEIGHTS = ("sn", "ow")  # these change the layer itself; "ol" only adds a term to the loss
 SETTINGS = (
     "width", "layer", "group_size", "method", "eps", "statistics", "whitening", "scale_init", "spectral_precision",
     "keep", "pooling", "reduce_to", "weights",

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
-
-from spectralgrad.nn import SpectralModule
 
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
-from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
+from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
+from .layer_search import Network, spectral_layers
 from .resnet import ResNet
-from .shared_layers import Network
 from .small import SmallNet
 from .user_network import own_network
+from .weight_constraints import constrain_weights
 
 _WIDTHS = (64, 128, 256, 512)
 _WIDTH = 16  # of the small networks
@@ -76,12 +76,12 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
 
     Args:
         config: see :class:`NetworkConfig`; any object with its attributes.
-        channels: of the pictures.
+        channels: of the images.
         image_size: their side.
         classes: how many.
 
     Returns:
-        a module from pictures (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
+        a module from images (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
         errors and monitors then tell.
 
     Raises:
@@ -108,29 +108,8 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
         net = _MAKERS[name](config, channels, image_size, classes)
     else:
         raise NetworkError(f"expected a network of {', '.join(NETWORKS)}, or 'module:callable', got {name!r}")
-    for place, module in net.named_modules():
-        if isinstance(module, SpectralModule):
-            module.name = place
+    for path, layer in spectral_layers(net).items():
+        layer.name = path
+    if ":" in name and config.weights in CONSTRAINED_WEIGHTS:  # the networks of this package have done it themselves
+        constrain_weights(net, config.weights, torch.zeros(2, channels, image_size, image_size))
     return net
-
-
-def pre_spectral(net: nn.Module) -> nn.Module:
-    """The convolution before the spectral layer of a network from here: what NOG, OLR and the weights treat.
-
-    It is the first convolution where the layer after it is spectral, and the reduction where the pooling is.
-
-    Raises:
-        NetworkError: the network is not from here.
-
-    Example:
-        >>> pre_spectral(torch.nn.Linear(2, 2))
-        Traceback (most recent call last):
-        spectralgrad_lab.networks.errors.NetworkError: Linear is no network of spectralgrad_lab; find the layer by
-        spectralgrad.optim.pre_spectral_layers(net, batch)
-    """
-    if not isinstance(net, Network):
-        raise NetworkError(
-            f"{type(net).__name__} is no network of spectralgrad_lab; find the layer by "
-            "spectralgrad.optim.pre_spectral_layers(net, batch)"
-        )
-    return net.get_submodule(net.before_spectral)

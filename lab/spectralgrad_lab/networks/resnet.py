@@ -1,4 +1,4 @@
-"""Residual networks for small and for large pictures, with torchvision's names for their parts."""
+"""Residual networks for small and for large images, with torchvision's names for their parts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from .blocks import BasicBlock, Bottleneck
-from .config import NetworkConfig
+from .config import CONSTRAINED_WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .layer_search import Network
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalization, reduces, treated
 
 FIRST = 64  # filters of the first convolution, in the papers and so also in the small networks
 
@@ -20,14 +21,14 @@ class ResNet(Network):
 
     Args:
         config: layer, pooling and weights.
-        channels: of the pictures.
+        channels: of the images.
         classes: how many.
         block: of its stages.
         depths: blocks a stage.
         widths: channels a stage, before the block's expansion.
         first_stride: of the first stage; the others have 2.
-        large: for large pictures: a 7×7 first convolution of stride 2 and max-pooling. Covariance pooling then sees the
-            last stage at stride 1, as in MPN-COV's code: 14×14 positions of a 224×224 picture. Small pictures get a 3×3
+        large: for large images: a 7×7 first convolution of stride 2 and max-pooling. Covariance pooling then sees the
+            last stage at stride 1, as in MPN-COV's code: 14×14 positions of a 224×224 image. Small images get a 3×3
             convolution of stride 1.
     """
 
@@ -46,7 +47,7 @@ class ResNet(Network):
         super().__init__()
         first = convolution(channels, FIRST, 7, 2) if large else convolution(channels, FIRST, 3)
         self.conv1 = treated(first, config, not is_pooled(config))
-        self.bn1 = normalisation(config, FIRST)
+        self.bn1 = normalization(config, FIRST)
         self.maxpool = nn.MaxPool2d(3, 2, padding=1) if large else nn.Identity()
         self.stages, inputs = len(depths), FIRST
         for number, (depth, width) in enumerate(zip(depths, widths, strict=True), 1):
@@ -56,7 +57,7 @@ class ResNet(Network):
             inputs = block.expansion * width
             blocks += [block(inputs, width) for _ in range(depth - 1)]
             self.add_module(f"layer{number}", nn.Sequential(*blocks))
-        if is_pooled(config) and config.weights in ("sn", "ow") and not reduces(config, inputs):
+        if is_pooled(config) and config.weights in CONSTRAINED_WEIGHTS and not reduces(config, inputs):
             raise NetworkError(
                 f"weights={config.weights!r}: expected one convolution before the pooling, got a sum of two; "
                 f"set reduce_to below {inputs}"
@@ -66,7 +67,7 @@ class ResNet(Network):
         self.before_spectral = before_spectral(config, inputs, f"layer{self.stages}.{depths[-1] - 1}.{block.last}")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes) of pictures (B, channels, H, W)."""
+        """Logits (B, classes) of images (B, channels, H, W)."""
         x = self.maxpool(torch.relu(self.bn1(self.conv1(x))))
         for number in range(1, self.stages + 1):
             x = self.get_submodule(f"layer{number}")(x)

@@ -6,18 +6,12 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import spectral_norm
 
-from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d
+from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, PCADenoising2d
 
 from .config import NetworkConfig
 from .errors import NetworkError
-
-
-class Network(nn.Module):
-    """Base of the networks here. ``before_spectral`` is the name of the convolution before the spectral layer."""
-
-    before_spectral: str
+from .weight_constraints import constrained
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
@@ -28,26 +22,20 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 
 
 def is_pooled(config: NetworkConfig) -> bool:
-    """Whether the spectral layer is the pooling: then its reduction is treated, not the first convolution."""
+    """True if pooling is the only spectral layer: weight treatments then apply to the convolution before it."""
     return config.pooling == "covariance" and config.layer == "batchnorm"
 
 
 def treated(layer: nn.Conv2d, config: NetworkConfig, here: bool) -> nn.Module:
-    """The convolution with the weights that the settings ask for, if it is the one before the spectral layer."""
-    if not here or config.weights in ("plain", "ol"):
-        return layer
-    if config.weights == "sn":
-        return spectral_norm(layer)
-    if layer.stride != (1, 1):
-        raise NetworkError(
-            f"weights='ow': expected a convolution of stride 1 before the spectral layer, got {config.network} with "
-            f"stride {layer.stride[0]}; take weights='sn', or a network for small pictures"
-        )
-    kernel, bias = layer.kernel_size[0], layer.bias is not None
-    return OrthogonalConv2d(layer.in_channels, layer.out_channels, kernel, bias=bias)
+    """The convolution with constrained weights, if it is the one before the spectral layer.
+
+    It is constrained while the network is being built, not afterwards: the initial weights of the layers after it come
+    from the same random numbers.
+    """
+    return constrained(layer, config.weights, config.network) if here else layer
 
 
-def normalisation(config: NetworkConfig, channels: int) -> nn.Module:
+def normalization(config: NetworkConfig, channels: int) -> nn.Module:
     """The layer after the first convolution."""
     if config.layer == "batchnorm":
         return nn.BatchNorm2d(channels)
@@ -86,7 +74,7 @@ class Head(nn.Module):
         grid: average pooling leaves grid × grid positions.
 
     Attributes:
-        out_features: how many numbers a picture becomes.
+        out_features: how many numbers an image becomes.
     """
 
     def __init__(self, config: NetworkConfig, channels: int, grid: int = 1) -> None:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from .config import NetworkConfig
+from .layer_search import Network
 from .resnet import FIRST
-from .shared_layers import Head, Network, before_spectral, convolution, is_pooled, normalisation, reduces, treated
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalization, reduces, treated
 
 
 class SmallNet(Network):
@@ -17,7 +18,7 @@ class SmallNet(Network):
 
     Args:
         config: layer, pooling and weights.
-        channels: of the pictures.
+        channels: of the images.
         classes: how many.
         width: channels of the second convolution; the third has twice as many.
     """
@@ -26,7 +27,7 @@ class SmallNet(Network):
         super().__init__()
         pooled, last = is_pooled(config), 2 * width
         self.conv1 = treated(convolution(channels, FIRST, 3), config, not pooled)
-        self.bn1 = normalisation(config, FIRST)
+        self.bn1 = normalization(config, FIRST)
         self.conv2, self.bn2 = convolution(FIRST, width, 3, 2), nn.BatchNorm2d(width)
         self.conv3 = treated(convolution(width, last, 3, 2), config, pooled and not reduces(config, last))
         self.bn3 = nn.BatchNorm2d(last)
@@ -35,7 +36,7 @@ class SmallNet(Network):
         self.before_spectral = before_spectral(config, last, "conv3")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, classes) of pictures (B, channels, H, W)."""
+        """Logits (B, classes) of images (B, channels, H, W)."""
         x = torch.relu(self.bn1(self.conv1(x)))
         x = torch.relu(self.bn2(self.conv2(x)))
         x = torch.relu(self.bn3(self.conv3(x)))

@@ -18,7 +18,7 @@ def own_network(name: str, classes: int, channels: int, image_size: int, config:
     Args:
         name: modules are also looked for in the current folder.
         classes: how many.
-        channels: of the pictures.
+        channels: of the images.
         image_size: their side.
         config: ``method``, ``group_size`` and the other settings of a network.
 

@@ -1,4 +1,4 @@
-"""The pictures of the report, from results and gradients."""
+"""The charts of the report, from results and gradients."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
 
 
 class Strip(NamedTuple):
-    """A row: its name, its picture, its number in words; whether it is bad news."""
+    """A row: its name, its drawing, its number in words; whether it is bad news."""
 
     name: str
-    picture: Markup
+    svg: Markup
     text: str
     bad: bool = False
 

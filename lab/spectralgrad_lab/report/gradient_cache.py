@@ -14,7 +14,7 @@ from .. import untrusted_json
 from ..comparison import gradient_errors as measuring
 from ..comparison.gradient_errors import Gradients
 from ..comparison.grid import job
-from ..comparison.results import summarise
+from ..comparison.results import summarize
 from ..comparison.trained_layer import trained_layer
 from ..training.config import Config
 from ..training.records import Result
@@ -73,5 +73,5 @@ def _choice(config: Config) -> tuple[bool, float]:
 
 
 def _name(result: Result, results: Sequence[Result]) -> str:
-    name = next(s.name for s in summarise(results) if result in s.results)
+    name = next(s.name for s in summarize(results) if result in s.results)
     return f"{name}, seed {result.config.seed}"

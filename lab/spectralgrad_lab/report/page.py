@@ -15,7 +15,7 @@ from spectralgrad.io.files import write_text
 from ..comparison.gradient_errors import Gradients
 from ..comparison.grid import order
 from ..comparison.paired_differences import BASELINE, against
-from ..comparison.results import RESULTS, ResultsFile, Summary, summarise
+from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
 from ..comparison.table import cells
 from ..training.records import Result
 from . import figures, provenance, published_cells, sentences
@@ -69,7 +69,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
 def contents(results: list[Result], folder: Path) -> dict[str, Any]:
     """Everything the template shows."""
     results = sorted(results, key=order)
-    summaries = summarise(results)
+    summaries = summarize(results)
     gradients = measured(results, folder)
     session = provenance.session(folder)
     return {

@@ -1,4 +1,4 @@
-"""Small multiples: a panel a method, its own lines in colour, those of the others in grey behind them."""
+"""Small multiples: a panel a method, its own lines in color, those of the others in grey behind them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 38.0, 10.0, 12.0, 22.0
 
 
 class Panel(NamedTuple):
-    """A picture and its title."""
+    """A drawing and its title."""
 
     title: str
-    picture: Markup
+    svg: Markup
     note: str = ""
 
 
@@ -49,17 +49,15 @@ def panels(
     frame = _frame(x, y, x_ticks or x.ticks(4))
     drawn = {name: "".join(_path(line, x, y) for line in found) for name, found in lines.items()}
     lone = {name: "".join(_points(line, x, y) for line in found if _alone(line)) for name, found in lines.items()}
-    pictures = []
+    found_panels = []
     for name, found in lines.items():
         others = "".join(drawn[other] + lone[other] for other in lines if other != name)
         own = drawn[name] + "".join(_points(line, x, y) for line in found)
         body = f'{frame}<g class="others">{others}</g><g class="own">{own}</g>'
         label = escape(f"{said}, {name}")
-        picture = (
-            f'<svg class="panel" role="img" aria-label="{label}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">{body}</svg>'
-        )
-        pictures.append(Panel(name, Markup(picture), (notes or {}).get(name, "")))
-    return pictures
+        svg = f'<svg class="panel" role="img" aria-label="{label}" viewBox="0 0 {_WIDTH:g} {_HEIGHT:g}">{body}</svg>'
+        found_panels.append(Panel(name, Markup(svg), (notes or {}).get(name, "")))
+    return found_panels
 
 
 def _px(axis: Axis, value: float) -> float:

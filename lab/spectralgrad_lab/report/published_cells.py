@@ -17,8 +17,8 @@ def beside(summary: Summary) -> Cell | None:
 
     Example:
         >>> from spectralgrad_lab import Result
-        >>> from spectralgrad_lab.comparison.results import summarise
-        >>> every, pooled = summarise([
+        >>> from spectralgrad_lab.comparison.results import summarize
+        >>> every, pooled = summarize([
         ...     Result(Config(method="svd-pi"), "done"), Result(Config(method="svd", pooling="covariance"), "done")
         ... ])
         >>> print(beside(every), "|", beside(pooled))
@@ -73,13 +73,13 @@ def notes(summaries: Sequence[Summary]) -> list[str]:
 
 
 def differs(summaries: Sequence[Summary]) -> str:
-    """In what these runs differ from the paper's: network, pictures, epochs; empty if in nothing.
+    """In what these runs differ from the paper's: network, images, epochs; empty if in nothing.
 
     Example:
         >>> from spectralgrad_lab import Result
-        >>> from spectralgrad_lab.comparison.results import summarise
-        >>> differs(summarise([Result(Config(train_size=2000, epochs=3), "done")]))
-        'The paper trained ResNet-18 on CIFAR-10 for 350 epochs. Here it is small on fashion, 2000 pictures, 3 epochs.'
+        >>> from spectralgrad_lab.comparison.results import summarize
+        >>> differs(summarize([Result(Config(train_size=2000, epochs=3), "done")]))
+        'The paper trained ResNet-18 on CIFAR-10 for 350 epochs. Here it is small on fashion, 2000 images, 3 epochs.'
     """
     ours = list(dict.fromkeys(said for s in summaries for r in s.results if (said := _other(r.config))))
     if not ours:
@@ -94,6 +94,6 @@ def _other(config: Config) -> str:
     same = (config.dataset, config.network, config.epochs) == (found.dataset, found.network, found.epochs)
     if same and config.train_size is None:
         return ""
-    pictures = "" if config.train_size is None else f", {config.train_size} pictures"
+    size = "" if config.train_size is None else f", {config.train_size} images"
     epochs = "1 epoch" if config.epochs == 1 else f"{config.epochs} epochs"
-    return f"{config.network} on {config.dataset}{pictures}, {epochs}"
+    return f"{config.network} on {config.dataset}{size}, {epochs}"

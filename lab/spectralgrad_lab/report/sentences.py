@@ -23,12 +23,12 @@ def headline(summaries: Sequence[Summary]) -> str:
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
-        >>> from spectralgrad_lab.comparison.results import summarise
+        >>> from spectralgrad_lab.comparison.results import summarize
         >>> runs = [Result(Config(method="svd"), "failed"), Result(Config(method="exact"), "done")]
-        >>> headline(summarise(runs))
+        >>> headline(summarize(runs))
         'svd failed in its only run. The only run of exact came to its end.'
         >>> runs = [Result(Config(method="svd", group_size=4), "done"), Result(Config(method="svd"), "failed")]
-        >>> headline(summarise(runs))
+        >>> headline(summarize(runs))
         'svd failed in 1 of 2 runs, at d = all.'
     """
     methods: dict[str, list[Summary]] = {}
@@ -132,8 +132,8 @@ def spread(summaries: Sequence[Summary]) -> str:
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
-        >>> from spectralgrad_lab.comparison.results import summarise
-        >>> spread(summarise([Result(Config(seed=seed), "done") for seed in (0, 1)]))
+        >>> from spectralgrad_lab.comparison.results import summarize
+        >>> spread(summarize([Result(Config(seed=seed), "done") for seed in (0, 1)]))
         'mean ± standard deviation over the 2 seeds; with two runs a deviation says little'
     """
     counts = sorted({len(s.errors) for s in summaries if s.errors})

@@ -1,4 +1,4 @@
-"""Pictures one row high: bars and dots on a common axis. Places are percentages: text keeps its size on a phone."""
+"""Charts one row high: bars and dots on a common axis. Places are percentages: text keeps its size on a phone."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def stack(values: Sequence[float], axis: Axis, said: str, height: float = 88.0) 
     """A dot a value on the axis; values that stand at one place are piled up, and red if they are tied.
 
     Example:
-        >>> picture = stack([0.01] * 7 + [0.0101, 1.0], Axis(1e-2, 1, log=True), "nine")
-        >>> picture.count("<circle"), picture.count("tied")
+        >>> svg = stack([0.01] * 7 + [0.0101, 1.0], Axis(1e-2, 1, log=True), "nine")
+        >>> svg.count("<circle"), svg.count("tied")
         (9, 7)
     """
     tied = {value for group in ties(values) for value in group}

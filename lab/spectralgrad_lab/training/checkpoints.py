@@ -59,12 +59,12 @@ def save(folder: Path, state: dict[str, Any]) -> None:
         ...     load(Path(folder))
         {'step': 3, 'model': {'weight': tensor([1., 1.])}}
     """
-    from safetensors.torch import save as serialised
+    from safetensors.torch import save as serialized
 
     tensors: dict[str, Tensor] = {}
     scalars = _parted(state, "", tensors)
     name = f"checkpoint-{_generation(folder) + 1}.safetensors"
-    write_bytes(folder / name, serialised(tensors), durable=True)
+    write_bytes(folder / name, serialized(tensors), durable=True)
     write_json(folder / POINTER, {"tensors": name, "state": packed(scalars)}, durable=True)
     for old in _leftovers(folder, name):
         old.unlink(missing_ok=True)

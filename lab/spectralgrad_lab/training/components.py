@@ -1,4 +1,4 @@
-"""Everything that learns, made from a configuration: network, optimiser, schedule, hybrid switch."""
+"""Everything that learns, made from a configuration: network, optimizer, schedule, hybrid switch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .config import FIELDS, Config, ConfigError
 from .method_names import text_of
 from .process_group import Group
 from .saved_state import like, tensor
-from .synchronized_norm import release, synchronise
-from .treatments import Penalty, treat_gradients, treat_weights
+from .synchronized_norm import release, synchronize
+from .treatments import Penalty, orthogonality_penalty, treat_gradients
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Parts:
     @property
     def spectral(self) -> dict[str, SpectralModule]:
         """The spectral layers by name."""
-        return {name: layer for name, layer in self.net.named_modules() if isinstance(layer, SpectralModule)}
+        return networks.spectral_layers(self.net)
 
     @property
     def method(self) -> str:
@@ -124,7 +124,7 @@ def build(config: Config, shape: tuple[int, int, int], classes: int, group: Grou
 
     Args:
         config: of the run.
-        shape: channels, height and width of a picture.
+        shape: channels, height and width of an image.
         classes: how many.
         group: over which processes.
 
@@ -133,11 +133,8 @@ def build(config: Config, shape: tuple[int, int, int], classes: int, group: Grou
         CheckpointError: ``config.init`` is of another network.
     """
     net = networks.build(config, shape[0], shape[1], classes)
-    for name, module in net.named_modules():
-        if isinstance(module, SpectralModule) and not module.name:
-            module.name = name
     example = torch.zeros(2, *shape)
-    penalty = treat_weights(net, config, example)
+    penalty = orthogonality_penalty(net, config, example)
     if config.init is not None:
         fine_tune(net, load_weights(config.init), config.init)
     net = net.to(group.device)
@@ -210,8 +207,7 @@ class _OwnFirst(HybridSwitch):
     """Before the switch every layer uses the method that it was made with."""
 
     def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str | Method, warmup_epochs: int) -> None:
-        spectral = {name: m for name, m in net.named_modules() if isinstance(m, SpectralModule)}
-        self._made_with = {name: layer.method for name, layer in spectral.items()}
+        self._made_with = {name: layer.method for name, layer in networks.spectral_layers(net).items()}
         super().__init__(net, scheduler, method=method, warmup_epochs=warmup_epochs, first=method)
 
     def _set(self) -> None:
@@ -224,7 +220,7 @@ def _spread(net: nn.Module, config: Config, group: Group) -> nn.Module:
     if group.world == 1:
         return net
     return DistributedDataParallel(
-        synchronise(net, group.line),
+        synchronize(net, group.line),
         device_ids=[group.device] if group.device.type == "cuda" else None,
         process_group=group.line,
         find_unused_parameters=":" in config.network,

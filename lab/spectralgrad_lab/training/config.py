@@ -14,6 +14,8 @@ from spectralgrad.errors import MethodError, SpectralError
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
+from ..data.augmentation import AUGMENTATIONS
+from ..networks import LAYERS, POOLINGS, WEIGHTS
 from .config_values import check
 from .method_names import HINT, text_of
 
@@ -56,21 +58,19 @@ class Config:
     """
 
     dataset: str = _field(
-        "fashion", DATA, "name of the pictures, or your own as module:callable; `fashion` comes with the package"
+        "fashion", DATA, "name of the images, or your own as module:callable; `fashion` comes with the package"
     )
     data: str | None = _field(None, DATA, "folder that holds them")
-    train_size: int | None = _field(None, DATA, "use this many training pictures (default: all)", least=1)
-    test_size: int | None = _field(None, DATA, "use this many test pictures (default: all)", least=1)
+    train_size: int | None = _field(None, DATA, "use this many training images (default: all)", least=1)
+    test_size: int | None = _field(None, DATA, "use this many test images (default: all)", least=1)
     augmentation: str | None = _field(
-        None, DATA, "how training pictures are varied (default: the dataset's way)",
-        "none", "crop-flip", "imagenet", "fine-grained", "rotate-flip",
-    )  # fmt: skip
+        None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
+    )
     workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
     width: int | None = _field(None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", least=1)
-    layer: str = _field("whitening", NETWORK, "the layer after the first convolution",
-                        "batchnorm", "whitening", "denoising")  # fmt: skip
+    layer: str = _field("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
     group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
     method: str | Method = _field(  # noqa: RUF009
         "exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`"
@@ -83,12 +83,12 @@ class Config:
     keep: int | float = _field(
         0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
     )
-    pooling: str = _field("average", NETWORK, "what stands before the classifier", "average", "covariance")
+    pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
     reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
     init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
 
-    epochs: int = _field(5, TRAINING, "passes over the training pictures", least=1)
-    batch_size: int = _field(128, TRAINING, "pictures a step, over all processes together", least=1)
+    epochs: int = _field(5, TRAINING, "passes over the training images", least=1)
+    batch_size: int = _field(128, TRAINING, "images a step, over all processes together", least=1)
     lr: float = _field(0.1, TRAINING, "learning rate", least=0)
     classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
     momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
@@ -101,7 +101,7 @@ class Config:
     seed: int = _field(0, TRAINING, "of weights, order and augmentation, below 2³²", least=0)
 
     weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
-                          "orthogonality loss (ol), orthogonal (ow)", "plain", "sn", "ol", "ow")  # fmt: skip
+                          "orthogonality loss (ol), orthogonal (ow)", *WEIGHTS)  # fmt: skip
     nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
     olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
     hybrid: str | Method | None = _field(  # noqa: RUF009
@@ -191,7 +191,7 @@ class Config:
 
     @property
     def located(self) -> bool:
-        """Whether numbers depend on the folder of the pictures: known datasets are the same wherever they are.
+        """Whether numbers depend on the folder of the images: known datasets are the same wherever they are.
 
         Example:
             >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located

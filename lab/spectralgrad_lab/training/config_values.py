@@ -6,9 +6,9 @@ import dataclasses
 import math
 from typing import Any
 
-from ..untrusted_json import LARGEST_INT, LONGEST_TEXT, printable
+from spectralgrad.io.text_values import DESCRIPTIONS, from_text
 
-_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+from ..untrusted_json import LARGEST_INT, LONGEST_TEXT, printable
 
 
 def kinds(field: dataclasses.Field[Any]) -> list[str]:
@@ -69,7 +69,7 @@ def _in_range(field: dataclasses.Field[Any], value: Any) -> Any:
 
 
 def _wanted(field: dataclasses.Field[Any]) -> str:
-    return " or ".join(_WORDS.get(kind, "whole numbers") for kind in kinds(field))
+    return " or ".join(DESCRIPTIONS.get(kind, "whole numbers") for kind in kinds(field))
 
 
 def parsed(field: dataclasses.Field[Any], text: str) -> Any:
@@ -87,19 +87,12 @@ def parsed(field: dataclasses.Field[Any], text: str) -> Any:
     return check(field, _read(text, kinds(field)))
 
 
-def _read(text: str, wanted: list[str]) -> Any:
-    if wanted == ["tuple"]:
+def _read(text: str, types: list[str]) -> Any:
+    """A value of the first type that can read the text; otherwise the text itself, which :func:`check` refuses."""
+    if types == ["tuple"]:
         parts = [] if text.lower() == "none" else text.split(",")
-        return tuple(_number(part, (int,)) for part in parts if part.strip())
-    if wanted == ["str"]:
+        return tuple(_read(part, ["int"]) for part in parts if part.strip())
+    try:
+        return from_text(text, types)
+    except ValueError:
         return text
-    return _number(text, tuple({"int": int, "float": float}[kind] for kind in wanted))
-
-
-def _number(text: str, types: tuple[Any, ...]) -> Any:
-    for kind in types:
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from spectralgrad.errors import IndefiniteError, NonFiniteError, SolverError
 from spectralgrad.nn import SpectralModule
 
+from ..networks import spectral_layers
 from .records import Epoch
 
 NUMERICAL = (NonFiniteError, IndefiniteError, SolverError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
@@ -49,11 +50,10 @@ class Watch:
         self._at_work: list[str] = []
         self._seen: dict[str, list[Tensor]] = {}
         self._gradients: dict[str, Tensor] = {}
-        for name, layer in net.named_modules():
-            if isinstance(layer, SpectralModule):
-                layer.register_spectral_hook(self._remember(name))
-                layer.register_forward_pre_hook(lambda *_, name=name: self._at_work.append(name))
-                layer.register_forward_hook(lambda *_: self._leave())
+        for name, layer in spectral_layers(net).items():
+            layer.register_spectral_hook(self._remember(name))
+            layer.register_forward_pre_hook(lambda *_, name=name: self._at_work.append(name))
+            layer.register_forward_hook(lambda *_: self._leave())
 
     def _remember(self, name: str) -> Callable[[SpectralModule, Tensor], Callable[[Tensor], None]]:
         def see(_: SpectralModule, matrices: Tensor) -> Callable[[Tensor], None]:

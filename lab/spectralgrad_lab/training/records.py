@@ -23,14 +23,14 @@ Status = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the training pictures, and the test after it. Errors are percentages.
+    """One pass over the training images, and the test after it. Errors are percentages.
 
     Attributes:
         epoch: from 0, as all positions in stored results; people are shown it from 1.
         lr: learning rate of the body of the network.
-        train_loss: mean over the pictures, as they were met.
+        train_loss: mean over the images, as they were met.
         train_error: the same.
-        test_loss: mean over the test pictures, after the epoch.
+        test_loss: mean over the test images, after the epoch.
         test_error: the same.
         seconds: training and test.
         images_per_second: training, with loading.
@@ -39,7 +39,7 @@ class Epoch:
             none.
         rank: least numerical rank met.
         method: in use by the spectral layers.
-        test_top5: share of test pictures whose class is not among the five best; None below 100 classes.
+        test_top5: share of test images whose class is not among the five best; None below 100 classes.
 
     Example:
         >>> Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0).test_error

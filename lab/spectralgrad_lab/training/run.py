@@ -53,8 +53,8 @@ def train(
         config: what to do.
         folder: gets config.toml, result.json, log.csv, a checkpoint, and TensorBoard events; None keeps nothing. With
             several machines it has to be on a disk that all of them see.
-        data: pictures to use in place of ``config.dataset``: a :class:`~spectralgrad_lab.data.Dataset`, or a pair of
-            training and test pictures, see :func:`~spectralgrad_lab.data.as_dataset`. The result's configuration has
+        data: images to use in place of ``config.dataset``: a :class:`~spectralgrad_lab.data.Dataset`, or a pair of
+            training and test images, see :func:`~spectralgrad_lab.data.as_dataset`. The result's configuration has
             their name and a digest of them as ``dataset``; to resume, pass them again.
         resume: go on from the checkpoint in the folder, if there is one, to the numbers of a run that was never
             interrupted. A finished or failed run is returned as it is, unless ``config`` has more epochs.
@@ -65,7 +65,7 @@ def train(
 
     Raises:
         ConfigError: the configuration is not that of the run in the folder, or makes no sense for the network.
-        DataError: the pictures are missing or damaged.
+        DataError: the images are missing or damaged.
         RunBusyError: another process is writing into the folder.
         RunExistsError: the folder holds a run and ``resume`` is false.
         CheckpointError: its checkpoint is damaged.
@@ -81,9 +81,9 @@ def train(
         ('done', 1, True)
     """
     where = None if folder is None else Path(folder)
-    pictures = None if data is None else as_dataset(data).smaller(config.train_size, config.test_size)
-    if pictures is not None:
-        config = config.replaced(dataset=fingerprint(pictures), data=None)
+    dataset = None if data is None else as_dataset(data).smaller(config.train_size, config.test_size)
+    if dataset is not None:
+        config = config.replaced(dataset=fingerprint(dataset), data=None)
     state, threads = randomness.capture(), torch.get_num_threads()
     try:
         if config.threads is not None:
@@ -94,7 +94,7 @@ def train(
             if kept.result is not None:
                 return kept.result
             told = progress if progress is not None and group.leads else Silent()
-            return _Run(config, pictures or load_for(config), where, group, stop, told, kept.state).go()
+            return _Run(config, dataset or load_for(config), where, group, stop, told, kept.state).go()
     finally:
         torch.set_num_threads(threads)
         randomness.restore(state)

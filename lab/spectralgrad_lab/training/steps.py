@@ -27,7 +27,7 @@ _SMALLEST_BATCH = 1 / 8  # of the others; a smaller last one is left out, since 
 
 
 class Counts(NamedTuple):
-    """A step, summed over the processes: who asks to stop or to save, pictures, their losses, and wrong answers."""
+    """A step, summed over the processes: who asks to stop or to save, images, their losses, and wrong answers."""
 
     stop: float
     save: float
@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Pictures a second."""
+        """Images a second."""
         return self.images / self.seconds if self.seconds else math.nan
 
     @property
@@ -106,7 +106,7 @@ class Tally:
 
 
 def batches(config: Config, data: Dataset, group: Group) -> tuple[Batches, Batches]:
-    """Of training and test pictures. Evaluation uses the counterpart of the augmentation without chance."""
+    """Of training and test images. Evaluation uses the counterpart of the augmentation without chance."""
     how = resolve(config.augmentation or data.augmentation)
     rest = len(data.train) % config.batch_size
     common: dict[str, Any] = {"mean": data.mean, "std": data.std, "seed": config.seed}
@@ -142,7 +142,7 @@ class Stepper:
         """One step.
 
         Before the backward pass all processes tell each other how theirs went: the loss is the mean over all
-        pictures, however they are shared.
+        images, however they are shared.
 
         Raises:
             DivergedError: the step cannot be taken; the others may still be in it.
@@ -201,10 +201,10 @@ class Stepper:
         renewing: Iterable[tuple[Tensor, Tensor]],
         interrupted: Callable[[], None] = lambda: None,
     ) -> Scores:
-        """Mean loss and errors over the test pictures.
+        """Mean loss and errors over the test images.
 
         Args:
-            test: the pictures.
+            test: the images.
             renewing: training batches over which running statistics are averaged first, if the run has that.
             interrupted: called before every batch; may raise.
 

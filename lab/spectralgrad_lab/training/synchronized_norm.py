@@ -17,7 +17,7 @@ from .config import ConfigError
 _KNOWN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
-def synchronise(net: nn.Module, processes: Any = None) -> nn.Module:
+def synchronize(net: nn.Module, processes: Any = None) -> nn.Module:
     """Have every batch and spectral normalisation of a network take its statistics over all processes.
 
     torch's SyncBatchNorm works on accelerators only and is used there. Names of parameters and buffers stay.
@@ -30,7 +30,7 @@ def synchronise(net: nn.Module, processes: Any = None) -> nn.Module:
         ConfigError: a batch normalisation does more than torch's, which no replacement would do.
 
     Example:
-        >>> net = synchronise(torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)))
+        >>> net = synchronize(torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)))
         >>> type(net[1]).__name__, list(net.state_dict())[2:4]
         ('SyncedBatchNorm', ['1.weight', '1.bias'])
     """
@@ -80,7 +80,7 @@ class SyncedBatchNorm(_BatchNorm):
         if reduce is None:
             return super().forward(x)
         with full_precision(x):
-            y, mean, variance, count = _normalised(widen(x), self.eps, reduce)
+            y, mean, variance, count = _normalized(widen(x), self.eps, reduce)
             if self.training and self.running_mean is not None:
                 self._update(mean, variance * (count / (count - 1).clamp_min(1)))
             shape = (1, -1, *(1,) * (x.dim() - 2))
@@ -102,16 +102,16 @@ class SyncedBatchNorm(_BatchNorm):
         self.running_var.lerp_(variance.to(self.running_var.dtype), rate)
 
 
-def _normalised(x: Tensor, eps: float, reduce: Reduce) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _normalized(x: Tensor, eps: float, reduce: Reduce) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The batch less its mean over its deviation; mean and variance (biased) and how many values they are of."""
     dims, shape = [0, *range(2, x.dim())], (1, -1, *(1,) * (x.dim() - 2))
     here = x.new_tensor([x.numel() / x.shape[1]])
     sums = reduce(torch.cat([x.sum(dims), here]))
     count = sums[-1].detach()
     mean = sums[:-1] / count
-    centred = x - mean.view(shape)
-    variance = reduce(centred.square().sum(dims)) / count
-    return centred * (variance + eps).rsqrt().view(shape), mean.detach(), variance.detach(), count
+    centered = x - mean.view(shape)
+    variance = reduce(centered.square().sum(dims)) / count
+    return centered * (variance + eps).rsqrt().view(shape), mean.detach(), variance.detach(), count
 
 
 def _replaced(module: nn.Module, processes: Any) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Datasets of picture files: found, decoded when asked for, refused with a reason."""
+"""Datasets of image files: found, decoded when asked for, refused with a reason."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ import torch
 
 from spectralgrad.errors import SpectralError
 from spectralgrad_lab.data import AUGMENTATIONS, Augmentation, Batches, DataError, ImageFiles, load
-from spectralgrad_lab.data import image_files as picture_module
+from spectralgrad_lab.data import image_files as image_module
 
 pil = pytest.importorskip("PIL.Image")
 
 
-def picture(path: Path, pixels: np.ndarray) -> Path:
+def image(path: Path, pixels: np.ndarray) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pil.fromarray(pixels).save(path)
     return path
@@ -21,12 +21,12 @@ def picture(path: Path, pixels: np.ndarray) -> Path:
 
 @pytest.fixture
 def folders(tmp_path):
-    """Two classes, three training and one test picture each, wider than high."""
+    """Two classes, three training and one test image each, wider than high."""
     generator = np.random.default_rng(0)
     for part, count in (("train", 3), ("val", 1)):
         for kind in ("cat", "dog"):
             for i in range(count):
-                picture(tmp_path / part / kind / f"{i}.png", generator.integers(0, 256, (256, 300, 3), dtype=np.uint8))
+                image(tmp_path / part / kind / f"{i}.png", generator.integers(0, 256, (256, 300, 3), dtype=np.uint8))
     return tmp_path
 
 
@@ -48,8 +48,8 @@ def test_folders_are_read_lazily_and_cut_in_the_middle(folders):
     assert len(load("folder", folders, train_size=4).train.images) == 4
 
 
-def test_pictures_are_resized_by_their_shorter_side(tmp_path):
-    picture(tmp_path / "grey.png", np.full((100, 50), 77, dtype=np.uint8))
+def test_images_are_resized_by_their_shorter_side(tmp_path):
+    image(tmp_path / "grey.png", np.full((100, 50), 77, dtype=np.uint8))
     files = ImageFiles(tmp_path, ["grey.png"], resize=32, crop=24)
     assert files.read(0).shape == (3, 24, 24)
     assert files.read(0).unique().tolist() == [77]
@@ -84,8 +84,8 @@ def test_files_are_cut_from_anywhere_and_flipped(folders):
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-@pytest.mark.parametrize("damage", ["truncated", "no picture", "missing"])
-def test_a_damaged_picture_is_named(folders, workers, damage):
+@pytest.mark.parametrize("damage", ["truncated", "no image", "missing"])
+def test_a_damaged_image_is_named(folders, workers, damage):
     data = load("folder", folders)
     path = folders / "train" / "dog" / "1.png"
     if damage == "missing":
@@ -99,26 +99,26 @@ def test_a_damaged_picture_is_named(folders, workers, damage):
 
 def test_folders_that_are_not_what_is_wanted_are_refused(folders):
     (folders / "val" / "cow").mkdir()
-    with pytest.raises(DataError, match="val: holds a class without training pictures: cow"):
+    with pytest.raises(DataError, match="val: holds a class without training images: cow"):
         load("imagenet", folders)
     (folders / "val" / "cow").rmdir()
     (folders / "train" / "emu").mkdir()
-    with pytest.raises(DataError, match="emu: holds no picture"):
+    with pytest.raises(DataError, match="emu: holds no image"):
         load("cars", folders)
     (folders / "train" / "emu").rmdir()
     (folders / "val").rename(folders / "held-out")
-    with pytest.raises(DataError, match=r"holds no val or test.*Wanted: train/CLASS/PICTURE"):
+    with pytest.raises(DataError, match=r"holds no val or test.*Wanted: train/CLASS/IMAGE"):
         load("dogs", folders)
 
 
-@pytest.mark.parametrize("name", ["../secret.png", "/etc/picture.png", "a/../../b.png"])
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/image.png", "a/../../b.png"])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     with pytest.raises(DataError, match="a name leads out of the folder"):
         ImageFiles(tmp_path, [name], resize=8, crop=8)
 
 
 def test_without_pillow_the_error_names_the_extra(folders, monkeypatch):
-    monkeypatch.setattr(picture_module, "find_spec", lambda _: None)
+    monkeypatch.setattr(image_module, "find_spec", lambda _: None)
     with pytest.raises(SpectralError, match=r"pip install 'spectralgrad\[lab\]'"):
         load("folder", folders)
 
@@ -129,8 +129,8 @@ def tiny(tmp_path):
     for i, wnid in enumerate(("n02", "n01")):
         for k in range(2):
             pixels = np.full((64, 64, 3), 10 * i + k, dtype=np.uint8)
-            picture(root / "train" / wnid / "images" / f"{wnid}_{k}.JPEG", pixels)
-        picture(root / "val" / "images" / f"val_{i}.JPEG", np.full((64, 64, 3), 10 * i, dtype=np.uint8))
+            image(root / "train" / wnid / "images" / f"{wnid}_{k}.JPEG", pixels)
+        image(root / "val" / "images" / f"val_{i}.JPEG", np.full((64, 64, 3), 10 * i, dtype=np.uint8))
     (root / "wnids.txt").write_text("n02\nn01\n")
     (root / "val" / "val_annotations.txt").write_text("val_0.JPEG\tn02\t0\t0\t62\t62\nval_1.JPEG\tn01\t1\t1\t9\t9\n")
     return root
@@ -163,7 +163,7 @@ def test_tiny_imagenet(tiny):
 def test_birds_are_read_from_their_lists(tmp_path):
     root = tmp_path / "CUB_200_2011"
     for name in ("001.Wren/a.jpg", "002.Crow/b.jpg", "002.Crow/c.jpg"):
-        picture(root / "images" / name, np.zeros((10, 12, 3), dtype=np.uint8))
+        image(root / "images" / name, np.zeros((10, 12, 3), dtype=np.uint8))
     tables = {
         "images.txt": "1 001.Wren/a.jpg\n2 002.Crow/b.jpg\n3 002.Crow/c.jpg\n",
         "classes.txt": "1 001.Wren\n2 002.Crow\n",
@@ -179,7 +179,7 @@ def test_birds_are_read_from_their_lists(tmp_path):
     assert data.test.labels.tolist() == [1]
     assert data.image_size == 448
     (root / "image_class_labels.txt").write_text("1 1\n2 2\n")
-    with pytest.raises(DataError, match=r"image_class_labels.txt: expected a known value for picture 3, got None"):
+    with pytest.raises(DataError, match=r"image_class_labels.txt: expected a known value for image 3, got None"):
         load("birds", root)
 
 
