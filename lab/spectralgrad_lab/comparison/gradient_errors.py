@@ -14,6 +14,7 @@ from torch import Tensor
 from spectralgrad import matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.errors import SpectralError
 from spectralgrad.testing import Reference, paired_spectrum, relative_error, with_spectrum
+
 from .. import untrusted_json
 from ..training.config import Config
 from ..training.records import packed

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spectralgrad.rules import Method
-from ..training.config import Config, ConfigError
-from .jobs import Engine, Here, Job
-from ..training.folder_names import job_name, mark
+
 from ..networks import NETWORKS
 from ..networks.user_network import asks_for
+from ..training.config import Config, ConfigError
+from ..training.folder_names import job_name, label, mark
 from ..training.records import Result
-from ..training.folder_names import label
+from .jobs import Engine, Here, Job
 from .results import RESULTS, ResultsFile, key
 
 BATCHNORM = "batchnorm"

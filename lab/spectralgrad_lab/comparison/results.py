@@ -13,7 +13,8 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from spectralgrad.io.files import naming
-from ..training.config import Config, FIELDS
+
+from ..training.config import FIELDS, Config
 from ..training.folder_names import FREE_FIELDS, label
 from ..training.records import Result
 

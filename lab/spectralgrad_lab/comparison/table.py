@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from spectralgrad.diagnostics.table import number, render
+
 from ..training.checkpoints import CheckpointError
 from ..training.config import Config
-from .jobs import Job
-from ..training.resuming import read_result
 from ..training.records import Result, count
+from ..training.resuming import read_result
+from .jobs import Job
 from .results import Summary, key, summarise
 
 HEADER = ("method", "d", "success", "error %", "least", "ms/step", "κ")

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 
 from spectralgrad import covariance
 from spectralgrad.errors import SpectralError
-from spectralgrad.nn import CovariancePooling
+from spectralgrad.nn import CovariancePooling, SpectralModule
 from spectralgrad.nn.functional import covariance_pooling
-from spectralgrad.nn import SpectralModule
-from ..training.checkpoints import load_weights
-from ..training.config import Config
+
 from ..data import load_for
 from ..import_by_name import imported
-from ..training.steps import batches
-from ..training.process_group import Group
+from ..training.checkpoints import load_weights
 from ..training.components import build
+from ..training.config import Config
+from ..training.process_group import Group
+from ..training.steps import batches
 
 _BATCHES = 16
 _SAMPLES = 64  # of a pooling layer, which has a matrix a sample
