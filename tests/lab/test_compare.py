@@ -199,7 +199,7 @@ def killer(classes):
 
 
 def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
-    killed = Job("killed", TINY.replaced(network="tests.lab.helpers.test_compare:killer"), tmp_path / "a")
+    killed = Job("killed", TINY.replaced(network="tests.lab.test_compare:killer"), tmp_path / "a")
     with pytest.raises(JobError, match="a process was killed"):
         list(Processes(2).run([killed]))
     odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "b")

@@ -34,13 +34,13 @@ def test_plain_svd_is_a_recorded_failure(tmp_path):
 
 
 def test_a_loss_that_is_not_finite_names_the_first_layer():
-    config = QUICK.replaced(network="tests.lab.helpers.test_failures:exploding")
+    config = QUICK.replaced(network="tests.lab.test_failures:exploding")
     failure = train(config).failure
     assert (failure.reason, failure.layer) == ("the loss is not finite", "8")
 
 
 def test_a_test_loss_that_is_not_finite_is_a_failure():
-    result = train(QUICK.replaced(network="tests.lab.helpers.test_failures:exploding_in_the_test", epochs=1))
+    result = train(QUICK.replaced(network="tests.lab.test_failures:exploding_in_the_test", epochs=1))
     assert (result.status, result.epochs) == ("failed", [])
     assert (result.failure.reason, result.failure.layer) == ("in evaluation: the loss is not finite", "8")
 
@@ -75,7 +75,7 @@ def test_what_a_layer_refuses_is_a_failure_with_its_last_good_spectrum():
 
 @pytest.mark.parametrize("place", ["forward", "backward"])
 def test_a_solver_that_gives_up_is_a_failure(place):
-    failure = train(QUICK.replaced(network=f"tests.lab.helpers.test_failures:unsolvable_{place}")).failure
+    failure = train(QUICK.replaced(network=f"tests.lab.test_failures:unsolvable_{place}")).failure
     assert failure.reason.startswith("eigh: no solver met the residual test")
     assert failure.spectrum == (1.0, 1.0, 1.0)
     assert failure.layer == ("8" if place == "forward" else None)
@@ -100,7 +100,7 @@ def unsolvable_backward(classes):
 
 def test_a_loss_that_never_falls_is_a_failure():
     config = QUICK.replaced(lr=0.0, weight_decay=0.0, train_size=510, batch_size=5, epochs=4, patience=2)
-    result = train(config.replaced(network="tests.lab.helpers.test_failures:guessing"))
+    result = train(config.replaced(network="tests.lab.test_failures:guessing"))
     assert len(result.epochs) == 2
     assert result.failure.reason.startswith("the loss never falls: 2 epochs at or above 2.280")
     assert (result.failure.layer, len(result.failure.spectrum)) == ("1", 6)
@@ -108,7 +108,7 @@ def test_a_loss_that_never_falls_is_a_failure():
 
 def test_the_stopping_rule_outlives_a_kill_after_the_last_checkpoint(tmp_path, monkeypatch):
     config = QUICK.replaced(lr=0.0, weight_decay=0.0, train_size=255, batch_size=5, epochs=2, patience=2)
-    config = config.replaced(network="tests.lab.helpers.test_failures:guessing", renew_batches=0)
+    config = config.replaced(network="tests.lab.test_failures:guessing", renew_batches=0)
     real, saved = checkpoints.save, []
 
     def dying(folder, state):

@@ -27,14 +27,14 @@ pytestmark = pytest.mark.skipif(
 STEADY = QUICK.replaced(network="tests.lab.helpers:steady", train_size=83, weights="ol", clip=5.0)
 
 
-FAILING = QUICK.replaced(network="tests.lab.helpers.test_parallel:failing_on_the_second", epochs=1)
+FAILING = QUICK.replaced(network="tests.lab.test_parallel:failing_on_the_second", epochs=1)
 # The last batch has one picture: the first process gets none of it.
-POOLED = QUICK.replaced(network="tests.lab.helpers.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
+POOLED = QUICK.replaced(network="tests.lab.test_parallel:pooled", train_size=17, batch_size=8, monitor_every=1)
 RUNS = {
-    "backward": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_backward"),
-    "early": FAILING.replaced(network="tests.lab.helpers.test_parallel:failing_early"),
+    "backward": FAILING.replaced(network="tests.lab.test_parallel:failing_backward"),
+    "early": FAILING.replaced(network="tests.lab.test_parallel:failing_early"),
     "failing": FAILING,
-    "loss": FAILING.replaced(network="tests.lab.helpers.test_parallel:exploding_on_the_second"),
+    "loss": FAILING.replaced(network="tests.lab.test_parallel:exploding_on_the_second"),
     "pooled": POOLED,
     "steady": STEADY,
 }
@@ -45,7 +45,7 @@ def made(folder, names, status):
     files = [folder / f"{name}.toml" for name in names]
     for name, file in zip(names, files, strict=True):
         file.write_text(RUNS[name].to_toml(), "utf-8")
-    for code, out, err in ended(pair("tests.lab.helpers.workers", folder)):
+    for code, out, err in ended(pair("tests.lab.workers", folder)):
         assert code == 0, err
         assert out.split() == [word for name in names for word in (name, status)]
     for file in files:

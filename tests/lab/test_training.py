@@ -147,7 +147,7 @@ def test_weights_of_the_layer_before(network, weights):
 
 def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
     with pytest.raises(ValueError, match="'ow' needs a convolution of stride 1"):
-        parts(QUICK.replaced(network="tests.lab.helpers.test_training:oblong", weights="ow"))
+        parts(QUICK.replaced(network="tests.lab.test_training:oblong", weights="ow"))
 
 
 def oblong(classes):
@@ -175,7 +175,7 @@ def test_hybrid_switches_before_the_last_milestone():
 
 
 def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_one():
-    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.helpers.test_training:by_taylor")
+    config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.test_training:by_taylor")
     made = parts(config)
     assert made.method == "svd-taylor"
     state = made.switch.state_dict()
@@ -184,7 +184,7 @@ def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_o
     assert made.method == "svd-pade"
     made.switch.load_state_dict(state)
     assert made.method == "svd-taylor"
-    asking = config.replaced(network="tests.lab.helpers.test_training:by_any", method="newton-schulz")
+    asking = config.replaced(network="tests.lab.test_training:by_any", method="newton-schulz")
     assert parts(asking).method == "newton-schulz"
 
 
