@@ -74,7 +74,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path)
         folder.mkdir()
     (run / "run.toml").write_text(config.to_toml(), "utf-8")
     found = subprocess.run(
-        [sys.executable, "-m", "tests.lab.helpers.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "tests.lab.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
     )
     assert found.returncode == 0, found.stderr
     lines = [line.split() for line in found.stdout.splitlines()]
