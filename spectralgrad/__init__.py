@@ -2,7 +2,7 @@
 
 from . import errors, solvers
 from ._lazy import load as __getattr__  # noqa: F401
-from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
+from .errors import ArgumentError, IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
 from .linalg.matrix_functions import (
@@ -41,6 +41,7 @@ __all__ = [
     "PI",
     "SVDPI",
     "Analytic",
+    "ArgumentError",
     "Clip",
     "Exact",
     "GapMethod",

@@ -127,8 +127,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         (N, C, H, W) → the same.
 
     Raises:
-        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in
-            training.
+        ArgumentError: groups that do not divide the number of channels, a negative ε.
+        ShapeError: wrong dimension or number of channels, one value a channel in training.
         NonFiniteError: the batch has NaN or infinity in it.
 
     Example:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
+from ...errors import ArgumentError, NonFiniteError, SpectralError, batch_positions
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
@@ -155,4 +155,4 @@ def _cholesky(M: Tensor, where: str) -> Tensor:
 def check_choice(value: Any, allowed: tuple[str, ...], argument: str, where: str) -> None:
     """Refuse a word that is not among the allowed ones."""
     if value not in allowed:
-        raise MethodError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
+        raise ArgumentError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
