@@ -136,6 +136,12 @@ def check_tolerance(rtol: float | None, operation: str) -> None:
         raise ArgumentError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
 
 
+def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is one of the allowed words."""
+    if value not in allowed:
+        raise ArgumentError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
+
+
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:
     """The batch indices at which the boolean tensor ``bad`` (one entry a matrix) is true."""
     return [tuple(index) for index in torch.nonzero(bad).tolist()]

@@ -24,7 +24,7 @@ from ..autograd.pairwise import norm, resolution
 from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_matrix
+from ..errors import ArgumentError, ShapeError, check_choice, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
@@ -97,8 +97,7 @@ def covariance_sqrt(
     Reference: design of this library; the identity stands at the top of the module.
     """
     check_matrix(X, "covariance_sqrt")
-    if side not in ("auto", "channels", "positions"):
-        raise ArgumentError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
+    check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
     if side == "auto":

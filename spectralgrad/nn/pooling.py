@@ -8,11 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ArgumentError, ShapeError, check_features
+from ..errors import ArgumentError, ShapeError, check_choice, check_features
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .functional.pooling import Side, covariance_pooling, operation_of
-from .functional.whitening_matrices import check_choice
 
 
 class CovariancePooling(SpectralModule):

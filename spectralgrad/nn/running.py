@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from ..dispatch import function
-from ..errors import ArgumentError, ShapeError, SpectralError, check_features
+from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
 from ..precision import working_dtype
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .distributed import Reduce, reducer
 from .functional.normalization import Normalised, apply_matrix, normalise
-from .functional.whitening_matrices import check_choice, positive_part
+from .functional.whitening_matrices import positive_part
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import MethodError
+from ..errors import MethodError, check_choice
 from ..linalg.covariances import shifted
 from ..rules import Method
-from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
+from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 from .running import RunningNorm, Statistics
 
 

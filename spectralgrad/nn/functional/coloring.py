@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...errors import ArgumentError, ShapeError, check_features
+from ...errors import ArgumentError, ShapeError, check_choice, check_features
 from ...linalg.covariances import covariance
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
-from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
+from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
 Shown = Callable[[Tensor], Tensor]
 
