@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..dispatch.torch_internals import in_transform
-from ..errors import ShapeError
+from ..errors import ArgumentError
 from ..precision import quotient
 from .divided_differences import Differences, Scalar
 from .pairwise import differences, identity_mask, norm
@@ -61,7 +61,7 @@ def elementwise(f: Scalar, name: str) -> Scalar:
         values = f(x)
         if not isinstance(values, Tensor) or values.shape != x.shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-            raise ShapeError(
+            raise ArgumentError(
                 f"matrix_function: expected {name} to be elementwise, got {got} for eigenvalues of shape "
                 f"{tuple(x.shape)}; it must take tensors of any shape"
             )
@@ -78,7 +78,7 @@ def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
     """Refuse ``f`` if its value for one ``entry`` (1,) is another than it was among others."""
     alone = f(entry).detach()
     if alone.shape != (1,) or not torch.allclose(alone, among, rtol=1e-3, equal_nan=True):
-        raise ShapeError(
+        raise ArgumentError(
             f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
             f"{entry.item():.6g} among others and {alone.cpu().tolist()} for it alone"
         )

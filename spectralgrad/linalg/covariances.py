@@ -24,7 +24,7 @@ from ..autograd.pairwise import norm, resolution
 from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_matrix
+from ..errors import ArgumentError, ShapeError, check_choice, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
@@ -97,14 +97,13 @@ def covariance_sqrt(
     Reference: design of this library; the identity stands at the top of the module.
     """
     check_matrix(X, "covariance_sqrt")
-    if side not in ("auto", "channels", "positions"):
-        raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
+    check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
     if side == "auto":
         side = "positions" if n < d and rule.exact else "channels"
     if side == "positions" and not rule.exact:
-        raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
+        raise ArgumentError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
         if not rule.exact:  # some methods have absolute thresholds: they get the covariance as it is
             C = covariance(X, center=center, correction=correction, eps=eps)
@@ -178,7 +177,7 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
 
 def _check_shift(eps: float) -> None:
     if not 0 <= eps < math.inf:
-        raise ShapeError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
+        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:

@@ -12,7 +12,7 @@ from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import differences
 from ..autograd.spectra import Domain
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_square, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, Pade, resolve
 
@@ -110,7 +110,7 @@ def matrix_power(
     """
     check_square(A, "matrix_power")
     if not isinstance(p, (Tensor, float, int)):
-        raise ShapeError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
+        raise ArgumentError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
@@ -225,7 +225,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     check_square(A, "spectral_projector")
     d = A.shape[-1]
     if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
-        raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
+        raise ArgumentError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
         w, V, _ = Domain("spectral_projector", positive=False).spectrum(wide)

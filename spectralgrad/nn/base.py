@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..dispatch.overrides import refuse_script
-from ..errors import ShapeError
+from ..errors import ArgumentError
 from ..rules import Method, resolve
 from .functional.whitening_matrices import check_finite
 
@@ -96,7 +96,7 @@ class SpectralModule(nn.Module):
     def _check_compute_dtype(self) -> None:
         kind = self.compute_dtype
         if kind not in (None, torch.float32, torch.float64):
-            raise ShapeError(f"{self.where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
+            raise ArgumentError(f"{self.where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
 
     def watched(self, matrices: Tensor) -> Tensor:
         """The matrices (*, d, d) that a forward pass decomposes, shown to the hooks if this is a training step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import ShapeError, check_features
+from ..errors import ArgumentError, ShapeError, check_features
 from ..rules import Method
 from .base import SpectralModule
 from .functional.coloring import wct
@@ -54,9 +54,9 @@ class WhiteningColoring2d(SpectralModule):
     ) -> None:
         super().__init__(method)
         if groups < 1:
-            raise ShapeError(f"{self.where}: expected groups ≥ 1, got {groups}")
+            raise ArgumentError(f"{self.where}: expected groups ≥ 1, got {groups}")
         if not eps >= 0:
-            raise ShapeError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
+            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
         self.groups, self.strength, self.eps, self.per_sample = groups, strength, eps, per_sample
 
     def forward(

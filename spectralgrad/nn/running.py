@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from ..dispatch import function
-from ..errors import ShapeError, SpectralError, check_features
+from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
 from ..precision import working_dtype
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .distributed import Reduce, reducer
 from .functional.normalization import Normalised, apply_matrix, normalise
-from .functional.whitening_matrices import check_choice, positive_part
+from .functional.whitening_matrices import positive_part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -78,14 +78,14 @@ class RunningNorm(SpectralModule):
         for name in ("num_features", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ShapeError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+                raise ArgumentError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
         if self.num_features % self.groups:
-            raise ShapeError(
+            raise ArgumentError(
                 f"{self.where}: expected a number of groups that divides the {self.num_features} channels, "
                 f"got groups={self.groups}"
             )
         if not self.eps >= 0:
-            raise ShapeError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
+            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
         check_choice(self.statistics, ("covariance", "whitening"), "statistics", self.where)
         check_choice(self.init, ("ones", "uniform"), "init", self.where)
         self._check_compute_dtype()
@@ -168,7 +168,9 @@ class RunningNorm(SpectralModule):
         if self.running_whitening is not None:
             return self.running_whitening
         if self.running_cov is None:
-            raise ShapeError(f"{self.where}: expected running statistics, got a layer with track_running_stats=False")
+            raise ArgumentError(
+                f"{self.where}: expected running statistics, got a layer with track_running_stats=False"
+            )
         return self._kept if self._kept is not None and self._is_fresh() else self._from_running()
 
     def _is_fresh(self) -> bool:

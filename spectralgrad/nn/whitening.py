@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import MethodError
+from ..errors import MethodError, check_choice
 from ..linalg.covariances import shifted
 from ..rules import Method
-from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
+from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 from .running import RunningNorm, Statistics
 
 
@@ -127,8 +127,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         (N, C, H, W) → the same.
 
     Raises:
-        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in
-            training.
+        ArgumentError: groups that do not divide the number of channels, a negative ε.
+        ShapeError: wrong dimension or number of channels, one value a channel in training.
         NonFiniteError: the batch has NaN or infinity in it.
 
     Example:

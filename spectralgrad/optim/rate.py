@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import MethodError, ShapeError
+from ..errors import ShapeError, check_choice
 from ..precision import full_precision
 
 OBJECTIVES = ("paper", "exact")
@@ -54,8 +54,7 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
 
     Reference: Song, Sebe and Wang, ECCV 2022, Eq. 18–21.
     """
-    if objective not in OBJECTIVES:
-        raise MethodError(f"optimal_rate: expected objective 'paper' or 'exact', got {objective!r}")
+    check_choice(objective, ("paper", "exact"), "objective", "optimal_rate")
     if W.shape != G.shape or W.dim() < 2:
         raise ShapeError(
             "optimal_rate: expected a weight and a gradient of one shape (m, n), "

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.spectra import Domain
-from ...errors import ShapeError, check_features
+from ...errors import ArgumentError, ShapeError, check_choice, check_features
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
-from .whitening_matrices import check_choice, check_finite
+from .whitening_matrices import check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -126,7 +126,9 @@ def _pooled(
     d, n = X.shape[-2:]
     possible = rule.exact and eps == 0
     if side == "positions" and not possible:
-        raise ShapeError(f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}")
+        raise ArgumentError(
+            f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}"
+        )
     channels = side == "channels" or (side == "auto" and not (possible and n < d))
     shift: float | Tensor = eps
     if rule.exact:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
+from ...errors import NonFiniteError, SpectralError, batch_positions
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
@@ -150,9 +150,3 @@ def _cholesky(M: Tensor, where: str) -> Tensor:
             "Raise eps, or take whitening='zca', which works on the range."
         ) from error
     return torch.linalg.solve_triangular(L, torch.eye(M.shape[-1], dtype=M.dtype, device=M.device), upper=False)
-
-
-def check_choice(value: Any, allowed: tuple[str, ...], argument: str, where: str) -> None:
-    """Refuse a word that is not among the allowed ones."""
-    if value not in allowed:
-        raise MethodError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
