@@ -1,4 +1,4 @@
-"""What ``module:callable`` refers to. Only modules that the user names are imported."""
+"""Import what ``module:callable`` refers to. Only modules that the user names are imported."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 from spectralgrad.errors import SpectralError
 
 
-def named(name: str, what: str, error: type[SpectralError]) -> Callable[..., Any]:
-    """The callable of ``module:callable``; modules are also looked for in the current folder.
+def load_callable(name: str, what: str, error: type[SpectralError]) -> Callable[..., Any]:
+    """Import a callable; the current folder is searched for modules too.
 
     Args:
-        name: the module and the callable in it.
-        what: it is for, in a word.
-        error: raised if there is no such module or callable.
+        name: ``module:callable``.
+        what: what it is, for messages: a network, a dataset.
+        error: raised if the module or callable does not exist.
 
     Example:
-        >>> named("torch.nn:Linear", "network", SpectralError).__name__
+        >>> load_callable("torch.nn:Linear", "network", SpectralError).__name__
         'Linear'
     """
     module_name, _, attribute = name.partition(":")
@@ -35,13 +35,13 @@ def named(name: str, what: str, error: type[SpectralError]) -> Callable[..., Any
     except AttributeError as problem:
         raise error(f"{what} {name!r}: {problem}") from problem
     if not callable(make):
-        raise error(f"{what} {name!r}: expected something to call, got {type(make).__name__}")
+        raise error(f"{what} {name!r}: expected a callable, got {type(make).__name__}")
     found: Callable[..., Any] = make
     return found
 
 
-def parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The parameters that can be given by name; for a callable without a signature, that it takes any."""
+def keyword_parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters that can be passed by keyword; a callable without a signature accepts any."""
     try:
         found = inspect.signature(make).parameters
     except (TypeError, ValueError):
@@ -49,11 +49,11 @@ def parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in found.items() if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
 
 
-def imported(name: str) -> bool:
-    """Whether a name is no ``module:callable``, or one whose module somebody has imported already.
+def is_imported(name: str) -> bool:
+    """True unless the name is a ``module:callable`` whose module has not been imported yet.
 
     Example:
-        >>> imported("small"), imported("torch.nn:Linear"), imported("no_such_module:net")
+        >>> is_imported("small"), is_imported("torch.nn:Linear"), is_imported("no_such_module:net")
         (True, True, False)
     """
     module, colon, _ = name.partition(":")
@@ -66,7 +66,7 @@ def _imported(name: str, what: str, error: type[SpectralError]) -> ModuleType:
             return importlib.import_module(name)
         except ModuleNotFoundError as problem:
             if problem.name is None or not f"{name}.".startswith(f"{problem.name}."):
-                raise  # found, and missing something itself
+                raise  # the module exists, but one of its own imports fails
             raise error(f"{what} module {name!r} not found, neither installed nor in {Path.cwd()}") from problem
 
 

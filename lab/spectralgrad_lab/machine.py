@@ -1,4 +1,4 @@
-"""What machine this is, for everything that reports figures taken on it."""
+"""A description of this machine, for reports of measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from spectralgrad.native import kernel
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were taken on.
+    """Hardware and software of this machine.
 
     Example:
         >>> sorted(machine())
@@ -38,7 +38,7 @@ def machine() -> dict[str, Any]:
 
 
 def load() -> float | None:
-    """How many programs wanted to run over the last minute; None where the system does not say."""
+    """The load average of the last minute; None where the system does not provide it."""
     return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
 
 
@@ -52,6 +52,6 @@ def _cpu() -> str:
 
 
 def _kernel() -> str | None:
-    """The instruction set of the native kernel; None if torch.linalg serves."""
+    """The instruction set of the native kernel; None if torch.linalg is used instead."""
     native = kernel()
     return None if native is None else native.isa

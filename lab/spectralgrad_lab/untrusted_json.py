@@ -1,6 +1,6 @@
-"""JSON that anybody may have written or damaged: checked once, where it is read, before anything relies on it.
+"""Read JSON that may be damaged or malicious: everything is checked once, when it is read.
 
-A reader takes a value and the place where it stands, and returns the value as the program keeps it.
+A reader takes a value and its place in the file, for messages, and returns the checked value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LONGEST_TEXT = 4096  # characters
 
 
 def printable(text: str) -> bool:
-    """Whether a text is of moderate length and without control characters, and UTF-8 can hold it.
+    """True if a text is not too long, has no control characters and can be encoded as UTF-8.
 
     Example:
         >>> printable("svd-taylor λ"), printable(chr(27)), printable(chr(0xD800))
@@ -29,75 +29,75 @@ def printable(text: str) -> bool:
 
 
 Reader = Callable[[Any, str], Any]
-LARGEST = 1e300  # so that sums and axes of numbers from a file stay finite
-_DEPTH = 32  # of lists and objects within each other
+LARGEST = 1e300  # so that sums of numbers from a file do not overflow
+_DEPTH = 32  # of nested lists and objects
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
-class RowError(SpectralError, ValueError):
-    """A value in a file is not of the kind that is expected there."""
+class InvalidValueError(SpectralError, ValueError):
+    """A value in a file is not what is expected there."""
 
 
-def parsed(raw: bytes) -> Any:
-    """The value of strict JSON in UTF-8.
+def parse(raw: bytes) -> Any:
+    """Parse strict JSON in UTF-8.
 
     Raises:
-        ValueError: it is something else, or nested without end.
+        ValueError: it is invalid or nested too deeply.
 
     Example:
-        >>> parsed(b'{"a": [1, null]}')
+        >>> parse(b'{"a": [1, null]}')
         {'a': [1, None]}
-        >>> parsed(b"[" * 100_000)
+        >>> parse(b"[" * 100_000)
         Traceback (most recent call last):
         ...
-        spectralgrad_lab.untrusted_json.RowError: nested too deeply
+        spectralgrad_lab.untrusted_json.InvalidValueError: nested too deeply
     """
     try:
         value = json.loads(raw.decode("utf-8"), parse_constant=_constant)
     except RecursionError:
-        raise RowError("nested too deeply") from None
+        raise InvalidValueError("nested too deeply") from None
     layer: list[Any] = [value]
     for _ in range(_DEPTH):
         layer = [item for outer in layer for item in _items(outer)]
     if layer:
-        raise RowError("nested too deeply")
+        raise InvalidValueError("nested too deeply")
     return value
 
 
 def _constant(word: str) -> None:
-    raise RowError(f"{word} is not JSON")
+    raise InvalidValueError(f"{word} is not JSON")
 
 
 def _items(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _refused(place: str, wanted: str, value: Any) -> RowError:
-    return RowError(f"{place}: expected {wanted}, got {reprlib.repr(value)}")
+def _unexpected(place: str, wanted: str, value: Any) -> InvalidValueError:
+    return InvalidValueError(f"{place}: expected {wanted}, got {reprlib.repr(value)}")
 
 
-def whole(low: int = 0, high: int = LARGEST_INT) -> Reader:
-    """A whole number in a range.
+def integer(low: int = 0, high: int = LARGEST_INT) -> Reader:
+    """Reader of a whole number in a range.
 
     Example:
-        >>> whole()(3, "step")
+        >>> integer()(3, "step")
         3
-        >>> whole()(3.0, "step")
+        >>> integer(0, 9)(3.0, "step")
         Traceback (most recent call last):
         ...
-        spectralgrad_lab.untrusted_json.RowError: step: expected a whole number from 0 to 9007199254740992, got 3.0
+        spectralgrad_lab.untrusted_json.InvalidValueError: step: expected a whole number from 0 to 9, got 3.0
     """
 
     def read(value: Any, place: str) -> int:
         if type(value) is not int or not low <= value <= high:
-            raise _refused(place, f"a whole number from {low} to {high}", value)
+            raise _unexpected(place, f"a whole number from {low} to {high}", value)
         return value
 
     return read
 
 
 def number(low: float = -LARGEST, high: float = LARGEST, infinite: bool = False) -> Reader:
-    """A number in a range; None is NaN, and with ``infinite`` the words inf and -inf are what they say.
+    """Reader of a number in a range; None is read as NaN and, with ``infinite``, "inf" and "-inf" as infinities.
 
     Example:
         >>> number()(None, "loss"), number(infinite=True)("-inf", "loss"), number(0, 100)(7, "error")
@@ -110,90 +110,90 @@ def number(low: float = -LARGEST, high: float = LARGEST, infinite: bool = False)
         if infinite and isinstance(value, str) and value in _INFINITE:
             return _INFINITE[value]
         if type(value) not in (int, float) or not low <= value <= high:
-            raise _refused(place, f"a number from {low:g} to {high:g}", value)
+            raise _unexpected(place, f"a number from {low:g} to {high:g}", value)
         return float(value)
 
     return read
 
 
-def words(value: Any, place: str) -> str:
-    """Printable text that UTF-8 can hold.
+def text(value: Any, place: str) -> str:
+    """Read printable text; see :func:`printable`.
 
     Example:
-        >>> words("the gradient is not finite", "reason")
+        >>> text("the gradient is not finite", "reason")
         'the gradient is not finite'
     """
     if not isinstance(value, str) or not printable(value):
-        raise _refused(place, "printable text", value)
+        raise _unexpected(place, "printable text", value)
     return value
 
 
-def lines(value: Any, place: str) -> str:
-    """The same with line ends and tabs."""
+def multiline_text(value: Any, place: str) -> str:
+    """Read printable text with newlines and tabs."""
     if isinstance(value, str):
-        words(value.replace("\n", " ").replace("\t", " "), place)
+        text(value.replace("\n", " ").replace("\t", " "), place)
         return value
-    return words(value, place)
+    return text(value, place)
 
 
 def one_of(*choices: Any) -> Reader:
-    """One of these values."""
+    """Reader of one of these values."""
 
     def read(value: Any, place: str) -> Any:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
-            raise _refused(place, f"one of {', '.join(map(repr, choices))}", value)
+            raise _unexpected(place, f"one of {', '.join(map(repr, choices))}", value)
         return value
 
     return read
 
 
-def maybe(reader: Reader) -> Reader:
-    """The same, or None."""
+def optional(reader: Reader) -> Reader:
+    """Reader that also accepts None."""
     return lambda value, place: None if value is None else reader(value, place)
 
 
-def series(reader: Reader) -> Reader:
-    """A list.
+def list_of(reader: Reader) -> Reader:
+    """Reader of a list.
 
     Example:
-        >>> series(number())([1, None], "times")
+        >>> list_of(number())([1, None], "times")
         (1.0, nan)
     """
 
     def read(value: Any, place: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise _refused(place, "a list", value)
+            raise _unexpected(place, "a list", value)
         return tuple(reader(item, f"{place}[{i}]") for i, item in enumerate(value))
 
     return read
 
 
-def table(reader: Reader) -> Reader:
-    """An object with any names, all of its values of one kind."""
+def mapping_of(reader: Reader) -> Reader:
+    """Reader of an object with arbitrary names, whose values all have the same reader."""
 
     def read(value: Any, place: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _refused(place, "an object", value)
-        return {words(name, place): reader(item, f"{place}.{name}") for name, item in value.items()}
+            raise _unexpected(place, "an object", value)
+        return {text(name, place): reader(item, f"{place}.{name}") for name, item in value.items()}
 
     return read
 
 
 def record(required: Mapping[str, Reader], optional: Mapping[str, Reader] | None = None) -> Reader:
-    """An object with these names. Others, which a newer version may have added, are left out.
+    """Reader of an object with these names. Other names, which a newer version may have added, are ignored.
 
     Example:
-        >>> record({"a": whole()}, {"b": words})({"a": 1, "c": 2}, "row")
+        >>> record({"a": integer()}, {"b": text})({"a": 1, "c": 2}, "row")
         {'a': 1}
     """
     readers = {**required, **(optional or {})}
 
     def read(value: Any, place: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise _refused(place, "an object", value)
+            raise _unexpected(place, "an object", value)
         missing = [name for name in required if name not in value]
         if missing:
-            raise RowError(f"{place}: expected {', '.join(missing)}, got none")
+            raise InvalidValueError(f"{place}: expected {', '.join(missing)}, got none")
         return {name: read(value[name], f"{place}.{name}") for name, read in readers.items() if name in value}
 
     return read

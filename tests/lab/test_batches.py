@@ -71,7 +71,7 @@ def test_the_counterpart_for_evaluation_has_the_same_size_and_no_chance():
 
 def test_what_cannot_be_cut_or_is_unknown_is_refused():
     for centered in (True, False):
-        with pytest.raises(DataError, match="cannot cut 9 × 9 from images of 8 × 8"):
+        with pytest.raises(DataError, match="cannot crop 9 × 9 from images of 8 × 8"):
             augmented(noise(1, 1, 8, 8), torch.zeros(1, 4), Augmentation(crop=9, centered=centered))
     with pytest.raises(DataError, match=r"augmentation of none, crop-flip, .*got 'mixup'"):
         Batches(Split(noise(4, 1, 8, 8), torch.zeros(4).long()), 2, augmentation="mixup", mean=(0,), std=(1,))
@@ -180,10 +180,10 @@ def test_threads_end_with_the_iteration():
         ({"workers": -1}, "workers ≥ 0"),
         ({"seed": -1}, "seed ≥ 0"),
         ({"rank": 2, "world": 2}, "0 ≤ rank < world, got rank 2 of 2"),
-        ({"size": 2, "world": 3}, "an image a process, got batch_size 2 for 3"),
-        ({"size": 24, "drop_last": True}, "23 images make no batch of 24; pass a smaller batch_size or drop_last"),
-        ({"mean": (0, 0, 0)}, "a mean and a positive std a channel, got 3 and 1 for 1 channels"),
-        ({"std": (0,)}, "a mean and a positive std a channel"),
+        ({"size": 2, "world": 3}, "at least one image per process, got batch_size 2 for 3"),
+        ({"size": 24, "drop_last": True}, "23 images are too few for a batch of 24; pass a smaller"),
+        ({"mean": (0, 0, 0)}, "a mean and a positive std per channel, got 3 and 1 for 1 channels"),
+        ({"std": (0,)}, "a mean and a positive std per channel"),
     ],
 )
 def test_batches_that_make_no_sense_are_refused(options, message):
@@ -198,5 +198,5 @@ def test_epochs_that_make_no_sense_are_refused(epoch, start):
 
 
 def test_a_split_has_one_label_per_image():
-    with pytest.raises(DataError, match="expected a label an image, got 3 and 2"):
+    with pytest.raises(DataError, match="expected one label per image, got 3 and 2"):
         Split(noise(3, 1, 4, 4), torch.zeros(2).long())

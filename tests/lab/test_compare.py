@@ -15,11 +15,11 @@ import pytest
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
-from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, Comparison, compare, grid, job
-from spectralgrad_lab.comparison.jobs import Here, Job, JobError, Processes, Submitit
+from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, Comparison, compare, grid, job_for
+from spectralgrad_lab.comparison.jobs import InProcess, Job, JobError, Processes, Submitit
 from spectralgrad_lab.comparison.paired_differences import against
-from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, key, label, summarize
-from spectralgrad_lab.comparison.table import shown, text
+from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, label, run_key, summarize
+from spectralgrad_lab.comparison.table import as_text, live_progress
 from spectralgrad_lab.papers.tables import SETTINGS, TABLE
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.presets import PRESETS
@@ -42,7 +42,7 @@ def ended(error, **config):
     return Result(Config(**config), "done", [epoch(error)])
 
 
-class Counting(Here):
+class Counting(InProcess):
     """Remembers what it was asked to do."""
 
     def __init__(self, most=None):
@@ -82,9 +82,9 @@ def test_a_method_that_does_not_exist_or_serve_is_refused_before_any_run():
 
 def test_every_run_has_a_folder_of_its_own_and_keeps_it_when_epochs_are_added(tmp_path):
     configs = grid(DEFAULT, group_sizes=(4, 16, None), seeds=(0, 1))
-    assert len({job(config, tmp_path).folder for config in configs}) == len(configs)
-    assert job(TINY, tmp_path).folder == job(TINY.replaced(epochs=9, threads=2), tmp_path).folder
-    assert job(TINY, tmp_path).folder != job(TINY.replaced(lr=0.01), tmp_path).folder
+    assert len({job_for(config, tmp_path).folder for config in configs}) == len(configs)
+    assert job_for(TINY, tmp_path).folder == job_for(TINY.replaced(epochs=9, threads=2), tmp_path).folder
+    assert job_for(TINY, tmp_path).folder != job_for(TINY.replaced(lr=0.01), tmp_path).folder
 
 
 # --- the results file
@@ -112,9 +112,9 @@ def test_the_newest_row_of_a_run_counts_and_a_file_that_is_not_there_is_empty(tm
 
 
 def test_what_makes_a_run_the_same_run():
-    assert key(TINY) == key(TINY.replaced(threads=2, workers=2, data="elsewhere", monitor_every=7))
+    assert run_key(TINY) == run_key(TINY.replaced(threads=2, workers=2, data="elsewhere", monitor_every=7))
     for other in ({"epochs": 2}, {"eps": 1e-4}, {"method": "svd"}, {"seed": 1}):
-        assert key(TINY) != key(TINY.replaced(**other))
+        assert run_key(TINY) != run_key(TINY.replaced(**other))
 
 
 # --- what they come to
@@ -127,17 +127,17 @@ def test_a_summary_is_over_the_runs_that_ended():
     assert summary.success == pytest.approx(200 / 3)
     assert summary.mean == 31.5
     assert summary.sd == pytest.approx(statistics.stdev([30.0, 33.0]))
-    assert summary.least == 30.0
+    assert summary.best == 30.0
     assert summary.step_ms == 20.0
-    assert "2/3" in text(results)
-    assert "31.50 ± 2.12" in text(results)
+    assert "2/3" in as_text(results)
+    assert "31.50 ± 2.12" in as_text(results)
 
 
 def test_a_method_that_never_ended_has_no_error_but_a_rate():
     (summary,) = summarize([Result(Config(), "failed", failure=Failure(0, 0, "no"))])
     assert summary.success == 0
     assert math.isnan(summary.mean)
-    assert math.isnan(summary.least)
+    assert math.isnan(summary.best)
 
 
 def test_what_else_differs_is_part_of_the_name():
@@ -155,7 +155,7 @@ def test_cells_of_the_paper_that_cannot_be_right_are_marked_and_no_others(method
             assert not cell.note
             continue
         trials = max(1, round(15 * cell.success / 100))
-        impossible = cell.mean < cell.least or cell.sd > (cell.mean - cell.least + 0.01) * math.sqrt(trials)
+        impossible = cell.mean < cell.best or cell.sd > (cell.mean - cell.best + 0.01) * math.sqrt(trials)
         assert impossible == bool(cell.note), cell
 
 
@@ -181,7 +181,7 @@ def test_finished_runs_are_not_run_again(tmp_path):
     again, new = Counting(), []
     results = compare(configs, tmp_path, engine=again, on_result=new.append)
     assert again.asked == engine.asked[1:]
-    assert [key(r.config) for r in results] == [key(c) for c in configs]
+    assert [run_key(r.config) for r in results] == [run_key(c) for c in configs]
     assert len(new) == 2
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
 
@@ -224,7 +224,7 @@ def test_a_comparison_killed_with_its_processes_goes_on(tmp_path):
     rows = (tmp_path / "out" / RESULTS).read_text().splitlines()
     assert wait_until(lambda: not any(map(alive, workers)))
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert f"{len(rows)} of them kept from before" in done.stdout
+    assert f"{len(rows)} of them already finished" in done.stdout
     found = ResultsFile(tmp_path / "out" / RESULTS).read()
     assert sorted((label(r.config), r.status) for r in found) == [("exact", "done")] * 2 + [("svd", "failed")] * 2
     assert len((tmp_path / "out" / RESULTS).read_text().splitlines()) == 4
@@ -244,7 +244,7 @@ def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path):
         workers = children(process.pid)
         os.killpg(process.pid, signal.SIGINT)
         said = process.communicate(timeout=180)[1]
-    assert (process.returncode, said.strip()) == (130, "stopped; the same command goes on where it was.")
+    assert (process.returncode, said.strip()) == (130, "stopped; run the same command again to continue.")
     assert wait_until(lambda: not any(map(alive, workers)))
     assert [r.config.method for r in ResultsFile(tmp_path / RESULTS).read()] != []
 
@@ -280,7 +280,7 @@ def wait_until(condition, seconds=180):
 
 def test_submitit_carries_out_the_same_jobs(tmp_path):
     pytest.importorskip("submitit")
-    jobs = [job(config, tmp_path) for config in runs()]
+    jobs = [job_for(config, tmp_path) for config in runs()]
     engine = Submitit(tmp_path / "logs", "local", {"timeout_min": 5})
     found = {done.name: result.status for done, result in engine.run(jobs)}
     assert found == {jobs[0].name: "failed", jobs[1].name: "done"}
@@ -322,16 +322,16 @@ def test_the_live_table_tells_what_waits_runs_and_has_failed(tmp_path, monkeypat
     going = Result(configs[1].replaced(epochs=5), "running", [epoch(40.0)])
     (second / "result.json").write_text(going.to_json())
     terminal = Terminal()
-    with shown(comparison, terminal):
+    with live_progress(comparison, terminal):
         comparison.add(configs[0], Result(configs[0], "failed", failure=Failure(0, 0, "no")))
     assert "1 of 3 runs done" in terminal.said
     assert "0/1" in terminal.said
     assert "seed 0: 1/5 epochs" in terminal.said
-    assert "waits" in terminal.said
+    assert "waiting" in terminal.said
 
 
 def test_elsewhere_a_run_is_a_line(tmp_path, capsys):
-    with shown(Comparison(runs(), tmp_path)) as on_result:
+    with live_progress(Comparison(runs(), tmp_path)) as on_result:
         on_result(ended(30.0, group_size=16, seed=4))
     assert capsys.readouterr().out == "exact d=16 seed 4: done, error 30.00 % after 1 epoch\n"
 
@@ -343,12 +343,12 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
     command = ["compare", *FLAGS, "--methods", "svd,exact,batchnorm", "--seeds", "1", "--out", str(tmp_path / "out")]
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "svd failed in its only run. All 2 runs of the other 2 methods came to their end." in said
+    assert "svd failed in its only run. All 2 runs of the other 2 methods finished." in said
     assert (tmp_path / "out" / "report.html").exists()
     session = json.loads((tmp_path / "out" / "session.json").read_text())
     assert session["commands"][-1].startswith("spectralgrad compare --train-size 64")
     assert main(command) == 0
-    assert "3 of them kept from before" in capsys.readouterr().out
+    assert "3 of them already finished" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_network_of_ones_own_that_takes_the_method_is_compared(tmp_path, monke
 def test_parameters_of_a_method_make_another_method(tmp_path):
     results = [ended(20.0, method="svd-taylor"), ended(21.0, method="svd-taylor:degree=19")]
     assert [summary.label for summary in summarize(results)] == ["svd-taylor", "svd-taylor:degree=19"]
-    assert ":" not in job(results[1].config, tmp_path).name
+    assert ":" not in job_for(results[1].config, tmp_path).name
 
 
 def test_treatments_are_told_apart():
@@ -426,9 +426,9 @@ def test_treatments_are_told_apart():
 
 def test_other_images_and_another_stopping_rule_make_another_run():
     folder = Config(dataset="folder", data="a")
-    assert key(folder) != key(folder.replaced(data="b"))
-    assert key(Config(dataset="cifar10", data="a")) == key(Config(dataset="cifar10", data="b"))
-    assert key(Config(patience=0)) != key(Config(patience=3))
+    assert run_key(folder) != run_key(folder.replaced(data="b"))
+    assert run_key(Config(dataset="cifar10", data="a")) == run_key(Config(dataset="cifar10", data="b"))
+    assert run_key(Config(patience=0)) != run_key(Config(patience=3))
 
 
 def test_a_shorter_run_than_the_one_there_is_refused(tmp_path):
@@ -472,8 +472,8 @@ def test_errors_that_are_not_finite_have_no_deviation():
 
 def test_a_hybrid_schedule_of_any_length_has_a_folder(tmp_path):
     config = PRESETS["iccv-resnet50"].replaced(hybrid="svd-pade")
-    assert job(config, tmp_path).name.startswith("newton-schulz-to-svd-pade-seed0-")
-    assert job(config.replaced(epochs=70), tmp_path).name == job(config, tmp_path).name
+    assert job_for(config, tmp_path).name.startswith("newton-schulz-to-svd-pade-seed0-")
+    assert job_for(config.replaced(epochs=70), tmp_path).name == job_for(config, tmp_path).name
 
 
 def test_pooling_alone_has_no_groups():

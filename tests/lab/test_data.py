@@ -95,14 +95,14 @@ def cut(content: bytes) -> bytes:
     [
         ("train-images-idx3-ubyte", cut, "expected 2352 bytes after the header, got 2347"),
         ("train-images-idx3-ubyte", lambda c: c + b"x", "expected 2352 bytes after the header, got more"),
-        ("train-images-idx3-ubyte", lambda _: b"", "header of bytes in 3 dimensions, got nothing"),
-        ("train-images-idx3-ubyte", lambda c: b"PK" + c, "header of bytes in 3 dimensions, got 50 4b 00 00"),
-        ("train-images-idx3-ubyte", lambda c: c[:4] + b"\xff" * 4 + c[8:], "the header promises 4294967295 × 28 × 28"),
+        ("train-images-idx3-ubyte", lambda _: b"", "header for bytes in 3 dimensions, got nothing"),
+        ("train-images-idx3-ubyte", lambda c: b"PK" + c, "header for bytes in 3 dimensions, got 50 4b 00 00"),
+        ("train-images-idx3-ubyte", lambda c: c[:4] + b"\xff" * 4 + c[8:], "the header claims 4294967295 × 28 × 28"),
         ("t10k-images-idx3-ubyte.gz", cut, "damaged gzip file"),
         ("t10k-images-idx3-ubyte.gz", lambda c: c[:40] + b"\0\0\0\0" + c[44:], "damaged gzip file"),
         ("t10k-images-idx3-ubyte.gz", lambda _: b"<html>", "damaged gzip file"),
         ("train-labels-idx1-ubyte", lambda c: c[:-1] + b"\x0a", "labels from 0 to 9, got 10 in record 2"),
-        ("train-labels-idx1-ubyte", lambda _: idx(np.zeros(2, np.uint8)), "expected 3 labels, one an image, got 2"),
+        ("train-labels-idx1-ubyte", lambda _: idx(np.zeros(2, np.uint8)), "expected 3 labels, one per image, got 2"),
         ("t10k-labels-idx1-ubyte", None, "no such file"),
     ],
 )

@@ -13,7 +13,7 @@ from spectralgrad.errors import SolverError
 from spectralgrad_lab import Epoch, train
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.components import build
-from spectralgrad_lab.training.failures import DivergedError, Patience, Watch
+from spectralgrad_lab.training.failures import DivergedError, FailureWatch, Patience
 from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.steps import Stepper
 
@@ -64,7 +64,7 @@ class Exploding(nn.Module):
 
 def test_what_a_layer_refuses_is_a_failure_with_its_last_good_spectrum():
     made = build(QUICK, (1, 28, 28), 10, Group())
-    stepper = Stepper(QUICK, made, Watch(made.net), Group())
+    stepper = Stepper(QUICK, made, FailureWatch(made.net), Group())
     good, labels = torch.randn(8, 1, 28, 28), torch.arange(8)
     stepper(good, labels)
     with pytest.raises(DivergedError, match="expected finite input") as caught:
@@ -102,7 +102,7 @@ def test_a_loss_that_never_falls_is_a_failure():
     config = QUICK.replaced(lr=0.0, weight_decay=0.0, train_size=510, batch_size=5, epochs=4, patience=2)
     result = train(config.replaced(network="tests.lab.test_failures:guessing"))
     assert len(result.epochs) == 2
-    assert result.failure.reason.startswith("the loss never falls: 2 epochs at or above 2.280")
+    assert result.failure.reason.startswith("the loss does not fall: 2 epochs at or above 2.280")
     assert (result.failure.layer, len(result.failure.spectrum)) == ("1", 6)
 
 
@@ -124,7 +124,7 @@ def test_the_stopping_rule_outlives_a_kill_after_the_last_checkpoint(tmp_path, m
     result = train(config, tmp_path, resume=True)
     assert (result.status, len(result.epochs)) == ("failed", 2)
     assert (result.failure.step, result.failure.epoch, result.failure.layer) == (102, 2, "1")
-    assert result.failure.reason.startswith("the loss never falls: 2 epochs")
+    assert result.failure.reason.startswith("the loss does not fall: 2 epochs")
 
 
 def guessing(classes):
@@ -139,12 +139,12 @@ def test_the_stopping_rule():
         return [Epoch(i, 0.1, loss, 90.0, loss, 90.0, 1.0, 1.0, 1.0) for i, loss in enumerate(losses)]
 
     rule = Patience(10, 3)
-    assert rule.lost(epochs(2.31, 2.30, 2.30), 300)
-    assert rule.lost(epochs(1.2, 2.31, 2.30, 2.30), 300)  # learnt, and lost it
-    assert not rule.lost(epochs(2.31, 2.30, 2.30), 20)
-    assert not rule.lost(epochs(2.31, 2.2, 2.30), 300)
-    assert not rule.lost(epochs(2.31, 2.31), 300)
-    assert not Patience(10, 0).lost(epochs(2.31, 2.30, 2.30), 300)
+    assert rule.exhausted(epochs(2.31, 2.30, 2.30), 300)
+    assert rule.exhausted(epochs(1.2, 2.31, 2.30, 2.30), 300)  # learnt, and lost it
+    assert not rule.exhausted(epochs(2.31, 2.30, 2.30), 20)
+    assert not rule.exhausted(epochs(2.31, 2.2, 2.30), 300)
+    assert not rule.exhausted(epochs(2.31, 2.31), 300)
+    assert not Patience(10, 0).exhausted(epochs(2.31, 2.30, 2.30), 300)
 
 
 def test_a_failed_run_says_so_and_exits_with_three(tmp_path, capsys):
@@ -160,4 +160,4 @@ def test_a_failed_run_says_so_and_exits_with_three(tmp_path, capsys):
     with pytest.raises(SystemExit) as stop:
         main([*arguments, "--out", str(tmp_path / "b")])
     assert stop.value.code == 2
-    assert "holds a run already (done, 1 of 1 epochs); pass --resume" in capsys.readouterr().err
+    assert "already contains a run (done, 1 of 1 epochs); pass --resume" in capsys.readouterr().err

@@ -19,7 +19,7 @@ from spectralgrad_lab.training.config import FIELDS
 from spectralgrad_lab.training.folder_names import run_name
 from spectralgrad_lab.training.locks import LOCK, sole_writer
 from spectralgrad_lab.training.process_group import Group
-from spectralgrad_lab.training.resuming import FREE
+from spectralgrad_lab.training.resuming import CHANGEABLE_FIELDS
 
 from .helpers import QUICK
 from .test_config import options
@@ -40,7 +40,7 @@ def name(config):
 
 
 def test_runs_that_differ_in_any_number_have_folders_of_their_own():
-    assert set(OTHER) == set(FIELDS) - FREE | {"epochs", "patience"}
+    assert set(OTHER) == set(FIELDS) - CHANGEABLE_FIELDS | {"epochs", "patience"}
     small = PRESETS["small"].replaced(method="svd-pade")
     names = [name(small), *(name(small.replaced(**{field: value})) for field, value in OTHER.items())]
     assert len(set(names)) == len(names)
@@ -68,7 +68,7 @@ def test_the_default_is_the_preset_small_and_resuming_finds_it(tmp_path, monkeyp
     assert str(folder.relative_to(tmp_path)) in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["train", "--preset", "small", *TINY])
-    assert "holds a run already" in capsys.readouterr().err
+    assert "already contains a run" in capsys.readouterr().err
     assert main(["train", *TINY, "--resume"]) == 0
     assert list((tmp_path / "runs").iterdir()) == [folder]
     assert main(["train", *TINY, "--lr", "0.3"]) == 0
@@ -93,7 +93,7 @@ def test_a_start_that_fails_leaves_nothing(tmp_path):
 
 
 def test_a_lock_that_was_removed_since_it_was_opened_is_taken_anew(tmp_path, monkeypatch):
-    folder, opened = tmp_path / "run", locks._opened
+    folder, opened = tmp_path / "run", locks._open
     stale = []
 
     def late(where):
@@ -103,7 +103,7 @@ def test_a_lock_that_was_removed_since_it_was_opened_is_taken_anew(tmp_path, mon
             (where / LOCK).unlink()
         return handle
 
-    monkeypatch.setattr(locks, "_opened", late)
+    monkeypatch.setattr(locks, "_open", late)
     with sole_writer(folder, Group()):
         assert (folder / LOCK).exists()
         monkeypatch.undo()
@@ -149,7 +149,7 @@ def test_a_run_on_a_full_disk_says_what_is_kept(tmp_path, monkeypatch, capsys):
     assert main(["train", *TINY, "--epochs", "2", "--out", str(tmp_path / "run")]) == 1
     said = capsys.readouterr().err
     assert "checkpoint-2.safetensors: No space left on device" in said
-    assert f"; the last checkpoint is kept. Go on with: spectralgrad train --out {tmp_path / 'run'} --resume" in said
+    assert f"; the last checkpoint is kept. Continue with: spectralgrad train --out {tmp_path / 'run'} --resume" in said
     assert "Errno" not in said
     monkeypatch.undo()
     assert main(["train", "--out", str(tmp_path / "run"), "--resume"]) == 0

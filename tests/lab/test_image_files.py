@@ -99,21 +99,21 @@ def test_a_damaged_image_is_named(folders, workers, damage):
 
 def test_folders_that_are_not_what_is_wanted_are_refused(folders):
     (folders / "val" / "cow").mkdir()
-    with pytest.raises(DataError, match="val: holds a class without training images: cow"):
+    with pytest.raises(DataError, match="val: contains a class without training images: cow"):
         load("imagenet", folders)
     (folders / "val" / "cow").rmdir()
     (folders / "train" / "emu").mkdir()
-    with pytest.raises(DataError, match="emu: holds no image"):
+    with pytest.raises(DataError, match="emu: contains no image"):
         load("cars", folders)
     (folders / "train" / "emu").rmdir()
     (folders / "val").rename(folders / "held-out")
-    with pytest.raises(DataError, match=r"holds no val or test.*Wanted: train/CLASS/IMAGE"):
+    with pytest.raises(DataError, match=r"contains no val or test.*Expected: train/CLASS/IMAGE"):
         load("dogs", folders)
 
 
 @pytest.mark.parametrize("name", ["../secret.png", "/etc/image.png", "a/../../b.png"])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
-    with pytest.raises(DataError, match="a name leads out of the folder"):
+    with pytest.raises(DataError, match="a path leads out of the folder"):
         ImageFiles(tmp_path, [name], resize=8, crop=8)
 
 
@@ -149,7 +149,7 @@ def test_tiny_imagenet(tiny):
     for content, message in {
         "val_0.JPEG\tn99\n": "val_annotations.txt: unknown class 'n99'",
         "val_0.JPEG\n": "val_annotations.txt: expected 2 columns in row 1, got 1",
-        "../../x.JPEG\tn01\n": "a name leads out of the folder",
+        "../../x.JPEG\tn01\n": "a path leads out of the folder",
         "": "val_annotations.txt: empty file",
     }.items():
         annotations.write_text(content)

@@ -17,7 +17,7 @@ from spectralgrad.optim import pre_spectral_layers
 from spectralgrad_lab.data import Batches, load
 from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
 from spectralgrad_lab.networks.registry import _MAKERS
-from spectralgrad_lab.networks.user_network import asks_for
+from spectralgrad_lab.networks.user_network import accepts
 
 LARGE = ("alexnet", "resnet18", "resnet50", "resnet101")
 SMALL = ("small", "resnet8")
@@ -253,7 +253,7 @@ def test_a_network_of_ones_own(tmp_path, monkeypatch):
     assert sys.path == before
     for name, message in {
         "own_nets:missing": "no attribute 'missing'",
-        "own_nets:number": "expected something to call, got int",
+        "own_nets:number": "expected a callable, got int",
         "own_nets:nothing": "expected it to return a torch.nn.Module, got NoneType",
         "no_such_nets:net": "module 'no_such_nets' not found, neither installed nor in",
         "own_nets:": "expected a network as 'module:callable'",
@@ -275,8 +275,8 @@ def test_a_network_of_ones_own_gets_the_settings_it_asks_for(tmp_path, monkeypat
     net = made(5, network="asking_nets:net", method="svd-taylor:degree=5", group_size=3)
     assert net(torch.randn(4, 3, 32, 32)).shape == (4, 5)
     assert (str(net[0].method), net[0].groups) == ("svd-taylor:degree=5", 1)
-    assert asks_for("asking_nets:net", "method")
-    assert not asks_for("asking_nets:net", "rest")
+    assert accepts("asking_nets:net", "method")
+    assert not accepts("asking_nets:net", "rest")
 
 
 @pytest.mark.parametrize("pooling", ["average", "covariance"])

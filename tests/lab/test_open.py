@@ -23,7 +23,7 @@ from spectralgrad_lab.report import report
 from spectralgrad_lab.training.checkpoints import load
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.method_names import Recorded, text_of
+from spectralgrad_lab.training.method_names import RecordedMethod, method_text
 
 from .helpers import QUICK, Interrupting, numbers
 
@@ -83,9 +83,9 @@ def test_an_object_of_ones_own_trains_as_the_rule_it_is(tmp_path):
     ours = train(SMALL.replaced(method="svd-taylor:degree=4"))
     own = train(SMALL.replaced(method=Mine()), tmp_path)
     assert [{**e, "method": ""} for e in numbers(own)] == [{**e, "method": ""} for e in numbers(ours)]
-    assert own.epochs[0].method == text_of(Mine()) == "Mine(degree=4, faithful=False)"
+    assert own.epochs[0].method == method_text(Mine()) == "Mine(degree=4, faithful=False)"
     back = ResultsFile(tmp_path / "none").read() or [Result.from_json(own.to_json())]
-    assert back[0].config.method == Recorded("Mine(degree=4, faithful=False)")
+    assert back[0].config.method == RecordedMethod("Mine(degree=4, faithful=False)")
     assert back[0].to_json() == own.to_json()
 
 
@@ -99,14 +99,14 @@ def test_resuming_asks_for_the_object_again(tmp_path, capsys):
         train(BASE, tmp_path, resume=True)
     with pytest.raises(SystemExit):
         main(["train", "--out", str(tmp_path), "--resume"])
-    assert "pass the object again, or give it a name by spectralgrad.register_method" in capsys.readouterr().err
+    assert "pass the object again, or give it a name with spectralgrad.register_method" in capsys.readouterr().err
     assert numbers(train(config, tmp_path, resume=True)) == numbers(straight)
 
 
 def test_a_record_shows_a_method_and_cannot_be_used():
-    with pytest.raises(sg.MethodError, match="known from a record only"):
-        sg.matrix_sqrt(torch.eye(2, requires_grad=True), method=Recorded("Lost(1)")).sum().backward()
-    assert text_of(sg.NewtonSchulz(on_residual=print)).startswith("NewtonSchulz(")  # the word would lose the callback
+    with pytest.raises(sg.MethodError, match="known only from a record"):
+        sg.matrix_sqrt(torch.eye(2, requires_grad=True), method=RecordedMethod("Lost(1)")).sum().backward()
+    assert method_text(sg.NewtonSchulz(on_residual=print)).startswith("NewtonSchulz(")  # a name loses the callback
 
 
 def test_a_name_of_ones_own_goes_wherever_names_go(mine, tmp_path):
@@ -284,7 +284,7 @@ def test_images_by_module_and_callable(tmp_path, monkeypatch, capsys):
         assert len(load_data("mine_data:without").train) == 40
         for name, words in (
             ("mine_data:wrong", "expected a spectralgrad_lab.data.Dataset, or a pair .*, got list"),
-            ("mine_data:calls", "expected something to call, got list"),
+            ("mine_data:calls", "expected a callable, got list"),
             ("mine_data:none", "no attribute 'none'"),
             ("no_such_data:x", "dataset module 'no_such_data' not found"),
             ("mine_data:", "expected a dataset as 'module:callable'"),
@@ -377,9 +377,9 @@ def test_resuming_asks_for_the_same_images(tmp_path, capsys):
     straight = train(config, data=images)
     with pytest.raises(Stopped):
         train(config, tmp_path, data=images, progress=Interrupting(4))
-    with pytest.raises(ConfigError, match="holds another run: dataset was 'own@"):
+    with pytest.raises(ConfigError, match="contains another run: dataset was 'own@"):
         train(config, tmp_path, data=others, resume=True)
-    with pytest.raises(DataError, match="this one was an object: pass it to train again as `data=`"):
+    with pytest.raises(DataError, match="this dataset was an object: pass it to train again as `data=`"):
         train(straight.config, tmp_path, resume=True)
     with pytest.raises(SystemExit):
         main(["train", "--out", str(tmp_path), "--resume"])
@@ -398,13 +398,13 @@ FEW = torch.tensor([0, 1, 0, 1])
         ((3, 4), "training images: .*got int"),
         ((FLOATS, FLOATS), "expected .image, label. at 0, got Tensor"),
         (((FLOATS, FEW.float()),) * 2, "training labels: expected whole numbers"),
-        (((FLOATS, FEW[:3]),) * 2, "expected a label an image, got 4 and 3"),
+        (((FLOATS, FEW[:3]),) * 2, "expected one label per image, got 4 and 3"),
         (((FLOATS, -FEW),) * 2, "training labels: expected 0 to 0, got -1 to 0"),
         (((FLOATS / 0, FEW),) * 2, "training images: expected finite numbers"),
         (((FLOATS.long(), FEW),) * 2, "expected uint8 or floating-point .N, C, H, W., got torch.int64"),
         (((FLOATS[:, 0, 0], FEW),) * 2, "expected uint8 or floating-point"),
         (((FLOATS, FEW), (FLOATS[:, :, :4], FEW)), "of one shape, got .1, 8, 8. and .1, 4, 8."),
-        (((FLOATS, FEW), (FLOATS[:0], FEW[:0])), "test images: expected some, got none"),
+        (((FLOATS, FEW), (FLOATS[:0], FEW[:0])), "test images: expected at least one, got none"),
         ((Listed([FLOATS[0], FLOATS[0, :, :4]], [0, 1]),) * 2, "expected one shape"),
         ((Listed(["a"], [0]),) * 2, "expected a tensor .C, H, W. at 0, got str"),
         ((Listed([FLOATS[0]], [0.5]),) * 2, "expected a whole number for a label at 0, got 0.5"),
@@ -420,8 +420,8 @@ def test_names_for_images(names):
     assert isinstance(load_data("noise"), Dataset)
     assert load_data("noise", train_size=6).name == "noise"
     for name, source, words in (
-        ("noise", plain, "a name that is not taken"),
-        ("fashion", plain, "a name that is not taken"),
+        ("noise", plain, "a name that is not in use"),
+        ("fashion", plain, "a name that is not in use"),
         ("a:b", plain, "a name of letters, digits"),
         ("a@b", plain, "a name of letters, digits"),
         ("other", 3, "expected a Source or a reader to call, got int"),

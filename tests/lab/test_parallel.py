@@ -45,7 +45,7 @@ def made(folder, names, status):
     files = [folder / f"{name}.toml" for name in names]
     for name, file in zip(names, files, strict=True):
         file.write_text(RUNS[name].to_toml(), "utf-8")
-    for code, out, err in ended(pair("tests.lab.helpers.workers", folder)):
+    for code, out, err in ended(pair("tests.lab.workers", folder)):
         assert code == 0, err
         assert out.split() == [word for name in names for word in (name, status)]
     for file in files:
@@ -171,18 +171,19 @@ def test_a_dead_worker_ends_the_run_with_a_clear_message(tmp_path):
     assert (code, silence) == (1, "")
     assert "epoch   1" in out
     assert "process 0 of 2 lost another process of this run" in err
-    assert f"Go on with: spectralgrad train --out {tmp_path / 'run'} --resume" in err
+    assert f"Continue with: spectralgrad train --out {tmp_path / 'run'} --resume" in err
     assert "Traceback" not in err
     assert load(tmp_path / "run")["tally"]["epoch"] >= 1
 
 
 def test_which_errors_mean_a_lost_process():
     two = Group(world=2)
-    assert two.lost(RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9000"))
-    assert two.lost(torch.distributed.DistNetworkError("The client socket has timed out"))
-    assert not two.lost(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    assert not two.lost(WorkerLostError(0, 2, RuntimeError("Connection closed by peer")))
-    assert not Group().lost(RuntimeError("Connection closed by peer"))
+    closed = "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:9000"
+    assert two.is_lost_worker(RuntimeError(closed))
+    assert two.is_lost_worker(torch.distributed.DistNetworkError("The client socket has timed out"))
+    assert not two.is_lost_worker(RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    assert not two.is_lost_worker(WorkerLostError(0, 2, RuntimeError("Connection closed by peer")))
+    assert not Group().is_lost_worker(RuntimeError("Connection closed by peer"))
 
 
 def test_synchronized_layers_keep_names_parameters_and_alone_their_numbers():

@@ -12,14 +12,14 @@ import torch
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result, train
-from spectralgrad_lab.comparison.gradient_errors import Gradients, measure
-from spectralgrad_lab.comparison.grid import compare, grid, job
+from spectralgrad_lab.comparison.gradient_errors import GradientErrors, measure
+from spectralgrad_lab.comparison.grid import compare, grid, job_for
 from spectralgrad_lab.comparison.paired_differences import against
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarize
 from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.papers.tables import RESNET18, RESNET50, TABLE, published
 from spectralgrad_lab.report import report
-from spectralgrad_lab.report.axes import Axis, short
+from spectralgrad_lab.report.axes import Axis, short_number
 from spectralgrad_lab.report.figures import curves, layer_errors
 from spectralgrad_lab.report.page import contents
 from spectralgrad_lab.report.sentences import details, headline, spread
@@ -172,23 +172,21 @@ def test_what_made_it_is_told(page):
 
 def test_the_headline_is_made_from_the_numbers():
     summaries = summarize(RUNS)
-    assert headline(summaries) == "svd failed in both runs. All 6 runs of the other 3 methods came to their end."
-    assert headline(summarize(RUNS[2:])) == "All 6 runs of the 3 methods came to their end."
+    assert headline(summaries) == "svd failed in both runs. All 6 runs of the other 3 methods finished."
+    assert headline(summarize(RUNS[2:])) == "All 6 runs of the 3 methods finished."
     assert headline(summarize([*RUNS, done("svd", 2, 31.0)])).startswith("svd failed in 2 of 3 runs.")
     sizes = [failed("svd", 0), done("svd", 0, 30.0, group_size=8), done("exact", 0, 30.0)]
-    assert headline(summarize(sizes)) == (
-        "svd failed in 1 of 2 runs, at d = 16. The only run of exact came to its end."
-    )
+    assert headline(summarize(sizes)) == ("svd failed in 1 of 2 runs, at d = 16. The only run of exact finished.")
     cause, errors = details(summaries, None)
-    assert cause.startswith("The first failure came at step 3 in layer bn1")
+    assert cause.startswith("The first failure was at step 3 in layer bn1")
     assert "from 31.25 % (exact) to 32.50 % (batchnorm)" in errors
     assert "up to 3.00 points" in errors
 
 
 def test_the_sentence_on_gradients_names_nearest_farthest_and_missing():
-    found = Gradients("inv_sqrt", (), {}, {"svd": 5e-3, "exact": 1e-6, "svd-pi": 13.0}, {"svd": 3, "exact": 0}, 64)
+    found = GradientErrors("inv_sqrt", (), {}, {"svd": 5e-3, "exact": 1e-6, "svd-pi": 13.0}, {"svd": 3, "exact": 0}, 64)
     (said,) = details([], found)
-    assert "exact is off by 1×10⁻⁶ of its size, that of svd-pi by 13 times its size; svd has none on 3 of 64." in said
+    assert "exact has a relative error of 1×10⁻⁶, that of svd-pi one of 13; svd has no gradient on 3 of 64." in said
 
 
 def test_methods_stand_in_the_order_of_a_comparison_whichever_ended_first(tmp_path):
@@ -227,10 +225,10 @@ def test_any_results_make_a_page(results, tmp_path):
 def test_gradients_are_kept_for_when_the_checkpoints_are_gone(tmp_path):
     written(tmp_path)
     path = tmp_path / "gradients.json"
-    kept = Gradients.from_dict(json.loads(path.read_text()))
+    kept = GradientErrors.from_dict(json.loads(path.read_text()))
     assert set(kept.at_gaps) == {"svd", "svd-taylor", "exact"}
     assert kept.layer is None
-    layer = Gradients(
+    layer = GradientErrors(
         **{**vars(kept), "layer": dict.fromkeys(kept.at_gaps, 0.125), "missing": dict.fromkeys(kept.at_gaps, 7)}
     )
     path.write_text(json.dumps({**layer.to_dict(), "matrices": 64, "size": 16, "run": "exact, seed 0"}))
@@ -279,7 +277,7 @@ def test_an_axis_holds_its_values_and_has_ticks_inside(values, log):
 
 
 def test_numbers_are_short():
-    assert [short(x) for x in (1e-13, 0.0, 2.0, math.inf)] == ["1×10⁻¹³", "0", "2", "inf"]
+    assert [short_number(x) for x in (1e-13, 0.0, 2.0, math.inf)] == ["1×10⁻¹³", "0", "2", "inf"]
 
 
 def test_methods_are_paired_with_exact_by_seed_and_group_size(tmp_path):
@@ -330,7 +328,7 @@ def test_as_many_eigenvalues_are_red_as_the_text_says(tmp_path):
     for text in (
         "7 of 16 eigenvalues are tied at 0.01:",
         "9 of 9 eigenvalues are tied, 7 of them at 0.01:",
-        "2 of 4 eigenvalues are tied at 0; those not above 0 stand at the left end:",
+        "2 of 4 eigenvalues are tied at 0; those that are not positive are at the left end:",
     ):
         assert text in source
 
@@ -364,9 +362,9 @@ def test_all_channels_are_the_papers_64_and_come_last(tmp_path):
 
 def test_what_differs_from_the_papers_training_is_said_above_the_table(tmp_path):
     (tmp_path / "small").mkdir()
-    above = text_of(tmp_path / "small").partition("ms a step")[0]
-    assert "The paper trained ResNet-18 on CIFAR-10 for 350 epochs. Here it is small on fashion, 2 epochs." in above
-    assert "not comparable" in above
+    above = text_of(tmp_path / "small").partition("ms/step")[0]
+    assert "The paper trained ResNet-18 on CIFAR-10 for 350 epochs; these runs used small on fashion, 2 ep" in above
+    assert "cannot be compared" in above
     like = {"dataset": "cifar10", "network": "resnet18-cifar"}
     runs = [dataclasses.replace(r, config=r.config.replaced(epochs=350, **like)) for r in RUNS]
     assert "The paper trained" not in text_of(tmp_path, runs)
@@ -410,7 +408,7 @@ def test_what_the_paper_did_not_run_has_no_cell(method, size, dataset, eps):
 def test_table_5_has_a_least_error_below_each_mean(cells):
     found = [cell for line in cells.values() for cell in line.values()]
     assert len(found) == 11
-    assert all(cell.least < cell.mean and cell.sd < 2 * (cell.mean - cell.least) for cell in found)
+    assert all(cell.best < cell.mean and cell.sd < 2 * (cell.mean - cell.best) for cell in found)
 
 
 def test_rates_that_the_paper_does_not_give_are_dashes_and_no_line(tmp_path):
@@ -428,18 +426,18 @@ def test_rates_that_the_paper_does_not_give_are_dashes_and_no_line(tmp_path):
 
 
 def test_the_deviation_says_over_how_many_runs():
-    assert "over the 2 seeds; with two runs" in spread(summarize(RUNS))
+    assert "over the 2 seeds; a deviation of two runs" in spread(summarize(RUNS))
     three = [*RUNS, *(done(method, 2, 30.0) for method in ("svd-taylor", "exact", "batchnorm"))]
     assert spread(summarize(three)) == "mean ± standard deviation over the 3 seeds"
-    assert "the 2 to 3 runs of a row that came to their end; with two" in spread(summarize(three[:-1]))
-    assert spread(summarize(RUNS[2:3])) == "of a single run each"
+    assert "the 2 to 3 finished runs of each row; a deviation of two" in spread(summarize(three[:-1]))
+    assert spread(summarize(RUNS[2:3])) == "for a single run each"
 
 
 def test_a_method_without_some_gradients_is_neither_best_nor_blue():
     at = {"svd": (1e-3,), "exact": (1e-6,)}
-    found = Gradients("inv_sqrt", (0.1,), at, {"svd": 1e-9, "exact": 1e-6}, {"svd": 3, "exact": 0}, 64)
+    found = GradientErrors("inv_sqrt", (0.1,), at, {"svd": 1e-9, "exact": 1e-6}, {"svd": 3, "exact": 0}, 64)
     (said,) = details([], found)
-    assert "the gradient of exact is off by 1×10⁻⁶ of its size; svd has none on 3 of 64." in said
+    assert "the gradient of exact has a relative error of 1×10⁻⁶; svd has no gradient on 3 of 64." in said
     svd, exact = layer_errors(found).rows
     assert (svd.bad, exact.bad) == (True, False)
     for mark in ("dot bad", "× none"):
@@ -454,7 +452,7 @@ def test_runs_that_failed_are_counted_beside_their_steps(tmp_path):
 
 def test_settings_are_words(tmp_path):
     said = text_of(tmp_path, [done("exact", 0, 30.0, milestones=(1,))])
-    for word in ("milestones 1", "nog no", "init –", "hybrid –", "clip off", "train size all", "eps the layer's own"):
+    for word in ("milestones 1", "nog no", "init –", "hybrid –", "clip off", "train size all", "eps that of the layer"):
         assert f" {word} " in said
     assert "None" not in said
     assert "default" not in said
@@ -465,11 +463,11 @@ def test_load_and_all_commands_are_told(tmp_path):
     said = text_of(tmp_path / "busy", load=4.5, commands=["spectralgrad compare --seeds 1", COMMAND])
     assert "spectralgrad compare --seeds 1 spectralgrad compare --seeds 2" in said
     assert "load average4.5" in said
-    assert "The load average was 4.5 on 2 cores: other work ran beside" in said
+    assert "The load average was 4.5 on 2 cores: other programs were running" in said
     calm = text_of(tmp_path)
     assert COMMAND in calm
     assert "load average0.5" in calm
-    assert "other work" not in calm
+    assert "other programs" not in calm
 
 
 def test_one_epoch_is_a_point_for_every_method_and_one_number_on_the_axis():
@@ -520,7 +518,7 @@ def test_gradients_of_another_comparison_are_measured_anew(tmp_path):
 
 def test_the_page_is_made_without_the_images(tmp_path):
     run = done("exact", 0, 20.0, dataset="cifar10", data=str(tmp_path / "away"))
-    folder = job(run.config, tmp_path).folder
+    folder = job_for(run.config, tmp_path).folder
     folder.mkdir(parents=True)
     save(folder, {"model": {"weight": torch.ones(1)}})
     assert contents([run], tmp_path)["gradients"].layer is None

@@ -198,9 +198,9 @@ def test_damage_is_told_with_the_file(tmp_path):
 
 def test_a_run_is_not_overwritten_nor_continued_by_another(tmp_path):
     train(QUICK.replaced(epochs=1), tmp_path)
-    with pytest.raises(RunExistsError, match=r"holds a run already \(done, 1 of 1 epochs\); pass --resume"):
+    with pytest.raises(RunExistsError, match=r"already contains a run \(done, 1 of 1 epochs\); pass --resume"):
         train(QUICK, tmp_path)
-    with pytest.raises(ConfigError, match=r"holds another run: lr was 0\.05, is 0\.1; seed was 0, is 1"):
+    with pytest.raises(ConfigError, match=r"contains another run: lr was 0\.05, is 0\.1; seed was 0, is 1"):
         train(QUICK.replaced(seed=1, lr=0.1), tmp_path, resume=True)
 
 

@@ -15,7 +15,7 @@ from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result, ResultsFile, train
 from spectralgrad_lab import untrusted_json as rows_module
 from spectralgrad_lab.comparison import gradient_errors
-from spectralgrad_lab.comparison.gradient_errors import GAPS, Gradients
+from spectralgrad_lab.comparison.gradient_errors import GAPS, GradientErrors
 from spectralgrad_lab.comparison.grid import compare
 from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.report import report
@@ -32,7 +32,7 @@ GOOD = Result(Config(epochs=1, method="svd-taylor", layer="batchnorm"), "done", 
 FAILED = Result(
     Config(epochs=1, seed=1, layer="batchnorm"), "failed", [EPOCH], Failure(3, 0, "no gradient", "bn1", (0.0, 1.0))
 )
-GRADIENTS = Gradients(
+GRADIENTS = GradientErrors(
     "inv_sqrt", GAPS, {"exact": (1e-7,) * len(GAPS)}, {"exact": 1e-7}, {"exact": 0}, 1, (0.1, 0.2), "exact, seed 0"
 ).to_dict()
 HOSTILE = (
@@ -65,12 +65,12 @@ def mutated(row, draw):
 
 
 def test_mutated_rows_are_read_or_left_out_and_the_page_is_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(gradient_errors, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
+    monkeypatch.setattr(gradient_errors, "measure", lambda *_: GradientErrors.from_dict(GRADIENTS))
     draw, file = random.Random(0), ResultsFile(tmp_path / "results.jsonl")
     rows = [mutated(draw.choice((GOOD, FAILED)).to_dict(), draw) for _ in range(400)]
     file.path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     file.append(Result(GOOD.config.replaced(dataset="<script>alert(1)</script>"), "done", [EPOCH]))
-    with pytest.warns(UserWarning, match="is damaged and left out") as told:
+    with pytest.warns(UserWarning, match="is damaged and skipped") as told:
         found = file.read()
     assert len(told) == 1
     assert 5 < len(found) < 100  # of the same run the last counts
@@ -82,7 +82,7 @@ def test_mutated_rows_are_read_or_left_out_and_the_page_is_made(tmp_path, monkey
     good = 0
     for row in rows:
         with contextlib.suppress(ValueError):
-            result = Result.from_dict(rows_module.parsed(json.dumps(row).encode()))
+            result = Result.from_dict(rows_module.parse(json.dumps(row).encode()))
             good += 1
             assert Result.from_json(result.to_json()).to_json() == result.to_json()
             alone(result, tmp_path)
@@ -118,7 +118,7 @@ LINES = {
 def test_a_damaged_line_is_named_and_the_others_are_read(name, tmp_path):
     path = tmp_path / "results.jsonl"
     path.write_bytes(GOOD.to_json().encode() + b"\n\n" + LINES[name] + b"\n" + FAILED.to_json().encode() + b"\n")
-    with pytest.warns(UserWarning, match=rf"{re.escape(str(path))}, line 3 is damaged and left out: ") as told:
+    with pytest.warns(UserWarning, match=rf"{re.escape(str(path))}, line 3 is damaged and skipped: ") as told:
         assert len(ResultsFile(path).read()) == 2
     assert len(told) == 1
     assert len(str(told[0].message)) < 600
@@ -209,7 +209,7 @@ SESSION = {
 @pytest.mark.parametrize(("file", "good"), [("session.json", SESSION), ("gradients.json", GRADIENTS)])
 def test_what_stands_beside_the_results_may_be_damaged_too(file, good, tmp_path, monkeypatch):
     ResultsFile(tmp_path / "results.jsonl").append(Result(Config(method="exact"), "done", [EPOCH]))
-    monkeypatch.setattr(gradient_errors, "measure", lambda *_: Gradients.from_dict(GRADIENTS))
+    monkeypatch.setattr(gradient_errors, "measure", lambda *_: GradientErrors.from_dict(GRADIENTS))
     draw = random.Random(1)
     contents = [mutated(good, draw) for _ in range(30)] + [[], 3, {"commands": 5}, {"machine": "x"}]
     with warnings.catch_warnings():

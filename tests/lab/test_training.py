@@ -23,19 +23,19 @@ from spectralgrad_lab.data import load as load_data
 from spectralgrad_lab.training import randomness
 from spectralgrad_lab.training.checkpoints import CheckpointError, load
 from spectralgrad_lab.training.components import build, classifier
-from spectralgrad_lab.training.failures import Watch
+from spectralgrad_lab.training.failures import FailureWatch
 from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.training.locks import RunBusyError
 from spectralgrad_lab.training.process_group import Group
 from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
-from spectralgrad_lab.training.steps import Stepper, _scored, batches
+from spectralgrad_lab.training.steps import Stepper, _test_counts, batches
 
 from .helpers import QUICK, Interrupting, numbers, tiny
 
 SMALL = QUICK.replaced(network="small", width=2, train_size=64, epochs=1)
 
 
-def parts(config, shape=(1, 28, 28)):
+def components(config, shape=(1, 28, 28)):
     torch.manual_seed(0)
     return build(config, shape, 10, Group())
 
@@ -43,7 +43,7 @@ def parts(config, shape=(1, 28, 28)):
 def step(config, made, images=None):
     data = load_data("fashion", train_size=config.train_size)
     found, labels = next(batches(config, data, Group())[0].epoch(0))
-    return Stepper(config, made, Watch(made.net), Group())(found if images is None else images, labels)
+    return Stepper(config, made, FailureWatch(made.net), Group())(found if images is None else images, labels)
 
 
 def test_it_learns_and_keeps_its_files(tmp_path):
@@ -77,7 +77,7 @@ def test_a_run_is_a_function_of_its_configuration_and_leaves_no_trace():
 
 def test_a_step_is_the_textbook_step_and_clipping_is_off():
     config = QUICK.replaced(network="tests.lab.helpers:steady")
-    made, hand = parts(config), parts(config).net
+    made, hand = components(config), components(config).net
     step(config, made)
     found, labels = next(batches(config, load_data("fashion", train_size=96), Group())[0].epoch(0))
     optimizer = torch.optim.SGD(hand.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
@@ -86,7 +86,7 @@ def test_a_step_is_the_textbook_step_and_clipping_is_off():
     optimizer.step()
     for ours, theirs in zip(made.net.parameters(), hand.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
-    clipped = parts(config)
+    clipped = components(config)
     step(config.replaced(clip=0.1 * float(size)), clipped)
     norm = nn.utils.get_total_norm([p.grad for p in clipped.net.parameters()])
     torch.testing.assert_close(norm, 0.1 * size, rtol=1e-4, atol=0)
@@ -94,7 +94,7 @@ def test_a_step_is_the_textbook_step_and_clipping_is_off():
 
 def test_bfloat16_is_autocast():
     seen = []
-    made = parts(QUICK)
+    made = components(QUICK)
     made.net[0].register_forward_hook(lambda m, i, o: seen.append(o.dtype))
     made.net[7].register_forward_hook(lambda m, i, o: seen.append(o.dtype))
     step(QUICK.replaced(precision="bfloat16"), made)
@@ -103,7 +103,7 @@ def test_bfloat16_is_autocast():
 
 
 def test_the_classifier_has_its_own_rate():
-    made = parts(QUICK.replaced(classifier_lr=0.5, milestones=(1,)))
+    made = components(QUICK.replaced(classifier_lr=0.5, milestones=(1,)))
     body, head = made.optimizer.param_groups
     assert (body["lr"], head["lr"], len(head["params"])) == (0.05, 0.5, 2)
     assert head["params"][0] is classifier(made.net)[1].weight
@@ -116,23 +116,23 @@ def test_fine_tuning_takes_all_but_a_classifier_of_other_classes(tmp_path):
     train(QUICK.replaced(epochs=1), tmp_path / "first")
     source = load(tmp_path / "first")["model"]
     for init in (tmp_path / "first", next((tmp_path / "first").glob("*.safetensors"))):
-        same = parts(QUICK.replaced(init=str(init)))
+        same = components(QUICK.replaced(init=str(init)))
         assert all(torch.equal(value, source[name]) for name, value in same.net.state_dict().items())
     torch.manual_seed(0)
     other = build(QUICK.replaced(init=str(tmp_path / "first")), (1, 28, 28), 7, Group())
     assert torch.equal(other.net[0].weight, source["0.weight"])
     assert other.net[7].weight.shape == (7, 96)
     with pytest.raises(CheckpointError, match=r"weights of another network.*missing: bn1"):
-        parts(SMALL.replaced(init=str(tmp_path / "first")))
+        components(SMALL.replaced(init=str(tmp_path / "first")))
     with pytest.raises(CheckpointError, match="expected the folder of a run"):
-        parts(QUICK.replaced(init=str(tmp_path)))
+        components(QUICK.replaced(init=str(tmp_path)))
 
 
 @pytest.mark.parametrize("network", ["tests.lab.helpers:tiny", "small"])
 @pytest.mark.parametrize("weights", ["plain", "sn", "ol", "ow"])
 def test_weights_of_the_layer_before(network, weights):
     config = QUICK.replaced(network=network, weights=weights, width=2)
-    made = parts(config)
+    made = components(config)
     first = made.net[0] if network != "small" else made.net.conv1
     assert isinstance(first, sg.nn.OrthogonalConv2d) == (weights == "ow")
     assert (made.penalty is not None) == (weights == "ol")
@@ -147,7 +147,7 @@ def test_weights_of_the_layer_before(network, weights):
 
 def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
     with pytest.raises(ValueError, match="'ow': expected a convolution of stride 1"):
-        parts(QUICK.replaced(network="tests.lab.test_training:oblong", weights="ow"))
+        components(QUICK.replaced(network="tests.lab.test_training:oblong", weights="ow"))
 
 
 def oblong(classes):
@@ -159,14 +159,14 @@ def oblong(classes):
 @pytest.mark.parametrize("network", ["tests.lab.helpers:tiny", "small"])
 def test_nog_and_olr_treat_the_layer_before(network):
     config = QUICK.replaced(network=network, nog=True, olr=True, weights="ow", width=2)
-    made = parts(config)
+    made = components(config)
     step(config, made)
     first = made.net[0] if network != "small" else made.net.conv1
     values = torch.linalg.svdvals(first.weight.grad.flatten(1))
     kept = values[values > 1e-3]
     torch.testing.assert_close(kept, torch.ones_like(kept), rtol=1e-4, atol=1e-4)
     with pytest.warns(ConditioningWarning, match="Add an orthogonal weight"):
-        step(config, parts(config.replaced(weights="plain")))
+        step(config, components(config.replaced(weights="plain")))
 
 
 def test_hybrid_switches_before_the_last_milestone():
@@ -176,7 +176,7 @@ def test_hybrid_switches_before_the_last_milestone():
 
 def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_one():
     config = QUICK.replaced(hybrid="svd-pade", milestones=(2,), network="tests.lab.test_training:by_taylor")
-    made = parts(config)
+    made = components(config)
     assert made.method == "svd-taylor"
     state = made.switch.state_dict()
     step(config, made)
@@ -185,7 +185,7 @@ def test_before_the_switch_an_own_network_keeps_its_methods_unless_it_asks_for_o
     made.switch.load_state_dict(state)
     assert made.method == "svd-taylor"
     asking = config.replaced(network="tests.lab.test_training:by_any", method="newton-schulz")
-    assert parts(asking).method == "newton-schulz"
+    assert components(asking).method == "newton-schulz"
 
 
 def by_taylor(classes):
@@ -260,7 +260,7 @@ def test_a_stopped_run_keeps_its_checkpoint_and_says_how_to_go_on(number, status
         str(tmp_path),
     ]
     assert main(["train", "--no-tensorboard", *arguments]) == status
-    assert f"Go on with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err
+    assert f"Continue with: spectralgrad train --out {tmp_path} --resume" in capsys.readouterr().err
     assert load(tmp_path)["tally"]["step"] == 3  # the step during which the signal came was finished
     assert json.loads((tmp_path / "result.json").read_text("utf-8"))["status"] == "running"
 
@@ -306,8 +306,8 @@ def test_warnings_are_one_line_on_the_command_line():
 def test_the_top_five_are_told_from_a_hundred_classes_on():
     scores = torch.zeros(4, 100)
     scores[:, :6] = torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
-    assert _scored(scores, torch.tensor([0, 4, 5, 99]))[1:] == [3.0, 2.0, 4.0]
-    assert math.isnan(_scored(scores[:, :99], torch.tensor([0, 4, 5, 98]))[2])
+    assert _test_counts(scores, torch.tensor([0, 4, 5, 99]))[1:] == [3.0, 2.0, 4.0]
+    assert math.isnan(_test_counts(scores[:, :99], torch.tensor([0, 4, 5, 98]))[2])
     told = io.StringIO()
     Lines(told).epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, test_top5=12.5))
     assert "top-5 12.50 %" in told.getvalue()

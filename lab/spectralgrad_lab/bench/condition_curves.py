@@ -109,7 +109,7 @@ def summary(runs: dict[str, list[dict[str, object]]]) -> str:
     return render(["", f"κ with ε = {EPS:g}", "κ without ε", "rank", "test accuracy"], rows)
 
 
-def draw(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> None:
+def plot(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> None:
     """A panel a regime, a line a treatment: the median over the seeds."""
     from matplotlib.figure import Figure
 
@@ -157,6 +157,6 @@ def run(options: argparse.Namespace) -> None:
         print(f"{regime}: medians over the second half of {options.steps} steps, {options.seeds} seeds")
         print(summary(runs), "\n", flush=True)
     if options.plot:
-        draw(options.plot, results)
+        plot(options.plot, results)
     if options.json:
         write_json(options.json, results)

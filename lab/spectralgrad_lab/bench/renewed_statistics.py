@@ -23,7 +23,7 @@ from ..data import Dataset, load_for
 from ..training.checkpoints import load_weights
 from ..training.components import build
 from ..training.config import Config
-from ..training.failures import Watch
+from ..training.failures import FailureWatch
 from ..training.memory import keep_memory
 from ..training.process_group import Group
 from ..training.records import Result
@@ -31,12 +31,12 @@ from ..training.resuming import read_result
 from ..training.steps import Stepper, batches
 
 
-def tested(folder: Path, config: Config, data: Dataset) -> float:
+def renewed_test_error(folder: Path, config: Config, data: Dataset) -> float:
     """Test error in per cent of the network in a run's folder, its statistics renewed."""
     train, test = batches(config, data, Group())
-    parts = build(config, train.shape, len(data.classes), Group())
-    parts.net.load_state_dict(load_weights(folder))
-    stepper = Stepper(config, parts, Watch(parts.net), Group())
+    components = build(config, train.shape, len(data.classes), Group())
+    components.net.load_state_dict(load_weights(folder))
+    stepper = Stepper(config, components, FailureWatch(components.net), Group())
     return stepper.evaluate(test, islice(train.epoch(config.epochs), config.renew_batches)).error
 
 
@@ -52,14 +52,14 @@ def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result
         wanted = (config.dataset, config.train_size)
         if wanted not in datasets:
             datasets[wanted] = load_for(config)
-        last = dataclasses.replace(result.epochs[-1], test_error=tested(folder, config, datasets[wanted]))
+        last = dataclasses.replace(result.epochs[-1], test_error=renewed_test_error(folder, config, datasets[wanted]))
         before.append(result)
         after.append(dataclasses.replace(result, epochs=[*result.epochs[:-1], last]))
         print(f"{folder.name}: {result.final_error:.2f} %, renewed {last.test_error:.2f} %", flush=True)
     return before, after
 
 
-def draw(before: list[Result], after: list[Result], path: Path) -> None:
+def plot(before: list[Result], after: list[Result], path: Path) -> None:
     """Mean test errors against the group size, a line a method: as recorded, and renewed."""
     import matplotlib
 
@@ -107,14 +107,14 @@ def run(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     before, after = renewed(options.comparison, options.data, options.batches)
     rows = [
-        [old.name, str(len(old.done)), f"{old.mean:.2f}", f"{new.mean:.2f}", f"{new.sd:.2f}", f"{new.least:.2f}"]
+        [old.name, str(len(old.done)), f"{old.mean:.2f}", f"{new.mean:.2f}", f"{new.sd:.2f}", f"{new.best:.2f}"]
         for old, new in zip(summarize(before), summarize(after), strict=True)
     ]
-    print(f"\n{render(['', 'runs', 'recorded', 'renewed', 'sd', 'least'], rows)}\n")
+    print(f"\n{render(['', 'runs', 'recorded', 'renewed', 'sd', 'best'], rows)}\n")
     pairs = [[p.label, str(len(p.differences)), f"{p.mean:+.2f}", f"{p.standard_error:.2f}"] for p in against(after)]
     print(render(["renewed, against exact", "pairs", "difference", "standard error"], pairs))
     if options.plot:
-        draw(before, after, options.plot)
+        plot(before, after, options.plot)
     if options.json:
         names = ("method", "layer", "group_size", "seed")
         runs = [

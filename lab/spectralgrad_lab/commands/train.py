@@ -1,4 +1,4 @@
-"""``spectralgrad train``: its options, and the run they describe."""
+"""The command ``spectralgrad train``."""
 
 from __future__ import annotations
 
@@ -15,75 +15,77 @@ from spectralgrad.io import plugins
 from spectralgrad.io.files import said
 
 from ..data import DATASETS, known
-from ..data.registry import GROUP, unknown
+from ..data.registry import GROUP, unknown_dataset
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
-from ..networks.user_network import asks_for
+from ..networks.user_network import accepts
 from ..training.checkpoints import POINTER
 from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from ..training.config_values import kinds, parsed
+from ..training.config_values import from_flag, type_names
 from ..training.folder_names import run_name
 from ..training.interrupts import Stopped
 from ..training.memory import keep_memory
 from ..training.presets import PRESETS, preset
 from ..training.process_group import WorkerLostError
 from ..training.progress import for_terminal
-from ..training.records import Result, count
+from ..training.records import Result, plural
 from ..training.resuming import RunExistsError
 from ..training.run import train
 from ..training.run_files import CONFIG
 
 FAILED = 3
-START = "small"  # the preset of a command that names none
-EIGENVECTORS = "svd-pade"  # the method of layers that need eigenvectors, which the default does not have
+START = "small"  # the default preset
+EIGENVECTORS = "svd-pade"  # the default method for layers that need eigenvectors, which "exact" does not provide
 _TITLES = {
     DATA: "images",
     NETWORK: "network",
     TRAINING: "training (SGD)",
     CONDITIONING: "conditioning and hybrid training (ECCV 2022, ICCV 2021)",
-    RUNNING: "running",
+    RUNNING: "execution",
 }
 DESCRIPTION = """\
-Train a network with a spectral layer. Start from a preset (by default `small`); every value is a flag.
-The run's folder gets config.toml, log.csv, result.json, a checkpoint and TensorBoard events. Ctrl-C keeps a
-checkpoint; the same command with --resume goes on to the same numbers."""
+Train a network with a spectral layer. Values come from a preset (default: `small`); each of them is also a flag.
+The folder of the run receives config.toml, log.csv, result.json, a checkpoint and TensorBoard events. Ctrl-C saves a
+checkpoint; the same command with --resume continues, with the same results as an uninterrupted run."""
 _EXAMPLES = """\
 examples:
-  spectralgrad train                                     the preset small: a small net on embedded images
-  spectralgrad train --method svd                        plain SVD, recorded as failed
+  spectralgrad train                                     the preset small: a small network, embedded images
+    spectralgrad train --method svd                        plain SVD, which fails
   spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
   spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade
-  spectralgrad train --out runs/mine --resume            go on with a run
+  spectralgrad train --out runs/mine --resume            continue a run
   torchrun --nproc-per-node 2 -m spectralgrad train --preset small
 
-exit status: 0 done, 1 an error told in one line, 2 wrong usage, 3 the run failed (diverged), 130 stopped by Ctrl-C"""
+exit status: 0 done, 1 error, 2 wrong usage, 3 the run failed (diverged), 130 stopped by Ctrl-C"""
 
 
 def add_train_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give the parser of ``spectralgrad train`` its arguments."""
-    parser.usage = "spectralgrad train [--preset NAME] [--config FILE] [--out DIR] [--resume] [any value as a flag]"
+    """Add the arguments of ``spectralgrad train``."""
+    parser.usage = "spectralgrad train [--preset NAME] [--config FILE] [--out DIR] [--resume] [any flag listed below]"
     parser.description, parser.epilog = DESCRIPTION, _epilog()
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--preset", metavar="NAME", help=f"start from this protocol; listed below (default: {START})")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="then take what this TOML file says")
+    parser.add_argument("--preset", metavar="NAME", help=f"start from this preset; listed below (default: {START})")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder of the run (default: runs/ and a name that says what the run is)",
+        help="folder of the run (default: runs/ and a name that describes the run)",
     )
-    parser.add_argument("--resume", action="store_true", help="go on with the run in the folder, if there is one")
+    parser.add_argument("--resume", action="store_true", help="continue the run in the folder, if there is one")
     add_fields(parser, preset(START))
     parser.set_defaults(run=run)
 
 
 def add_fields(parser: argparse.ArgumentParser, defaults: Config, leave_out: tuple[str, ...] = ()) -> None:
-    """Give a parser a flag for every field of a configuration; a flag that is not given leaves no trace.
+    """Add a flag for every field of a configuration; flags that are not given are absent from the namespace.
 
     Args:
-        parser: of a command.
-        defaults: the values that the help names.
-        leave_out: fields that the command sets by other means.
+        parser: the parser of a command.
+        defaults: the default values that the help text shows.
+        leave_out: fields that the command sets in another way.
     """
     for group, title in _TITLES.items():
         section = parser.add_argument_group(title)
@@ -95,14 +97,14 @@ def add_fields(parser: argparse.ArgumentParser, defaults: Config, leave_out: tup
 def _add(section: Any, field: Any, default: Any) -> None:
     flag, choices = f"--{field.name.replace('_', '-')}", field.metadata["choices"]
     text = field.metadata["help"].replace("%", "%%")
-    if default is not None and kinds(field) != ["bool"]:
+    if default is not None and type_names(field) != ["bool"]:
         shown = ",".join(map(str, default)) or "none" if isinstance(default, tuple) else default
         text = f"{text.partition(' (default')[0]} (default: {shown})"
-    if kinds(field) == ["bool"]:
+    if type_names(field) == ["bool"]:
         text += f" (default: {'yes' if default else 'no'})"
         section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         return
-    short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[kinds(field)[-1]]
+    short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[type_names(field)[-1]]
     short = {"data": "DIR", "init": "PATH"}.get(field.name, short)
     metavar = f"{{{','.join(choices)}}}" if choices else short
     section.add_argument(flag, type=_reader(field), default=argparse.SUPPRESS, metavar=metavar, help=text)
@@ -111,7 +113,7 @@ def _add(section: Any, field: Any, default: Any) -> None:
 def _reader(field: Any) -> Callable[[str], Any]:
     def read(text: str) -> Any:
         try:
-            return parsed(field, text)
+            return from_flag(field, text)
         except ValueError as problem:
             raise argparse.ArgumentTypeError(str(problem)) from None
 
@@ -120,7 +122,7 @@ def _reader(field: Any) -> Callable[[str], Any]:
 
 def _epilog() -> str:
     lists = {
-        "presets": {name: _said(config) for name, config in PRESETS.items()},
+        "presets": {name: _described(config) for name, config in PRESETS.items()},
         "datasets": {name: str(source) for name, source in DATASETS.items()} | _installed(),
         "networks": {name: str(line) for name, line in NETWORKS.items()},
     }
@@ -132,29 +134,29 @@ def _epilog() -> str:
 
 
 def _installed() -> dict[str, str]:
-    return {name: "of an installed package" for name in plugins.names(GROUP) if name not in DATASETS}
+    return {name: "from an installed package" for name in plugins.names(GROUP) if name not in DATASETS}
 
 
-def _said(config: Config) -> str:
-    return f"{config.network} on {config.dataset}, {_layers(config)}, {count(config.epochs, 'epoch')}"
+def _described(config: Config) -> str:
+    return f"{config.network} on {config.dataset}, {_layers(config)}, {plural(config.epochs, 'epoch')}"
 
 
 def _layers(config: Config) -> str:
-    """The spectral layers in words."""
+    """A description of the spectral layers."""
     if ":" in config.network:
-        return f"by {config.text('method')}" if asks_for(config.network, "method") else "with its own layers"
+        return f"with {config.text('method')}" if accepts(config.network, "method") else "with its own layers"
     layers = [config.layer] if config.layer != "batchnorm" else []
     layers += ["covariance pooling"] if config.pooling == "covariance" else []
-    return f"{' and '.join(layers)} by {config.text('method')}" if layers else "batch normalisation"
+    return f"{' and '.join(layers)} with {config.text('method')}" if layers else "batch normalization"
 
 
-def chosen(options: argparse.Namespace) -> Config:
-    """The configuration that the options describe: preset, then file, then flags.
+def config_from(options: argparse.Namespace) -> Config:
+    """The configuration that the options describe: values of the preset, then of the file, then of the flags.
 
-    A run that is resumed begins with its own ``config.toml``, unless a preset or a file is named.
+    A resumed run starts from its own ``config.toml``, unless a preset or a file is given.
 
     Raises:
-        ConfigError: they describe none.
+        ConfigError: the options are invalid.
     """
     config = preset(options.preset or START)
     file = options.config
@@ -166,34 +168,34 @@ def chosen(options: argparse.Namespace) -> Config:
     if given.get("layer") == "denoising" and config.method == Config().method:
         given = {"method": EIGENVECTORS, **given}
     config = config.replaced(**given)
-    check_sense(config, given)
+    check_flags(config, given)
     return config
 
 
-def check_sense(config: Config, given: Mapping[str, Any]) -> None:
-    """Refuse what a configuration can be but nobody can mean.
+def check_flags(config: Config, given: Mapping[str, Any]) -> None:
+    """Reject unknown datasets, and flags that a user's own network would ignore.
 
     Args:
-        config: of a run.
+        config: of the run.
         given: the fields that were given as flags.
 
     Raises:
-        ConfigError: a name or a flag has no meaning.
+        ConfigError: the dataset is unknown, or a flag has no effect.
     """
     if not known(config.dataset):
-        raise ConfigError(f"dataset: {unknown(config.dataset)}")
+        raise ConfigError(f"dataset: {unknown_dataset(config.dataset)}")
     if ":" in config.network:
-        idle = [name for name in given if name in SETTINGS and not asks_for(config.network, name)]
-        if idle:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+        unused = [name for name in given if name in SETTINGS and not accepts(config.network, name)]
+        if unused:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
             raise ConfigError(f"{flags}: {config.network} has no parameter of that name, so it would not be used")
 
 
-def note(config: Config) -> str:
-    """What a schedule leaves out, in words; empty if nothing.
+def unreached_milestones(config: Config) -> str:
+    """A note on milestones after the last epoch; empty if there are none.
 
     Example:
-        >>> note(Config(epochs=1, milestones=(2,)))
+        >>> unreached_milestones(Config(epochs=1, milestones=(2,)))
         '; milestone 2 is not reached'
     """
     late = [str(milestone) for milestone in config.milestones if milestone >= config.epochs]
@@ -202,15 +204,15 @@ def note(config: Config) -> str:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train; returns the exit status."""
+    """Run the command; returns the exit status."""
     try:
-        config, start = chosen(options), options.preset or START
+        config, start = config_from(options), options.preset or START
     except (ConfigError, NetworkError) as problem:
         options.parser.error(str(problem))
     out: Path = options.out or Path("runs") / run_name(config, start, preset(start))
-    leads = os.environ.get("RANK", "0") == "0"
-    if leads:
-        print(f"{_said(config)}{note(config)}; in {out}", flush=True)
+    is_leader = os.environ.get("RANK", "0") == "0"
+    if is_leader:
+        print(f"{_described(config)}{unreached_milestones(config)}; in {out}", flush=True)
     keep_memory()
     try:
         with short_warnings():
@@ -218,29 +220,29 @@ def run(options: argparse.Namespace) -> int:
     except (ConfigError, RunExistsError, NetworkError) as problem:
         options.parser.error(str(problem))
     except (WorkerLostError, Stopped, KeyboardInterrupt, OSError) as problem:
-        return _ended(problem, out, leads)
-    return _told(result, out) if leads else _status(result)
+        return _print_stop(problem, out, is_leader)
+    return _print_result(result, out) if is_leader else _status(result)
 
 
-def _ended(problem: BaseException, out: Path, leads: bool) -> int:
-    """Say why a run ended before its time and what is kept; returns the exit status."""
+def _print_stop(problem: BaseException, out: Path, is_leader: bool) -> int:
+    """Print why a run stopped early and what is kept; returns the exit status."""
     if isinstance(problem, WorkerLostError | OSError):
         text = f"{said(problem)}; {_kept(out)}" if isinstance(problem, OSError) else f"{problem}\n{_advice(out)}"
         print(f"spectralgrad train: {text}", file=sys.stderr)
         return 1
-    if leads:
+    if is_leader:
         stopped = isinstance(problem, Stopped)
         text = f"{problem}; the checkpoint is kept" if stopped else "stopped in the middle of a step"
         print(f"\n{text}. {_advice(out)}", file=sys.stderr)
     return 128 + problem.signal if isinstance(problem, Stopped) else 130
 
 
-def _told(result: Result, out: Path) -> int:
+def _print_result(result: Result, out: Path) -> int:
     if result.failure is not None:
         print(f"failed at {result.failure}\nkept in {out}")
     else:
         print(
-            f"done: error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}, "
+            f"done: error {result.final_error:.2f} % after {plural(len(result.epochs), 'epoch')}, "
             f"best {result.best_error:.2f} %, {result.seconds:.0f} s; kept in {out}"
         )
     return _status(result)
@@ -251,7 +253,7 @@ def _status(result: Result) -> int:
 
 
 def _advice(out: Path) -> str:
-    return f"Go on with: spectralgrad train --out {out} --resume"
+    return f"Continue with: spectralgrad train --out {out} --resume"
 
 
 def _kept(out: Path) -> str:
@@ -260,7 +262,7 @@ def _kept(out: Path) -> str:
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """A warning is one line without the place in the code."""
+    """Context in which warnings are printed as one line, without the source location."""
     before = warnings.formatwarning
     warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
     try:

@@ -1,4 +1,4 @@
-"""How far each method's gradient is from the true one: at prescribed gaps, and in the layer that was trained."""
+"""Errors of each method's gradient: at prescribed eigenvalue gaps, and on the matrices of a trained layer."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from spectralgrad.testing import Reference, gradient_of, paired_matrix, relative
 
 from .. import untrusted_json
 from ..training.config import Config
-from ..training.records import packed
+from ..training.records import json_ready
 from .trained_layer import TrainedLayer
 
 GAPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 0.0)  # relative distance within each pair; 0 is a tie
 SIZE, CONDITION, DRAWS = 8, 1e2, 3
-DIGITS_UP_TO = 16  # larger matrices have the exact gradient in float64 for a reference
-_MATRICES = 8
+DIGITS_UP_TO = 16  # size; for larger matrices 50 digits take too long, and the reference is the exact rule in float64
+_MATRICES = 8  # matrices of the trained layer on which errors are measured
 
 
 @dataclass(frozen=True)
-class Gradients:
-    """Relative errors of gradients, NaN where there is none.
+class GradientErrors:
+    """Relative errors of gradients; NaN where a method has no finite gradient.
 
     Attributes:
         function: the matrix function, ``"inv_sqrt"`` or ``"sqrt"``.
-        gaps: relative gaps of float32 matrices 8×8 with condition number 100.
-        at_gaps: method → an error a gap, the median of three draws.
-        layer: method → error on what the trained layer decomposes, the median; None without a trained layer.
-        missing: method → on how many of these matrices it has no finite gradient.
-        matrices: how many there are.
+        gaps: relative gaps of 8×8 float32 matrices with condition number 100.
+        at_gaps: method → one error per gap, the median of three draws.
+        layer: method → median error on the matrices of the trained layer; None without a trained layer.
+        missing: method → number of these matrices without a finite gradient.
+        matrices: number of these matrices.
         spectrum: ascending eigenvalues of the first of these matrices.
-        run: whose layer it is.
+        run: name of the run with the trained layer.
         size: of the matrices.
-        of_features: whether the errors in the layer are those of its features' gradient, as for covariance pooling.
+        of_features: True if the errors are those of the gradient of the features, as for covariance pooling.
 
     Example:
-        >>> found = Gradients("sqrt", (0.1, 0.0), {"exact": (1e-7, 2e-7)})
-        >>> Gradients.from_dict(found.to_dict()) == found
+        >>> found = GradientErrors("sqrt", (0.1, 0.0), {"exact": (1e-7, 2e-7)})
+        >>> GradientErrors.from_dict(found.to_dict()) == found
         True
     """
 
@@ -61,20 +61,20 @@ class Gradients:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return dict(packed(vars(self)))
+        return dict(json_ready(vars(self)))
 
     @classmethod
-    def from_dict(cls, values: Any) -> Gradients:
-        """The reverse of :meth:`to_dict`.
+    def from_dict(cls, values: Any) -> GradientErrors:
+        """The inverse of :meth:`to_dict`.
 
         Raises:
-            ValueError: a value is missing or of another kind.
+            ValueError: a value is missing or has the wrong type.
         """
         found = cls(**_GRADIENTS(values, "gradients"))
         if any(len(errors) != len(found.gaps) for errors in found.at_gaps.values()):
-            raise untrusted_json.RowError("gradients.at_gaps: expected an error for each gap")
+            raise untrusted_json.InvalidValueError("gradients.at_gaps: expected an error for each gap")
         if set(found.layer or ()) - set(found.missing):
-            raise untrusted_json.RowError("gradients.missing: expected every method of the layer")
+            raise untrusted_json.InvalidValueError("gradients.missing: expected every method of the layer")
         return found
 
 
@@ -82,23 +82,23 @@ _ERRORS = untrusted_json.number(0, infinite=True)
 _GRADIENTS = untrusted_json.record(
     {
         "function": untrusted_json.one_of("sqrt", "inv_sqrt"),
-        "gaps": untrusted_json.series(untrusted_json.number(0)),
-        "at_gaps": untrusted_json.table(untrusted_json.series(_ERRORS)),
-        "layer": untrusted_json.maybe(untrusted_json.table(_ERRORS)),
+        "gaps": untrusted_json.list_of(untrusted_json.number(0)),
+        "at_gaps": untrusted_json.mapping_of(untrusted_json.list_of(_ERRORS)),
+        "layer": untrusted_json.optional(untrusted_json.mapping_of(_ERRORS)),
     },
     {
-        "missing": untrusted_json.table(untrusted_json.whole()),
-        "matrices": untrusted_json.whole(),
-        "spectrum": untrusted_json.series(untrusted_json.number()),
-        "run": untrusted_json.words,
-        "size": untrusted_json.whole(),
+        "missing": untrusted_json.mapping_of(untrusted_json.integer()),
+        "matrices": untrusted_json.integer(),
+        "spectrum": untrusted_json.list_of(untrusted_json.number()),
+        "run": untrusted_json.text,
+        "size": untrusted_json.integer(),
         "of_features": untrusted_json.one_of(True, False),
     },
 )
 
 
 def function_of(config: Config) -> str:
-    """The matrix function whose gradient the runs need; the inverse root if they need eigenvectors.
+    """The matrix function whose gradient the runs use; the inverse square root if they use eigenvectors.
 
     Example:
         >>> function_of(Config(layer="batchnorm", pooling="covariance")), function_of(Config())
@@ -107,14 +107,16 @@ def function_of(config: Config) -> str:
     return "sqrt" if config.operations[:1] == ("sqrt",) else "inv_sqrt"
 
 
-def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None = None, run: str = "") -> Gradients:
-    """Errors at the gaps, and in a trained layer.
+def measure(
+    function: str, methods: Sequence[str], trained: TrainedLayer | None = None, run: str = ""
+) -> GradientErrors:
+    """Measure errors at the gaps, and in a trained layer if one is given.
 
     Args:
         function: ``"inv_sqrt"`` or ``"sqrt"``.
-        methods: by name.
-        trained: the layer of a trained network; errors are those on the first eight of its matrices.
-        run: its name.
+        methods: names of methods.
+        trained: the layer of a trained network; errors are measured on the first eight of its matrices.
+        run: name of the run that trained it.
 
     Example:
         >>> found = measure("inv_sqrt", ("exact", "svd"))
@@ -124,11 +126,11 @@ def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None 
     cases = [[_drawn(function, gap, seed) for seed in range(DRAWS)] for gap in GAPS]
     at_gaps = {name: tuple(_median_error(function, name, case) for case in cases) for name in methods}
     if trained is None:
-        return Gradients(function, GAPS, at_gaps)
+        return GradientErrors(function, GAPS, at_gaps)
     layer, missing = _of_features(methods, trained) if trained.pooled else _of_matrices(function, methods, trained)
     spectrum = tuple(torch.linalg.eigvalsh(trained.matrices[0].double()).tolist())
     size, count = trained.matrices.shape[-1], len(trained.matrices)
-    return Gradients(
+    return GradientErrors(
         function, GAPS, at_gaps, layer, missing, count, spectrum, run, size=size, of_features=trained.pooled
     )  # fmt: skip
 
@@ -136,16 +138,16 @@ def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None 
 def _of_matrices(
     function: str, methods: Sequence[str], trained: TrainedLayer
 ) -> tuple[dict[str, float], dict[str, int]]:
-    """Error of the matrix function's gradient, and on how many matrices there is none."""
+    """Median error of the gradient of the matrix function, and the number of matrices without a finite one."""
     case = [_case(function, A, seed) for seed, A in enumerate(trained.matrices[:_MATRICES])]
     layer = {name: _median_error(function, name, case) for name in methods}
     return layer, {name: _lost(function, name, trained.matrices) for name in methods}
 
 
 def _of_features(methods: Sequence[str], trained: TrainedLayer) -> tuple[dict[str, float], dict[str, int]]:
-    """The same for a pooling layer, through which the gradient of the features is taken.
+    """The same for covariance pooling, where the gradient of the features is measured.
 
-    Its covariances have zero eigenvalues, at which the root itself has no gradient; that of the features exists.
+    Its covariances have zero eigenvalues, where the square root has no gradient; the gradient of the features exists.
     """
     shape = (len(trained.matrices), *trained.matrices.shape[-2:])
     G = torch.randn(shape, generator=torch.Generator().manual_seed(0))
@@ -183,7 +185,7 @@ def _median(errors: list[float]) -> float:
 
 
 def _lost(function: str, method: str, matrices: Tensor) -> int:
-    """On how many matrices there is no finite gradient."""
+    """The number of matrices without a finite gradient."""
     gradient = _gradient(function, method, matrices, torch.ones_like(matrices))
     return int((~torch.isfinite(gradient).all(-1).all(-1)).sum())
 

@@ -1,4 +1,4 @@
-"""Methods × group sizes × seeds: the runs of a comparison, carried out once each whatever happens in between."""
+"""The runs of a comparison: methods × group sizes × seeds. Each run is carried out once, even after interruptions."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 from spectralgrad.rules import Method
 
 from ..networks import NETWORKS
-from ..networks.user_network import asks_for
+from ..networks.user_network import accepts
 from ..training.config import Config, ConfigError
-from ..training.folder_names import job_name, label, mark
+from ..training.folder_names import job_name, label, short_hash
 from ..training.records import Result
-from .jobs import Engine, Here, Job
-from .results import RESULTS, ResultsFile, key
+from .jobs import Engine, InProcess, Job
+from .results import RESULTS, ResultsFile, run_key
 
 BATCHNORM = "batchnorm"
 METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)
 GROUP_SIZES: tuple[int | None, ...] = (16,)
 SEEDS = (0, 1)
 
-# Grey images have one channel, so each of the 64 channels after the first 3 × 3 convolution is a sum of 9 numbers. A
-# group of 16 has rank 9, and its 7 other eigenvalues are all ε: a tie that no training step removes.
+# Gray images have one channel, so each of the 64 channels after the first 3 × 3 convolution is a weighted sum of 9
+# pixels. The covariance of a group of 16 has rank 9, and its other 7 eigenvalues all equal ε: a tie that no training
+# step removes.
 DEFAULT = Config(
     train_size=2000,
     augmentation="none",
@@ -43,55 +44,55 @@ def grid(
     group_sizes: Sequence[int | None] = GROUP_SIZES,
     seeds: Sequence[int] = SEEDS,
 ) -> list[Config]:
-    """The runs, all methods of a seed before the next seed.
+    """The configurations of a comparison, ordered by seed, then method, then group size.
 
     Args:
-        base: what all have in common.
-        methods: names or objects; ``batchnorm`` is a network with nothing spectral, once a seed.
-        group_sizes: None for all channels.
-        seeds: of weights, order and augmentation.
+        base: the values that all runs share.
+        methods: names or objects; ``batchnorm`` is a network without a spectral layer, one run per seed.
+        group_sizes: channels whitened together; None for all channels.
+        seeds: of initial weights, order and augmentation.
 
     Returns:
-        a configuration a run.
+        one configuration per run.
 
     Raises:
-        ConfigError: a method does not serve the layer, or the network is your own and takes no ``method``.
+        ConfigError: a method does not support the layer, or a user's own network has no parameter ``method``.
 
     Example:
         >>> runs = grid(methods=("svd", "batchnorm"), group_sizes=(8, 16), seeds=(0,))
         >>> [(run.method, run.group_size) if run.spectral else "batchnorm" for run in runs]
         [('svd', 8), ('svd', 16), 'batchnorm']
     """
-    if ":" in base.network and not asks_for(base.network, "method"):
+    if ":" in base.network and not accepts(base.network, "method"):
         raise ConfigError(
             f"network: a comparison sets the method of the spectral layer; expected {base.network} to have a parameter "
             f"`method`, or one of {', '.join(NETWORKS)}"
         )
     runs = [_config(base, method, size, seed) for seed in seeds for method in methods for size in group_sizes]
-    return list({key(run): run for run in runs}.values())
+    return list({run_key(run): run for run in runs}.values())
 
 
 def _config(base: Config, method: str | Method, group_size: int | None, seed: int) -> Config:
     if method != BATCHNORM and not base.spectral:
         raise ConfigError(f"methods: {method} needs a spectral layer; expected --layer whitening or denoising")
     if method == BATCHNORM:
-        if ":" in base.network and not asks_for(base.network, "layer"):
+        if ":" in base.network and not accepts(base.network, "layer"):
             raise ConfigError(
-                f"methods: expected {base.network} to have a parameter `layer` for batchnorm; or leave it out: "
+                f"methods: batchnorm needs a parameter `layer` of {base.network}; add it, or leave batchnorm out: "
                 f"--methods {','.join(name for name in METHODS if name != BATCHNORM)}"
             )
         plain = {"pooling": "average", "weights": "plain", "nog": False, "olr": False, "hybrid": None}
         return base.replaced(layer="batchnorm", method="exact", group_size=None, seed=seed, **plain)
-    groups = base.layer != "batchnorm" or ":" in base.network  # covariance pooling alone has none
+    groups = base.layer != "batchnorm" or ":" in base.network  # with covariance pooling alone there are no groups
     return base.replaced(method=method, group_size=group_size if groups else None, seed=seed)
 
 
-def order(result: Result) -> tuple[int, str, float, int]:
-    """As a comparison lists them, whichever ended first; all channels together come after the largest group size.
+def sort_key(result: Result) -> tuple[int, str, float, int]:
+    """The sort key for lists of results; all channels together come after the largest group size.
 
     Example:
         >>> runs = [Result(Config(method=name)) for name in ("exact", "svd-taylor:degree=19", "svd-taylor")]
-        >>> [result.config.method for result in sorted(runs, key=order)]
+        >>> [result.config.method for result in sorted(runs, key=sort_key)]
         ['svd-taylor', 'svd-taylor:degree=19', 'exact']
     """
     name, config = label(result.config), result.config
@@ -100,15 +101,18 @@ def order(result: Result) -> tuple[int, str, float, int]:
     return place, name, config.group_size or math.inf, config.seed
 
 
-def job(config: Config, folder: Path) -> Job:
-    """The job of a run: a folder of its own in ``folder/runs``, whose name says what it is.
+def job_for(config: Config, folder: Path) -> Job:
+    """The job of a run, with its own folder in ``folder/runs``.
 
     Example:
-        >>> job(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
+        >>> job_for(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
         'svd-pi-d16-seed1'
     """
-    fixed = {**json.loads(key(config)), "epochs": None}  # a run that is made longer stays where it is
-    name = job_name(config, mark(json.dumps(fixed, sort_keys=True)))
+    fixed = {
+        **json.loads(run_key(config)),
+        "epochs": None,
+    }  # a run with more epochs keeps its folder, and resumes there
+    name = job_name(config, short_hash(json.dumps(fixed, sort_keys=True)))
     return Job(name, config, folder / "runs" / name)
 
 
@@ -121,7 +125,7 @@ class Comparison:
 
     Attributes:
         configs: all runs.
-        results: everything in results.jsonl by :func:`~spectralgrad_lab.comparison.results.key`, including results of
+        results: everything in results.jsonl by :func:`~spectralgrad_lab.comparison.results.run_key`, including results of
             other comparisons in the same folder.
         jobs: the runs without a result when the object was made.
 
@@ -138,12 +142,12 @@ class Comparison:
         self.configs, self.folder = list(configs), Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._file = ResultsFile(self.folder / RESULTS)
-        self.results = {key(result.config): result for result in self._file.read()}
-        self.jobs = [job(config, self.folder) for config in self.configs if self.result_of(config) is None]
+        self.results = {run_key(result.config): result for result in self._file.read()}
+        self.jobs = [job_for(config, self.folder) for config in self.configs if self.result_of(config) is None]
 
     def result_of(self, config: Config) -> Result | None:
         """The result of a run; None if it has none yet."""
-        return self.results.get(key(config))
+        return self.results.get(run_key(config))
 
     @property
     def finished(self) -> int:
@@ -156,15 +160,15 @@ class Comparison:
         A run that failed earlier keeps its own configuration, which may ask for fewer epochs than ``config``.
         """
         self._file.append(result)
-        self.results[key(config)] = result
+        self.results[run_key(config)] = result
 
     def run(self, engine: Engine | None = None, on_result: Callable[[Result], None] | None = None) -> list[Result]:
         """Carry out the missing runs; see :func:`compare`."""
-        for finished, result in (engine or Here()).run(self.jobs):
+        for finished, result in (engine or InProcess()).run(self.jobs):
             self.add(finished.config, result)
             if on_result is not None:
                 on_result(result)
-        return [self.results[key(config)] for config in self.configs]
+        return [self.results[run_key(config)] for config in self.configs]
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""Where runs are carried out: here, in processes of this machine, or on many machines through submitit."""
+"""Where runs are carried out: in this process, in other processes of this machine, or on a cluster with submitit."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ..training.memory import keep_memory
 from ..training.records import Result
 from ..training.run import train
 
-KEPT = "finished runs are kept, and the same command goes on with the others"
+KEPT = "finished runs are kept; run the same command again to continue"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
-_stop = threading.Event()  # in a process of a pool: no more runs
+_stop = threading.Event()  # set in a worker process that must not start another run
 
 
 class JobError(SpectralError, RuntimeError):
-    """A run could not be carried out: not one that diverged, which is a result."""
+    """A run could not be carried out. (A run that diverges is a result, not an error.)"""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run, and the folder that keeps its checkpoint.
+    """One run and the folder of its checkpoint.
 
     Example:
         >>> Job("exact-seed0", Config(), Path("runs/exact-seed0")).name
@@ -50,15 +50,15 @@ class Job:
 
 
 def carry_out(job: Job) -> Result:
-    """Train, or go on from the checkpoint in the job's folder."""
+    """Train, or resume from the checkpoint in the job's folder."""
     keep_memory()
     return train(job.config, job.folder, resume=True)
 
 
-def _apart(job: Job) -> Result:
-    """The same in another process, from where an error has to travel as plain text."""
+def _in_worker(job: Job) -> Result:
+    """The same in a worker process. Errors become plain text, since not every exception can be pickled."""
     if _stop.is_set():  # the pool hands out jobs before a process is free
-        raise JobError(f"{job.name}: not begun")
+        raise JobError(f"{job.name}: not started")
     try:
         return carry_out(job)
     except Stopped as stopped:
@@ -70,16 +70,16 @@ def _apart(job: Job) -> Result:
 
 
 class Engine(Protocol):
-    """Carries out jobs in any order and yields each with its result."""
+    """Carries out jobs in any order and yields each job with its result."""
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]: ...
 
 
-class Here:
+class InProcess:
     """One run after another in this process, with all threads of torch.
 
     Example:
-        >>> list(Here().run([]))
+        >>> list(InProcess().run([]))
         []
     """
 
@@ -90,10 +90,10 @@ class Here:
 
 @dataclass(frozen=True)
 class Processes:
-    """Several runs at a time on this machine, its cores divided among them.
+    """Several runs at a time on this machine, which share its cores.
 
     Args:
-        count: how many at a time.
+        count: number of runs at a time.
 
     Example:
         >>> Processes(2).threads <= (os.cpu_count() or 1)
@@ -108,11 +108,11 @@ class Processes:
 
     @property
     def threads(self) -> int:
-        """Of each run."""
-        return max(1, cores() // self.count)
+        """Number of threads of each run."""
+        return max(1, available_cores() // self.count)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """Processes are started afresh, so that each has its own threads and nothing of this one's state.
+        """Carry out jobs in new processes, which have their own threads and share no state with this one.
 
         Raises:
             JobError: a process was killed.
@@ -120,72 +120,73 @@ class Processes:
         if not jobs:
             return
         context, count = get_context("spawn"), min(self.count, len(jobs))
-        heard, said = context.Pipe(duplex=False)  # closed, it says stop; an Event would wait for a killed process
-        pool = ProcessPoolExecutor(count, context, initializer=_begin, initargs=(self.threads, heard))
+        # Closing the pipe tells the workers to stop. An Event would deadlock if a worker was killed while holding it.
+        receiver, sender = context.Pipe(duplex=False)
+        pool = ProcessPoolExecutor(count, context, initializer=_start_worker, initargs=(self.threads, receiver))
         try:
-            futures = {pool.submit(_apart, job): job for job in jobs}
+            futures = {pool.submit(_in_worker, job): job for job in jobs}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except BrokenProcessPool:
-            raise JobError(f"a process was killed, perhaps for want of memory: try fewer --jobs; {KEPT}") from None
+            raise JobError(f"a process was killed, perhaps out of memory: try fewer --jobs; {KEPT}") from None
         finally:
-            said.close()
+            sender.close()
             pool.shutdown(cancel_futures=True)
-            heard.close()
+            receiver.close()
 
 
-def _begin(threads: int, heard: Connection) -> None:
-    """In a new process, before its first run. Between runs signals are its parent's affair, with which it ends."""
+def _start_worker(threads: int, receiver: Connection) -> None:
+    """Prepare a new worker. Between runs it ignores signals: its parent handles them, and it exits with its parent."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_follow, daemon=True).start()
-    threading.Thread(target=_obey, args=(heard,), daemon=True).start()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    threading.Thread(target=_stop_when_told, args=(receiver,), daemon=True).start()
     os.environ.update(dict.fromkeys(_THREADS, str(threads)))
     torch.set_num_threads(threads)
 
 
-def _follow() -> None:
-    """End when the process that started this one has gone; checkpoints are whole at any moment."""
+def _exit_with_parent() -> None:
+    """Exit when the parent process has died. This is safe, since checkpoints are valid at any moment."""
     parent = parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _obey(heard: Connection) -> None:
-    """When the others are to end, a run in progress keeps its checkpoint and ends too, and none is begun."""
-    heard.poll(None)
+def _stop_when_told(receiver: Connection) -> None:
+    """Wait for the parent to close the pipe; then stop the current run after its checkpoint, and start no other."""
+    receiver.poll(None)
     _stop.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def cores() -> int:
-    """Those this process may use.
+def available_cores() -> int:
+    """The number of cores that this process may use.
 
     Example:
-        >>> 1 <= cores() <= os.cpu_count()
+        >>> 1 <= available_cores() <= os.cpu_count()
         True
     """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Submitit:
-    """Runs as jobs of a cluster, through submitit (extra ``[cluster]``).
+    """Runs as jobs of a cluster, with submitit (extra ``[cluster]``).
 
     Args:
-        folder: on a disk that all machines see; gets submitit's logs.
-        cluster: ``"slurm"``, ``"local"``, ``"debug"``, or None for what submitit finds.
+        folder: on a disk that all machines share; receives submitit's logs.
+        cluster: ``"slurm"``, ``"local"``, ``"debug"``, or None to let submitit choose.
         options: passed to ``AutoExecutor.update_parameters``, such as ``timeout_min`` and ``slurm_partition``.
 
     Raises:
-        JobError: submitit is not installed, or does not take the options.
+        JobError: submitit is not installed or rejects the options.
     """
 
     def __init__(self, folder: Path, cluster: str | None = None, options: Mapping[str, Any] | None = None) -> None:
         try:
             import submitit
         except ImportError:
-            raise JobError("many machines need submitit: pip install 'spectralgrad[cluster]'") from None
+            raise JobError("running on a cluster needs submitit: pip install 'spectralgrad[cluster]'") from None
         self._as_completed = submitit.helpers.as_completed
         try:
             self._executor = submitit.AutoExecutor(folder=str(folder), cluster=cluster)
@@ -194,16 +195,16 @@ class Submitit:
             raise JobError(f"submitit: {problem}") from None
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """All jobs at once; the cluster's queue sees to the order. Those left over are cancelled, however this ends.
+        """Submit all jobs at once; the queue of the cluster decides the order. Unfinished jobs are cancelled on exit.
 
         Raises:
-            JobError: one ended without a result.
+            JobError: a job ended without a result.
         """
         if not jobs:
             return
         absolute = [Job(job.name, job.config, job.folder.resolve()) for job in jobs]
         with self._executor.batch():
-            sent = {self._executor.submit(_apart, job): job for job in absolute}
+            sent = {self._executor.submit(_in_worker, job): job for job in absolute}
         try:
             for handle in self._as_completed(list(sent), poll_frequency=2):
                 yield sent[handle], _fetched(handle, sent[handle].name)

@@ -1,4 +1,7 @@
-"""Methods against one of them, run by run: what all share, weights at the start and order of the images, cancels."""
+"""Differences between methods and a baseline, paired by seed.
+
+Runs with the same seed share initial weights and the order of the images, so the effect of both cancels.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ BASELINE = "exact"
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The runs of a method beside those of the baseline with the same seed and group size.
+class PairedDifferences:
+    """The runs of a method, paired with those of the baseline that have the same seed and group size.
 
     Attributes:
-        label: the method, or ``batchnorm``, which has no groups and stands beside the baseline's mean over them.
-        differences: test error less the baseline's, in points; pairs in which one of the runs failed are left out.
-        done: runs that came to their end.
-        runs: all of them.
+        label: the method, or ``batchnorm``, which has no groups and is paired with the baseline's mean over group sizes.
+        differences: test error minus that of the baseline, in percentage points; pairs with a failed run are left out.
+        done: number of finished runs.
+        runs: number of all runs.
 
     Example:
-        >>> pairs = Pairs("svd-clip", (0.5, 1.5), 2, 2)
+        >>> pairs = PairedDifferences("svd-clip", (0.5, 1.5), 2, 2)
         >>> pairs.mean, pairs.standard_error
         (1.0, 0.5)
     """
@@ -41,22 +44,22 @@ class Pairs:
 
     @property
     def standard_error(self) -> float:
-        """Of the mean; NaN below two pairs."""
+        """Standard error of the mean; NaN for fewer than two pairs."""
         count = len(self.differences)
         return stdev(self.differences) / count**0.5 if count > 1 else math.nan
 
 
-def against(results: Sequence[Result], baseline: str = BASELINE) -> list[Pairs]:
-    """Each method over all group sizes and seeds; empty if the baseline is not among them.
+def against(results: Sequence[Result], baseline: str = BASELINE) -> list[PairedDifferences]:
+    """Compare each method with a baseline, over all group sizes and seeds; empty if the baseline has no finished run.
 
     Args:
         results: of one comparison.
-        baseline: the label of a method.
+        baseline: label of the method to compare with.
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
         >>> against([Result(Config(), "done"), Result(Config(method="svd"), "failed")])[1]
-        Pairs(label='svd', differences=(), done=0, runs=1)
+        PairedDifferences(label='svd', differences=(), done=0, runs=1)
     """
     found = summarize(results)
     known = {
@@ -73,15 +76,15 @@ def against(results: Sequence[Result], baseline: str = BASELINE) -> list[Pairs]:
 Known: TypeAlias = "dict[tuple[str, int | None, int], float]"
 
 
-def _pairs(name: str, summaries: list[Summary], known: Known) -> Pairs:
+def _pairs(name: str, summaries: list[Summary], known: Known) -> PairedDifferences:
     done = [(summary, result) for summary in summaries for result in summary.done]
     partners = [(result.final_error, _partner(summary, result.config.seed, known)) for summary, result in done]
     differences = tuple(own - other for own, other in partners if not math.isnan(other))
-    return Pairs(name, differences, len(done), sum(len(summary.results) for summary in summaries))
+    return PairedDifferences(name, differences, len(done), sum(len(summary.results) for summary in summaries))
 
 
 def _partner(summary: Summary, seed: int, known: Known) -> float:
-    """The baseline's error with the same settings, group size and seed."""
+    """The error of the baseline with the same settings, group size and seed."""
     if summary.label != "batchnorm":
         return known.get((summary.extra, summary.group_size, seed), math.nan)
     same = [error for (extra, _, other), error in known.items() if other == seed and _matches(summary.extra, extra)]
@@ -89,5 +92,5 @@ def _partner(summary: Summary, seed: int, known: Known) -> float:
 
 
 def _matches(plain: str, spectral: str) -> bool:
-    """Whether batch normalisation has the settings of a spectral run, but for those it does not have."""
+    """True if a batchnorm run has the settings of a spectral run, apart from those that only spectral runs have."""
     return set(plain.split(", ")) - {""} <= set(spectral.split(", "))

@@ -1,4 +1,4 @@
-"""The results file, a row a run, and what it comes to: success rate, error, time, condition number."""
+"""The results file, one line per run, and its summaries: success rate, error, time, condition number."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from ..training.records import Result
 
 RESULTS = "results.jsonl"
 GRID = ("method", "layer", "group_size", "seed")
-_LONGEST = 1 << 24  # bytes of a row; one of 10,000 epochs has 3 MB
-_SHOWN = 10  # damaged lines that a warning lists
-_SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # a comparison's batch normalisation has none of these
+_LONGEST = 1 << 24  # bytes per line; a run of 10,000 epochs has 3 MB
+_SHOWN = 10  # number of damaged lines that a warning lists
+_SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # fields that a comparison resets for batchnorm
 
 
 class ResultsFile:
-    """Results in a file of JSON lines. It survives a kill at any moment: a line is written at once, and read if whole.
+    """A file with one result per line, as JSON.
+
+    It stays readable if a process is killed at any moment: a line is written in one piece, and incomplete lines are skipped.
 
     Args:
-        path: the file; it need not be there yet.
+        path: the file; it need not exist yet.
 
     Example:
         >>> import tempfile
@@ -43,10 +45,10 @@ class ResultsFile:
         self.path = Path(path)
 
     def append(self, result: Result) -> None:
-        """Add a row: one write to the end of the file, then onto the disk.
+        """Append a result to the file and sync it to disk.
 
         Raises:
-            OSError: there is no room for all of it; the next row begins a new line.
+            OSError: the disk is full; the next result starts a new line.
         """
         line = result.to_json() + "\n"
         if self._torn():
@@ -55,14 +57,14 @@ class ResultsFile:
             handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
             try:
                 left = line.encode("utf-8")
-                while left:  # a disk that gets full takes a part first, and says why the next time
+                while left:  # a disk that is nearly full accepts a part first, and raises at the next call
                     left = left[os.write(handle, left) :]
                 os.fsync(handle)
             finally:
                 os.close(handle)
 
     def _torn(self) -> bool:
-        """Whether the last line has no end: somebody was killed while writing it."""
+        """True if the last line has no newline, because a process was killed while writing it."""
         if not self.path.exists() or not self.path.stat().st_size:
             return False
         with self.path.open("rb") as file:
@@ -70,9 +72,9 @@ class ResultsFile:
             return file.read(1) != b"\n"
 
     def read(self) -> list[Result]:
-        """All rows, the last of several for the same run.
+        """All results; the last one if there are several for the same run.
 
-        Lines that hold no result are left out with a warning that names the file and the lines.
+        Lines that are not valid results are skipped with a warning that names the file and the lines.
 
         Raises:
             OSError: the file cannot be read.
@@ -87,13 +89,13 @@ class ResultsFile:
             except ValueError as problem:
                 damaged[number] = str(problem).splitlines()[0][:200]
             else:
-                found[key(result.config)] = result
+                found[run_key(result.config)] = result
         if damaged:
             warnings.warn(f"{self.path}, {_listed(damaged)}", stacklevel=2)
         return list(found.values())
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Non-empty lines, numbered from 1; a line that is too long is cut, and so is not a valid result."""
+        """Non-empty lines, numbered from 1; a line that is too long is truncated and thus invalid."""
         with self.path.open("rb") as file:
             number = 0
             while line := file.readline(_LONGEST):
@@ -106,28 +108,28 @@ class ResultsFile:
 
 
 def _listed(damaged: dict[int, str]) -> str:
-    """Which lines are left out, and why the first is.
+    """Which lines are skipped, and why the first one is.
 
     Example:
         >>> _listed({3: "nested too deeply"}), _listed({3: "no", 5: "no", 8: "no"})
-        ('line 3 is damaged and left out: nested too deeply', 'line 3 is damaged and left out: no; so are lines 5, 8')
+        ('line 3 is damaged and skipped: nested too deeply', 'line 3 is damaged and skipped: no; so are lines 5, 8')
     """
     (first, why), *others = damaged.items()
-    said = f"line {first} is damaged and left out: {why}"
+    said = f"line {first} is damaged and skipped: {why}"
     shown = ", ".join(str(number) for number, _ in others[:_SHOWN])
     more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
     return f"{said}; so {'is line' if len(others) == 1 else 'are lines'} {shown}{more}" if others else said
 
 
-def key(config: Config) -> str:
-    """What makes a run the same run: every value that a number of it depends on.
+def run_key(config: Config) -> str:
+    """A key that identifies a run: every value on which its results depend.
 
     Example:
-        >>> key(Config(threads=2)) == key(Config()), key(Config(seed=1)) == key(Config())
+        >>> run_key(Config(threads=2)) == run_key(Config()), run_key(Config(seed=1)) == run_key(Config())
         (True, False)
     """
     values = {name: value for name, value in config.to_dict().items() if name not in FREE_FIELDS}
-    if config.located:
+    if config.depends_on_folder:
         values["data"] = config.data
     return json.dumps(values, sort_keys=True)
 
@@ -139,16 +141,16 @@ class Summary:
     Attributes:
         label: the method, or ``batchnorm``.
         group_size: channels whitened together; None for all of them, or for no spectral layer.
-        extra: what else tells these runs from others, such as ``eps=0.0001``.
+        extra: other values that distinguish these runs, such as ``eps=0.0001``.
         results: the runs.
-        sized: whether the group size is part of the name, since others differ in it.
+        show_size: True if the group size is part of the name, because there are several.
 
     Example:
         >>> from spectralgrad_lab.training.records import Epoch, Failure
         >>> done = Result(Config(), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0)])
         >>> failed = Result(Config(seed=1), "failed", failure=Failure(0, 0, "the gradient is not finite"))
         >>> summary = summarize([done, failed])[0]
-        >>> summary.success, summary.mean, summary.least, summary.step_ms
+        >>> summary.success, summary.mean, summary.best, summary.step_ms
         (50.0, 40.0, 40.0, 20.0)
     """
 
@@ -156,12 +158,12 @@ class Summary:
     group_size: int | None
     extra: str
     results: tuple[Result, ...]
-    sized: bool = False
+    show_size: bool = False
 
     @property
     def name(self) -> str:
-        """Method, group size and what else is needed to tell it from the others."""
-        size = f"d={self.group_size or 'all'}" if self.sized and self.label != "batchnorm" else ""
+        """Method, group size and whatever else distinguishes it from the other summaries."""
+        size = f"d={self.group_size or 'all'}" if self.show_size and self.label != "batchnorm" else ""
         return " ".join(word for word in (self.label, size, self.extra) if word)
 
     @property
@@ -171,7 +173,7 @@ class Summary:
 
     @property
     def done(self) -> tuple[Result, ...]:
-        """The runs that came to their end."""
+        """The finished runs."""
         return tuple(result for result in self.results if result.status == "done")
 
     @property
@@ -180,12 +182,12 @@ class Summary:
 
     @property
     def success(self) -> float:
-        """In per cent."""
+        """Share of finished runs in per cent."""
         return 100 * len(self.done) / len(self.results) if self.results else math.nan
 
     @property
     def errors(self) -> list[float]:
-        """Test errors after the last epoch, of the runs that came so far."""
+        """Test errors after the last epoch of the finished runs."""
         return [result.final_error for result in self.done]
 
     @property
@@ -194,11 +196,11 @@ class Summary:
 
     @property
     def sd(self) -> float:
-        """Sample standard deviation; NaN below two runs, or if an error is not finite."""
+        """Sample standard deviation; NaN for fewer than two runs, or if an error is not finite."""
         return stdev(self.errors) if len(self.errors) > 1 and math.isfinite(sum(self.errors)) else math.nan
 
     @property
-    def least(self) -> float:
+    def best(self) -> float:
         return min(self.errors, default=math.nan)
 
     @property
@@ -213,7 +215,7 @@ class Summary:
 
 
 def summarize(results: Sequence[Result]) -> list[Summary]:
-    """The results by method and group size, in the order in which they are first met."""
+    """Group results by method and group size, in order of first appearance."""
     varied = _varied([result.config for result in results])
     groups: dict[tuple[str, int | None, str], list[Result]] = {}
     for result in results:
@@ -222,22 +224,22 @@ def summarize(results: Sequence[Result]) -> list[Summary]:
         own = [name for name in varied if name not in _SPECTRAL or label(config) != "batchnorm"]
         extra = ", ".join(f"{name}={getattr(config, name)}" for name in own)
         groups.setdefault((label(config), size, extra), []).append(result)
-    sized = len({size for name, size, _ in groups if name != "batchnorm"}) > 1
-    return [Summary(*names, tuple(found), sized) for names, found in groups.items()]
+    show_size = len({size for name, size, _ in groups if name != "batchnorm"}) > 1
+    return [Summary(*names, tuple(found), show_size) for names, found in groups.items()]
 
 
-def common(results: Sequence[Result]) -> dict[str, Any]:
-    """The values that all runs share, without those a comparison varies and those no number depends on."""
+def shared_settings(results: Sequence[Result]) -> dict[str, Any]:
+    """The settings that all runs share, without those that a comparison varies and those that do not affect results."""
     configs = [result.config for result in results]
     left_out = {*GRID, *FREE_FIELDS, *_varied(configs)}
     return {name: configs[0].text(name) for name in FIELDS if name not in left_out} if configs else {}
 
 
 def _varied(configs: list[Config]) -> list[str]:
-    """Fields that differ though no comparison by itself makes them: two comparisons are in one file."""
-    told = {"method", "group_size", "seed", "hybrid", *FREE_FIELDS}
+    """Other fields that differ between runs, because one file holds the results of several comparisons."""
+    shown = {"method", "group_size", "seed", "hybrid", *FREE_FIELDS}
     spectral = [config for config in configs if label(config) != "batchnorm"]
-    counted = {name: spectral if name in _SPECTRAL else configs for name in FIELDS if name not in told}
+    counted = {name: spectral if name in _SPECTRAL else configs for name in FIELDS if name not in shown}
     return [name for name, found in counted.items() if len({getattr(c, name) for c in found}) > 1]
 
 

@@ -1,4 +1,4 @@
-"""The table of a comparison: live on a terminal, a line a run elsewhere, and whole at the end."""
+"""The table of a comparison: a live table on a terminal, one line per run elsewhere, and the final table."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any, TextIO
 from spectralgrad.diagnostics.table import number, render
 
 from ..training.checkpoints import CheckpointError
-from ..training.records import Result, count
+from ..training.records import Result, plural
 from ..training.resuming import read_result
 from .grid import Comparison
-from .results import Summary, key, summarize
+from .results import Summary, run_key, summarize
 
-HEADER = ("method", "d", "success", "error %", "least", "ms/step", "κ")
+HEADER = ("method", "d", "success", "error %", "best", "ms/step", "κ")
 
 
-def cells(summary: Summary) -> tuple[str, ...]:
-    """A summary in words.
+def table_cells(summary: Summary) -> tuple[str, ...]:
+    """The cells of a summary.
 
     Example:
-        >>> cells(summarize([Result(Config(group_size=16), "failed")])[0])
+        >>> table_cells(summarize([Result(Config(group_size=16), "failed")])[0])
         ('exact', '16', '0/1', '–', '–', '–', '–')
     """
     size = "all" if summary.group_size is None else str(summary.group_size)
@@ -33,14 +33,14 @@ def cells(summary: Summary) -> tuple[str, ...]:
         "–" if summary.label == "batchnorm" else size,
         f"{len(summary.done)}/{len(summary.results)}",
         error(summary),
-        _number(summary.least, ".2f"),
+        _number(summary.best, ".2f"),
         _number(summary.step_ms, ".1f"),
         "–" if math.isnan(summary.condition) else number(summary.condition),
     )
 
 
 def error(summary: Summary) -> str:
-    """Mean and deviation of the test error.
+    """Mean and standard deviation of the test error.
 
     Example:
         >>> error(summarize([Result(Config(), "failed")])[0])
@@ -55,28 +55,28 @@ def _number(value: float, form: str) -> str:
     return "–" if math.isnan(value) else f"{value:{form}}"
 
 
-def text(results: Sequence[Result]) -> str:
+def as_text(results: Sequence[Result]) -> str:
     """The whole table."""
-    return render(HEADER, [cells(summary) for summary in summarize(results)])
+    return render(HEADER, [table_cells(summary) for summary in summarize(results)])
 
 
-def line(result: Result) -> str:
-    """A finished run in one line.
+def result_line(result: Result) -> str:
+    """One line that describes a finished run.
 
     Example:
         >>> from spectralgrad_lab.training.records import Failure
         >>> failed = Result(Config(method="svd", group_size=16), "failed", failure=Failure(0, 0, "no gradient"))
-        >>> print(line(failed))
+        >>> print(result_line(failed))
         svd d=16 seed 0: failed at step 0 (epoch 1): no gradient
     """
-    name = dataclasses.replace(summarize([result])[0], sized=True).name + f" seed {result.config.seed}"
+    name = dataclasses.replace(summarize([result])[0], show_size=True).name + f" seed {result.config.seed}"
     if result.failure is not None:
         return f"{name}: failed at {result.failure}"
-    return f"{name}: {result.status}, error {result.final_error:.2f} % after {count(len(result.epochs), 'epoch')}"
+    return f"{name}: {result.status}, error {result.final_error:.2f} % after {plural(len(result.epochs), 'epoch')}"
 
 
 @contextmanager
-def shown(comparison: Comparison, stream: TextIO | None = None) -> Iterator[Callable[[Result], None]]:
+def live_progress(comparison: Comparison, stream: TextIO | None = None) -> Iterator[Callable[[Result], None]]:
     """Show the progress of a comparison; yields the callback to pass as ``on_result``.
 
     A terminal shows a live table; any other stream receives one line per finished run.
@@ -87,7 +87,7 @@ def shown(comparison: Comparison, stream: TextIO | None = None) -> Iterator[Call
     """
     target = stream or sys.stdout
     if not target.isatty():
-        yield lambda result: print(line(result), file=target, flush=True)
+        yield lambda result: print(result_line(result), file=target, flush=True)
         return
     from rich.console import Console
     from rich.live import Live
@@ -107,7 +107,9 @@ class _LiveTable:
         from rich.table import Table
 
         comparison, running = self._comparison, self._running()
-        results = [comparison.result_of(c) or running.get(key(c)) or Result(c, versions={}) for c in comparison.configs]
+        results = [
+            comparison.result_of(c) or running.get(run_key(c)) or Result(c, versions={}) for c in comparison.configs
+        ]
         caption = f"{comparison.finished} of {len(comparison.configs)} runs done"
         table = Table(caption=caption, caption_justify="left")
         for name in (*HEADER, "now"):
@@ -127,14 +129,14 @@ class _LiveTable:
             except (CheckpointError, OSError):  # being written, or damaged: the run itself will report it
                 continue
             if result is not None:
-                found[key(job.config)] = result
+                found[run_key(job.config)] = result
         return found
 
 
 def _live(summary: Summary) -> tuple[str, ...]:
     ended = dataclasses.replace(summary, results=(*summary.done, *summary.failed))
     going = [r for r in summary.results if r.status == "running" and r.versions]
-    row = list(cells(summary))
+    row = list(table_cells(summary))
     row[2] = f"{len(ended.done)}/{len(ended.results)}" if ended.results else "–"
     now = ", ".join(f"seed {r.config.seed}: {len(r.epochs)}/{r.config.epochs} epochs" for r in going)
-    return (*row, now or ("" if len(ended.results) == len(summary.results) else "waits"))
+    return (*row, now or ("" if len(ended.results) == len(summary.results) else "waiting"))

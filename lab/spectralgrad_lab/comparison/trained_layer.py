@@ -1,4 +1,4 @@
-"""The spectral layer of a trained network, and what it meets when training goes on."""
+"""The spectral layer of a trained network, with the matrices of its next training steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spectralgrad.nn import CovariancePooling, SpectralModule
 from spectralgrad.nn.functional import covariance_pooling
 
 from ..data import load_for
-from ..import_by_name import imported
+from ..import_by_name import is_imported
 from ..networks import spectral_layers
 from ..training.checkpoints import load_weights
 from ..training.components import build
@@ -26,12 +26,12 @@ from ..training.process_group import Group
 from ..training.steps import batches
 
 _BATCHES = 16
-_SAMPLES = 64  # of a pooling layer, which has a matrix a sample
+_SAMPLES = 64  # for covariance pooling, which has one matrix per sample
 
 
 @dataclass(frozen=True)
 class TrainedLayer:
-    """What a layer decomposes in its next training steps.
+    """The matrices that a layer decomposes in its next training steps.
 
     Attributes:
         matrices: (n, d, d) in float32, ε included.
@@ -50,7 +50,7 @@ class TrainedLayer:
 
     @classmethod
     def pooling(cls, features: Tensor, eps: float = 0.0) -> TrainedLayer:
-        """The layer that pools these features."""
+        """A covariance pooling layer with these features."""
         return cls(covariance(features, eps=eps), features, eps)
 
     @property
@@ -58,7 +58,7 @@ class TrainedLayer:
         return self.features is not None
 
     def gradient(self, method: str, G: Tensor) -> Tensor:
-        """Of ⟨G, √C⟩ in the features, in the type of ``G``; NaN where the method gives up."""
+        """The gradient of ⟨G, √C⟩ with respect to the features, in the dtype of ``G``; NaN if the method raises an error."""
         assert self.features is not None
         X = self.features.to(G.dtype).requires_grad_()
         try:
@@ -69,28 +69,28 @@ class TrainedLayer:
 
 
 def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
-    """The first spectral layer of a trained network, with what it meets in its next training steps.
+    """Load the first spectral layer of a trained network and run its next training steps up to that layer.
 
     Args:
         folder: of the run.
         config: of the run.
 
     Returns:
-        None if the folder has no checkpoint, the images are away, the network has no such layer, what the layer meets
-        is not finite, or the network or the images come from a module that has not been imported.
+        None if the folder has no checkpoint, the images are missing, the network has no spectral layer, a matrix is not
+        finite, or the network or the dataset comes from a module that has not been imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
         True
     """
-    if not imported(config.network) or not imported(config.dataset):
-        return None  # results name modules; to import them is for the user to say
+    if not is_imported(config.network) or not is_imported(config.dataset):
+        return None  # a results file may name any module; importing one is the user's decision
     try:
         weights, data = load_weights(folder), load_for(config)
         train, _ = batches(config, data, Group())
         net = build(config, train.shape, len(data.classes), Group()).net.train()
         net.load_state_dict(weights)
-    except (SpectralError, OSError, RuntimeError):  # of another version of the network, or without its images
+    except (SpectralError, OSError, RuntimeError):  # weights of another version of the network, or missing images
         return None
     layer = next(iter(spectral_layers(net).values()), None)
     if layer is None:
@@ -105,7 +105,7 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
 
 
 class _SeenError(Exception):
-    """The layer has shown what it has; the rest of the network need not be run."""
+    """Raised to skip the rest of the network once the layer's input is known."""
 
 
 def _seen_matrices(net: nn.Module, layer: SpectralModule, image_batches: list[Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Datasets of the papers, embedded images, and batches that depend on seed and epoch only."""
+"""Datasets of the papers, embedded images, and batches that depend only on seed and epoch."""
 
 from .augmentation import AUGMENTATIONS, Augmentation
 from .batches import Batches

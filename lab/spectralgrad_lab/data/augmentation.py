@@ -1,4 +1,4 @@
-"""Augmentation of whole batches of uint8 images. Chance comes in as numbers, so nothing here draws any."""
+"""Augmentation of whole batches of uint8 images. Random numbers are passed in; nothing here draws any."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from torch.nn import functional
 
 from .errors import DataError
 
-DRAWS = 4  # random numbers an image: top, left, flip, angle
+DRAWS = 4  # random numbers per image: top, left, flip, angle
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to an image, in this order.
+    """Changes to an image, applied in this order.
 
     Args:
-        resize: to this shorter side; None leaves it.
-        degrees: rotate by at most this angle, nearest neighbour, black outside.
+        resize: length of the shorter side after resizing; None keeps the size.
+        degrees: largest angle of a random rotation (nearest neighbor, black outside).
         padding: black pixels on each side.
-        crop: side of the square to cut out; None for the size before padding.
-        centered: cut from the middle, not from anywhere.
-        flip: left and right, every other image.
+        crop: side of the square crop; None for the size before padding.
+        centered: crop the center, not a random position.
+        flip: mirror left and right with probability 1/2.
 
     Example:
         >>> Augmentation(padding=4, centered=False, flip=True).evaluation
@@ -40,7 +40,7 @@ class Augmentation:
 
     @property
     def evaluation(self) -> Augmentation:
-        """The same size without chance, for test images."""
+        """The deterministic counterpart with the same size, for test images."""
         return replace(self, degrees=0.0, padding=0, centered=True, flip=False)
 
 
@@ -54,7 +54,7 @@ AUGMENTATIONS = {
 
 
 def resolve(augmentation: str | Augmentation) -> Augmentation:
-    """The augmentation of a name of ``AUGMENTATIONS``; an object is returned as it is.
+    """Look up an augmentation by its name in ``AUGMENTATIONS``; an object is returned unchanged.
 
     Example:
         >>> resolve("imagenet").crop
@@ -68,12 +68,12 @@ def resolve(augmentation: str | Augmentation) -> Augmentation:
 
 
 def augmented(images: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
-    """The images, changed.
+    """Apply an augmentation to a batch.
 
     Args:
         images: uint8 (B, C, H, W).
         draws: (B, 4) uniform in [0, 1): top, left, flip, angle.
-        how: what to do.
+        how: the augmentation.
 
     Returns:
         uint8 (B, C, crop, crop), or (B, C, H, W) without a crop.
@@ -102,7 +102,7 @@ def _resized(images: Tensor, shorter: int) -> Tensor:
 
 
 def _rotated(images: Tensor, angles: Tensor) -> Tensor:
-    """Turn each image about its middle by its angle in radians; pixels are square, whatever the grid's unit."""
+    """Rotate each image about its center by an angle in radians; the ratios undo the scaling of affine_grid."""
     height, width = images.shape[2:]
     cos, sin, zero = angles.cos(), angles.sin(), torch.zeros_like(angles)
     rows = (torch.stack([cos, -sin * height / width, zero], 1), torch.stack([sin * width / height, cos, zero], 1))
@@ -116,14 +116,14 @@ def _flipped(images: Tensor, flips: Tensor | None) -> Tensor:
 
 def _from_the_middle(images: Tensor, how: Augmentation) -> Tensor:
     if how.crop is None:
-        return images  # padding would be cut off again
+        return images  # padding would be cropped again
     top, left = (round(r / 2) for r in _room(images, how, how.crop, how.crop))
     images = functional.pad(images, (how.padding,) * 4)
     return images[:, :, top : top + how.crop, left : left + how.crop]
 
 
 def _from_anywhere(images: Tensor, draws: Tensor, flips: Tensor | None, how: Augmentation) -> Tensor:
-    """Cut and flip in one gather: the positions (B, height · width) are the same for every channel."""
+    """Crop and flip in one gather: the positions (B, height · width) are the same for every channel."""
     height, width = (how.crop or length for length in images.shape[2:])
     room = _room(images, how, height, width)
     images = functional.pad(images, (how.padding,) * 4)
@@ -138,8 +138,8 @@ def _from_anywhere(images: Tensor, draws: Tensor, flips: Tensor | None, how: Aug
 
 
 def _room(images: Tensor, how: Augmentation, height: int, width: int) -> tuple[int, int]:
-    """How far the window can move down and to the right."""
+    """How many pixels the crop can move down and to the right."""
     padded = [length + 2 * how.padding for length in images.shape[2:]]
     if padded[0] < height or padded[1] < width:
-        raise DataError(f"cannot cut {height} × {width} from images of {padded[0]} × {padded[1]}")
+        raise DataError(f"cannot crop {height} × {width} from images of {padded[0]} × {padded[1]}")
     return padded[0] - height, padded[1] - width

@@ -1,4 +1,4 @@
-"""Batches whose content is a function of seed and epoch, whatever the number of workers and processes."""
+"""Batches whose content depends only on seed and epoch, not on the number of workers or processes."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Batches:
-    """Normalised batches of a split.
+    """Normalized batches of a split.
 
-    The order of an epoch and the random numbers of every image are drawn for the whole epoch from (seed, epoch).
-    A global batch is a range of that order, and a process takes a range of the global batch: the processes' parts, one
-    after another, are the single process's batch. So a run can be continued in the middle of an epoch, and neither
-    ``workers`` nor ``world`` changes an image.
+    The order of an epoch and the random numbers of every image are drawn for the whole epoch from (seed, epoch). A
+    global batch is a range of that order, and each process takes a range of the global batch, so that the parts of all
+    processes together are the batch of a single process. A run can therefore be resumed in the middle of an epoch, and
+    neither ``workers`` nor ``world`` changes any image.
 
     Args:
-        split: what to take from.
+        split: the images.
         batch_size: images in a global batch.
-        augmentation: a name of ``AUGMENTATIONS`` or an :class:`Augmentation`. ``"none"`` leaves images in memory as
-            they are and cuts the middle of those in files. ``AUGMENTATIONS[name].evaluation`` is the counterpart
-            without chance.
+        augmentation: a name in ``AUGMENTATIONS`` or an :class:`Augmentation`. ``"none"`` leaves images in memory
+            unchanged and crops the center of image files. ``AUGMENTATIONS[name].evaluation`` is the deterministic
+            counterpart.
         mean: of each channel, subtracted from pixels between 0 and 1.
         std: of each channel, divided by.
-        shuffle: in an order of its own each epoch, else in the order of the split.
-        seed: a whole number from 0.
-        drop_last: leave out the last batch if it is smaller.
-        rank: which process this is.
-        world: how many there are. The parts of a batch that ``world`` does not divide differ by one image; of
-            a last batch smaller than ``world`` some are empty.
-        workers: threads that prepare batches ahead; 0 prepares each one when it is asked for.
+        shuffle: use a different order in each epoch; otherwise the order of the split.
+        seed: a whole number ≥ 0.
+        drop_last: drop the last batch if it is smaller than the others.
+        rank: number of this process.
+        world: number of processes. If it does not divide a batch, the parts differ by one image; if the last batch is
+            smaller than ``world``, some parts are empty.
+        workers: threads that prepare batches in advance; 0 prepares each batch when it is requested.
 
     Raises:
-        DataError: a number that makes no sense, or no batch at all.
+        DataError: an argument is out of range, or there is not a single batch.
 
     Example:
         >>> from spectralgrad_lab.data import load
@@ -87,15 +87,16 @@ class Batches:
         if not 0 <= self.rank < self.world:
             raise DataError(f"Batches: expected 0 ≤ rank < world, got rank {self.rank} of {self.world}")
         if self.world > self.batch_size:
-            raise DataError(f"Batches: expected an image a process, got batch_size {self.batch_size} for {self.world}")
+            got = f"got batch_size {self.batch_size} for {self.world}"
+            raise DataError(f"Batches: expected at least one image per process, {got}")
         if len(self) == 0:
-            least = "drop_last=False" if len(self.split) else "more images"
-            problem = f"Batches: {len(self.split)} images make no batch of {self.batch_size}"
-            raise DataError(f"{problem}; pass a smaller batch_size or {least}")
+            cure = "drop_last=False" if len(self.split) else "more images"
+            problem = f"Batches: {len(self.split)} images are too few for a batch of {self.batch_size}"
+            raise DataError(f"{problem}; pass a smaller batch_size or {cure}")
         channels = 3 if isinstance(self.split.images, ImageFiles) else self.split.images.shape[1]
         if not len(self._mean) == len(self._std) == channels or not bool((self._std > 0).all()):
             problem = f"got {len(self._mean)} and {len(self._std)} for {channels} channels"
-            raise DataError(f"Batches: expected a mean and a positive std a channel, {problem}")
+            raise DataError(f"Batches: expected a mean and a positive std per channel, {problem}")
 
     def __len__(self) -> int:
         whole, rest = divmod(len(self.split), self.batch_size)
@@ -139,5 +140,5 @@ class Batches:
 
 
 def _mixed(seed: int, epoch: int) -> int:
-    """One seed of two numbers; neighbours give unrelated streams."""
+    """Combine seed and epoch into one seed, so that neighboring pairs give unrelated streams."""
     return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0])

@@ -1,4 +1,4 @@
-"""Birds (CUB-200-2011) as its archive has it: lists of images, classes and the split."""
+"""Birds (CUB-200-2011) in the layout of its archive: lists of images, classes and the split."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 
 from .dataset import Dataset, Split
-from .errors import DataError, found
+from .errors import DataError, find_folder
 from .folders import LAYOUT, MEAN, STD, read_folders
 from .image_files import ImageFiles
-from .tables import column
+from .tables import key_values
 
 SOURCE = (
     "Birds is CUB-200-2011, at https://www.vision.caltech.edu/datasets/cub_200_2011/; unpack it (tar xf); it makes "
@@ -20,16 +20,16 @@ _SIZE = 448
 
 
 def read_birds(folder: Path) -> Dataset:
-    """Birds from the folder that its archive makes, from the one this was unpacked in, or from class folders.
+    """Read Birds from the folder in its archive, from the folder that contains it, or from class folders.
 
     Raises:
-        DataError: a file is missing, or the lists do not agree.
+        DataError: a file is missing, or the lists contradict each other.
     """
     if (folder / "train").is_dir():
         return read_folders(folder, "birds", SOURCE, resize=_SIZE, crop=_SIZE, augmentation="fine-grained")
-    folder = found(folder, ("CUB_200_2011",), ("images.txt",), f"{SOURCE} {LAYOUT}")
-    names = column(folder / "images.txt", SOURCE)
-    classes = column(folder / "classes.txt", SOURCE)
+    folder = find_folder(folder, ("CUB_200_2011",), ("images.txt",), f"{SOURCE} {LAYOUT}")
+    names = key_values(folder / "images.txt", SOURCE)
+    classes = key_values(folder / "classes.txt", SOURCE)
     number = {key: label for label, key in enumerate(classes)}
     labels = _matched(folder / "image_class_labels.txt", names, set(number))
     training = _matched(folder / "train_test_split.txt", names, {"0", "1"})
@@ -43,7 +43,7 @@ def read_birds(folder: Path) -> Dataset:
 
 
 def _matched(path: Path, names: dict[str, str], allowed: set[str]) -> dict[str, str]:
-    values = column(path, SOURCE)
+    values = key_values(path, SOURCE)
     for key in names:
         if values.get(key) not in allowed:
             raise DataError(f"expected a known value for image {key}, got {values.get(key)}", path=path, source=SOURCE)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from .dataset import Dataset, Split
-from .errors import DataError, found, require_file
+from .errors import DataError, find_folder, require_file
 from .labels import checked_labels
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the papers' code has them for both datasets
@@ -84,7 +84,7 @@ def read_cifar(layout: Layout, folder: Path) -> Dataset:
     Raises:
         DataError: a file is missing, has another size, a label that does not exist, or classes of unequal size.
     """
-    folder = found(folder, (layout.folder,), (*layout.train, layout.test), _advice(layout, folder))
+    folder = find_folder(folder, (layout.folder,), (*layout.train, layout.test), _advice(layout, folder))
     train, test = [folder / name for name in layout.train], [folder / layout.test]
     for paths, count in ((train, layout.records), (test, layout.test_records)):
         _check_sizes(paths, count // len(paths), layout)

@@ -1,4 +1,4 @@
-"""What a dataset is: two splits, names of classes, and how images are normalised and augmented."""
+"""A dataset: two splits, class names, and how images are normalized and augmented."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 from .augmentation import resolve
 from .errors import DataError
 from .image_files import ImageFiles
-from .labels import balanced
+from .labels import balanced_subset
 
 
 @dataclass(frozen=True)
 class Split:
-    """Images and their labels.
+    """Images with labels.
 
     Args:
         images: uint8 (N, C, H, W) in memory, float32 in the same units of 1/255, or
@@ -32,20 +32,20 @@ class Split:
 
     def __post_init__(self) -> None:
         if len(self.images) != len(self.labels):
-            raise DataError(f"Split: expected a label an image, got {len(self.images)} and {len(self.labels)}")
+            raise DataError(f"Split: expected one label per image, got {len(self.images)} and {len(self.labels)}")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def first(self, size: int) -> Split:
-        """The first ``size`` images when classes take turns: as balanced as the data allow, and always the same."""
+        """A deterministic subset of ``size`` images, as balanced over the classes as the data allow."""
         if not 1 <= size <= len(self):
             raise DataError(f"expected a train_size or test_size from 1 to {len(self)}, got {size}")
-        chosen = balanced(self.labels, size)
+        chosen = balanced_subset(self.labels, size)
         return Split(self.images[chosen], self.labels[chosen])
 
     def size(self, augmentation: str) -> int:
-        """The side of the images that a network sees."""
+        """The side length of the images that a network receives."""
         crop = resolve(augmentation).crop
         if crop is not None:
             return crop
@@ -58,12 +58,12 @@ class Dataset:
 
     Args:
         name: as in ``DATASETS``.
-        train: what to learn from.
-        test: what to measure the error on.
-        classes: their names; a label is a position here.
-        mean: of each channel, pixels from 0 to 1.
+        train: training images.
+        test: test images.
+        classes: class names; a label is an index into them.
+        mean: of each channel, for pixels from 0 to 1.
         std: of each channel.
-        augmentation: the papers' choice for these data, a name of ``AUGMENTATIONS``.
+        augmentation: the default augmentation, a name in ``AUGMENTATIONS``.
 
     Example:
         >>> from spectralgrad_lab.data import load
@@ -82,16 +82,16 @@ class Dataset:
 
     @property
     def channels(self) -> int:
-        """How many channels an image has."""
+        """Number of channels."""
         return len(self.mean)
 
     @property
     def image_size(self) -> int:
-        """The side of the images that a network sees with the dataset's own augmentation."""
+        """The side length of the images that a network receives with the default augmentation."""
         return self.train.size(self.augmentation)
 
     def smaller(self, train_size: int | None, test_size: int | None = None) -> Dataset:
-        """The dataset with a balanced part of its images; None for all."""
+        """The dataset with a balanced subset of its images; None keeps all of them."""
         train = self.train if train_size is None else self.train.first(train_size)
         test = self.test if test_size is None else self.test.first(test_size)
         return replace(self, train=train, test=test)

@@ -1,4 +1,4 @@
-"""The images in the package: 4,000 + 1,000 of Fashion-MNIST, chosen by ``tools/embed_fashion.py``."""
+"""The images included in the package: 4,000 + 1,000 of Fashion-MNIST, selected by ``tools/embed_fashion.py``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parent / "fashion"
 
 
 def read_embedded() -> Dataset:
-    """The embedded images.
+    """Read the embedded images.
 
     Example:
         >>> data = read_embedded()

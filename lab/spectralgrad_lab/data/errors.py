@@ -1,4 +1,4 @@
-"""The error of every reader: which file, what is wrong, where to get it."""
+"""The error that every reader raises: which file, what is wrong with it, where to get it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from spectralgrad.errors import SpectralError
 
 
 class DataError(SpectralError, ValueError):
-    """Data are missing, damaged or of another kind than expected. ``path`` says where, if it is a file or a folder.
+    """Data are missing, damaged or of the wrong type. ``path`` is the file or folder, if there is one.
 
     Args:
         problem: what is wrong.
         path: the file or folder.
-        source: where to get the data, a sentence.
+        source: a sentence that says where to get the data.
 
     Example:
         >>> print(DataError("expected 30730000 bytes, got 12", path="test_batch.bin", source="See the CIFAR-10 page."))
@@ -27,18 +27,18 @@ class DataError(SpectralError, ValueError):
 
 
 def require_file(path: Path, source: str) -> Path:
-    """The path, if a file is there."""
+    """Return the path if the file exists."""
     if not path.is_file():
         raise DataError("no such file" if not path.exists() else "not a file", path=path, source=source)
     return path
 
 
-def found(folder: Path, places: tuple[str, ...], marks: tuple[str, ...], source: str) -> Path:
-    """The first of the folder and its ``places`` in which one of the files or folders ``marks`` is."""
+def find_folder(folder: Path, places: tuple[str, ...], marks: tuple[str, ...], source: str) -> Path:
+    """The first of the folder and its subfolders ``places`` that contains one of the names ``marks``."""
     if not folder.is_dir():
         raise DataError("no such folder" if not folder.exists() else "not a folder", path=folder, source=source)
     for place in (folder, *(folder / name for name in places)):
         if any((place / mark).exists() for mark in marks):
             return place
     looked = f", nor does {', '.join(f'{name}/' for name in places)} in it" if places else ""
-    raise DataError(f"holds no {' or '.join(marks)}{looked}", path=folder, source=source)
+    raise DataError(f"contains no {' or '.join(marks)}{looked}", path=folder, source=source)

@@ -1,4 +1,4 @@
-"""Folders of images, a folder a class: ImageNet, Birds, Dogs, Cars, or anybody's own."""
+"""Image folders with one folder per class: ImageNet, Birds, Dogs, Cars, or a user's own."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from pathlib import Path
 import torch
 
 from .dataset import Dataset, Split
-from .errors import DataError, found
+from .errors import DataError, find_folder
 from .image_files import ImageFiles
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
-LAYOUT = "Wanted: train/CLASS/IMAGE and val/CLASS/IMAGE (or test/), with a folder a class."
+LAYOUT = "Expected: train/CLASS/IMAGE and val/CLASS/IMAGE (or test/), with one folder per class."
 
 
 def read_folders(folder: Path, name: str, source: str, *, resize: int, crop: int, augmentation: str) -> Dataset:
-    """Images in ``train/`` and ``val/`` or ``test/``, with a folder a class in both.
+    """Read images in ``train/`` and ``val/`` or ``test/``, each with one folder per class.
 
     Raises:
-        DataError: a folder is missing or empty, or the test images have a class that the training images do not.
+        DataError: a folder is missing or empty, or a class of the test images has no training images.
     """
     source = f"{LAYOUT} {source}"
-    found(folder, (), ("train",), source)
-    held_out = found(folder, (), ("val", "test"), source)
+    find_folder(folder, (), ("train",), source)
+    held_out = find_folder(folder, (), ("val", "test"), source)
     classes = class_names(folder / "train", source)
     part = "val" if (held_out / "val").exists() else "test"
     train, test = (read_split(folder / which, classes, source, resize=resize, crop=crop) for which in ("train", part))
@@ -32,21 +32,21 @@ def read_folders(folder: Path, name: str, source: str, *, resize: int, crop: int
 
 
 def class_names(folder: Path, source: str) -> tuple[str, ...]:
-    """The names of the folders in a folder, sorted."""
+    """The sorted names of the subfolders of a folder."""
     with os.scandir(folder) as entries:
         names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
     if not names:
-        raise DataError("holds no folder of a class", path=folder, source=source)
+        raise DataError("contains no class folders", path=folder, source=source)
     return tuple(names)
 
 
 def read_split(
     folder: Path, classes: tuple[str, ...], source: str, *, resize: int, crop: int, inner: str = ""
 ) -> Split:
-    """The images of a folder with a folder a class; in each of those, of the folder ``inner``."""
+    """Read a folder with one subfolder per class; images are in the subfolder ``inner`` of each class, if given."""
     unknown = sorted(set(class_names(folder, source)) - set(classes))
     if unknown:
-        raise DataError(f"holds a class without training images: {unknown[0]}", path=folder, source=source)
+        raise DataError(f"contains a class without training images: {unknown[0]}", path=folder, source=source)
     names, labels = [], []
     for label, name in enumerate(classes):
         below = f"{name}/{inner}".rstrip("/")
@@ -57,10 +57,10 @@ def read_split(
 
 
 def image_names(folder: Path, source: str) -> list[str]:
-    """The images in a folder, sorted."""
+    """The sorted names of the image files in a folder."""
     if not folder.is_dir():
         raise DataError("no such folder", path=folder, source=source)
     names = sorted(name for name in os.listdir(folder) if name.lower().endswith(ENDINGS) and not name.startswith("."))
     if not names:
-        raise DataError(f"holds no image ({', '.join(ENDINGS)})", path=folder, source=source)
+        raise DataError(f"contains no image ({', '.join(ENDINGS)})", path=folder, source=source)
     return names

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .dataset import Dataset, Split
-from .errors import DataError, found, require_file
+from .errors import DataError, find_folder, require_file
 from .labels import checked_labels
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
@@ -27,9 +27,9 @@ _LARGEST = 2**31  # bytes; a header that promises more is damaged
 
 
 def read_fashion_mnist(folder: Path, name: str = "fashion-mnist", augmentation: str = "crop-flip") -> Dataset:
-    """Fashion-MNIST from its four IDX files, compressed or not, in ``folder`` or where torchvision puts them."""
+    """Read Fashion-MNIST from its four IDX files, compressed or not, in ``folder`` or in torchvision's subfolder."""
     marks = ("train-images-idx3-ubyte.gz", "train-images-idx3-ubyte")
-    folder = found(folder, ("fashion-mnist", "FashionMNIST/raw"), marks, SOURCE)
+    folder = find_folder(folder, ("fashion-mnist", "FashionMNIST/raw"), marks, SOURCE)
     train, test = (_split(folder, part) for part in ("train", "t10k"))
     return Dataset(name, train, test, CLASSES, MEAN, STD, augmentation)
 
@@ -39,7 +39,7 @@ def _split(folder: Path, part: str) -> Split:
     path = _plain_or_packed(folder / f"{part}-labels-idx1-ubyte")
     labels = checked_labels(read_idx(path, 1).numpy(), len(CLASSES), path, SOURCE)
     if len(images) != len(labels):
-        raise DataError(f"expected {len(images)} labels, one an image, got {len(labels)}", path=path, source=SOURCE)
+        raise DataError(f"expected {len(images)} labels, one per image, got {len(labels)}", path=path, source=SOURCE)
     return Split(images.unsqueeze(1), labels)
 
 
@@ -48,10 +48,10 @@ def _plain_or_packed(path: Path) -> Path:
 
 
 def read_idx(path: Path, dims: int) -> Tensor:
-    """The bytes of an IDX file, gzipped if its name ends in .gz, as a uint8 tensor of ``dims`` dimensions.
+    """Read an IDX file, gzipped if its name ends in .gz, as a uint8 tensor of ``dims`` dimensions.
 
     Raises:
-        DataError: the header is another's, or the file is shorter or longer than it says.
+        DataError: the header is invalid, or does not agree with the length of the file.
 
     Example:
         >>> from spectralgrad_lab.data.embedded import FOLDER
@@ -74,9 +74,9 @@ def read_idx(path: Path, dims: int) -> Tensor:
 def _header(file: BinaryIO, path: Path, dims: int) -> tuple[int, ...]:
     head = file.read(4 + 4 * dims)
     if len(head) < 4 + 4 * dims or head[:4] != bytes((0, 0, 8, dims)):
-        problem = f"expected the IDX header of bytes in {dims} dimensions, got {head[:4].hex(' ') or 'nothing'}"
+        problem = f"expected an IDX header for bytes in {dims} dimensions, got {head[:4].hex(' ') or 'nothing'}"
         raise DataError(problem, path=path, source=SOURCE)
     shape: tuple[int, ...] = struct.unpack(f">{dims}I", head[4:])
     if 0 in shape or math.prod(shape) > _LARGEST:
-        raise DataError(f"the header promises {' × '.join(map(str, shape))} bytes", path=path, source=SOURCE)
+        raise DataError(f"the header claims {' × '.join(map(str, shape))} bytes", path=path, source=SOURCE)
     return shape

@@ -1,4 +1,4 @@
-"""Images in files, decoded by Pillow when asked for."""
+"""Image files, decoded by Pillow on demand."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ _SOURCE = "Get the file again, or remove it from the dataset."
 
 
 class ImageFiles:
-    """A sequence of image files. Nothing is read before an image is asked for.
+    """A sequence of image files. An image is read only when it is requested.
 
     Args:
         root: the folder.
-        names: the files, relative to it, with forward slashes.
+        names: paths relative to the folder, with forward slashes.
         resize: the shorter side after resizing (bilinear, antialiased).
-        crop: the side of the square that is cut out.
+        crop: the side of the square crop.
 
     Raises:
-        DataError: a name leads out of the folder.
+        DataError: a path leads out of the folder.
         SpectralError: Pillow is not installed.
 
     Example:
@@ -50,23 +50,24 @@ class ImageFiles:
         self.root, self.names, self.resize, self.crop = root, tuple(names), resize, crop
         for name in self.names:
             if name.startswith("/") or (".." in name and ".." in PurePosixPath(name).parts):
-                raise DataError(f"a name leads out of the folder: {name!r}", path=root, source=_SOURCE)
+                raise DataError(f"a path leads out of the folder: {name!r}", path=root, source=_SOURCE)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, positions: Tensor) -> ImageFiles:
-        """Those at the positions."""
+        """The files at these positions."""
         names = [self.names[i] for i in positions.tolist()]
         return ImageFiles(self.root, names, resize=self.resize, crop=self.crop)
 
     def read(self, position: int, how: Augmentation | None = None, place: Sequence[float] | None = None) -> Tensor:
-        """An image as uint8 (3, crop, crop).
+        """Read an image as uint8 (3, crop, crop).
 
         Args:
-            position: which.
-            how: resize and crop as this says, not as the sequence does.
-            place: where to cut, (0, 0) for the top left and (1, 1) for the bottom right corner; None for the middle.
+            position: index of the file.
+            how: overrides the sizes of the sequence.
+            place: position of the crop, from (0, 0) for the top left to (1, 1) for the bottom right corner; None for
+                the center.
 
         Raises:
             DataError: the file is missing or cannot be decoded.
@@ -79,9 +80,9 @@ class ImageFiles:
         return torch.from_numpy(pixels).permute(2, 0, 1)
 
     def batch(self, positions: Tensor, draws: Tensor, how: Augmentation) -> Tensor:
-        """Images at the positions as uint8 (B, 3, H, W), augmented by the draws (B, 4).
+        """Read the images at these positions as uint8 (B, 3, H, W), augmented with the random numbers ``draws`` (B, 4).
 
-        What ``how`` does besides resizing and cutting comes after them.
+        Images are resized and cropped first; the rest of the augmentation follows.
         """
         own = how.resize is None
         places = [None] * len(positions) if own or how.centered else draws[:, :2].tolist()
@@ -102,7 +103,7 @@ def _offset(length: int, crop: int, share: float | None) -> int:
 
 
 def _decoded(path: Path, resize: int) -> Image.Image:
-    """RGB, with the shorter side ``resize``. A JPEG far larger than that is decoded at a fraction of its size."""
+    """Decode to RGB with shorter side ``resize``. A much larger JPEG is decoded at a fraction of its size."""
     from PIL import Image
 
     try:

@@ -1,4 +1,4 @@
-"""Labels as torch wants them, and balanced choices among them."""
+"""Check labels, and choose balanced subsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .errors import DataError
 
 
 def checked_labels(labels: npt.NDArray[np.uint8], classes: int, path: Path, source: str) -> Tensor:
-    """The labels as int64, if all are below the number of classes."""
+    """The labels as int64; raises DataError if one of them is not below the number of classes."""
     bad = np.flatnonzero(labels >= classes)
     if bad.size:
         more = f" and {bad.size - 1} more" if bad.size > 1 else ""
@@ -22,11 +22,11 @@ def checked_labels(labels: npt.NDArray[np.uint8], classes: int, path: Path, sour
     return torch.from_numpy(labels.astype(np.int64))
 
 
-def balanced(labels: Tensor, size: int) -> Tensor:
-    """Positions of the first ``size`` samples when classes take turns, in the order of the data.
+def balanced_subset(labels: Tensor, size: int) -> Tensor:
+    """Positions of ``size`` samples, taken from the classes in turn and sorted.
 
     Example:
-        >>> balanced(torch.tensor([0, 0, 0, 1, 1, 1]), 4).tolist()
+        >>> balanced_subset(torch.tensor([0, 0, 0, 1, 1, 1]), 4).tolist()
         [0, 1, 3, 4]
     """
     by_class = torch.argsort(labels, stable=True)

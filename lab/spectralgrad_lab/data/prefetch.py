@@ -1,4 +1,4 @@
-"""Work done ahead by threads, handed out in order."""
+"""Compute results in advance in threads, and yield them in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 def prefetched(make: Callable[[int], T], steps: Iterable[int], workers: int) -> Iterator[T]:
-    """``map(make, steps)``, at most ``workers`` results ahead. Decoding and tensor operations release Python's lock.
+    """Like ``map(make, steps)``, with up to ``workers`` results computed in advance.
+
+    Threads are enough, since decoding and tensor operations release the GIL.
 
     Example:
         >>> list(prefetched(lambda step: step**2, range(5), workers=2))

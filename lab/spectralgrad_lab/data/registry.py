@@ -31,13 +31,13 @@ _IMAGENET = "ImageNet (ILSVRC 2012) is at https://image-net.org; sort the valida
 
 @dataclass(frozen=True)
 class Source:
-    """A dataset that can be loaded.
+    """How to load a dataset.
 
     Args:
-        summary: one line.
-        read: reads it from a folder; see :func:`as_dataset` for what it may return.
-        advice: where to get it.
-        folder: whether it needs one.
+        summary: a description of one line.
+        read: reads the dataset from a folder; see :func:`as_dataset` for what it may return.
+        advice: where to get the dataset.
+        folder: True if a folder is needed.
 
     Example:
         >>> print(DATASETS["fashion"])
@@ -102,18 +102,18 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def register(name: str, source: Source | Callable[[Path], Any]) -> None:
-    """Make images of your own known by a name, to :func:`load` and ``Config(dataset=...)``.
+    """Register your own dataset under a name, for :func:`load` and ``Config(dataset=...)``.
 
-    Packages can do without this call: an entry point in the group ``spectralgrad.data``, which refers to a source or
-    a reader, is found when somebody asks for its name.
+    Installed packages do not need this call: an entry point in the group ``spectralgrad.data`` that refers to a source
+    or a reader is found by its name.
 
     Args:
-        name: letters, digits, dots and hyphens; a name that is taken before is refused.
-        source: a :class:`Source`, or what reads the images from a folder; see :func:`as_dataset` for what it may
-            return.
+        name: letters, digits, dots and hyphens; it must not be in use.
+        source: a :class:`Source`, or a function that reads the dataset from a folder; see :func:`as_dataset` for what
+            it may return.
 
     Raises:
-        DataError: the name is taken or no name, or there is nothing to call.
+        DataError: the name is invalid or in use, or the source is not callable.
 
     Example:
         >>> images, labels = torch.rand(6, 1, 8, 8), torch.arange(6) % 2
@@ -123,7 +123,7 @@ def register(name: str, source: Source | Callable[[Path], Any]) -> None:
         >>> del DATASETS["noise"]
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in DATASETS:
-        taken = " that is not taken" if name in DATASETS else " of letters, digits, dots and hyphens"
+        taken = " that is not in use" if name in DATASETS else " of letters, digits, dots and hyphens"
         raise DataError(f"register: expected a name{taken}, got {name!r}")
     if not isinstance(source, Source) and not callable(source):
         raise DataError(f"register: expected a Source or a reader to call, got {type(source).__name__}")
@@ -135,7 +135,7 @@ def _line(read: Callable[..., Any]) -> str:
 
 
 def known(name: str) -> bool:
-    """Whether :func:`load` would look for images of that name; nothing is imported.
+    """True if :func:`load` accepts the name; nothing is imported.
 
     Example:
         >>> known("fashion"), known("my.module:images"), known("mnist")
@@ -153,23 +153,23 @@ def _source(name: str) -> Source:
         except DataError as problem:
             plugins.refuse(GROUP, name, str(problem))
     if name not in DATASETS:
-        raise DataError(unknown(name))
+        raise DataError(unknown_dataset(name))
     return DATASETS[name]
 
 
-def unknown(name: str) -> str:
+def unknown_dataset(name: str) -> str:
     """The error message for an unknown name.
 
     Example:
-        >>> unknown("own@3f2a9c1b").partition("got ")[2]
-        "'own@3f2a9c1b'; this one was an object: pass it to train again as `data=`"
+        >>> unknown_dataset("own@3f2a9c1b").partition("got ")[2]
+        "'own@3f2a9c1b'; this dataset was an object: pass it to train again as `data=`"
     """
-    passed = "; this one was an object: pass it to train again as `data=`" if "@" in name else ""
+    passed = "; this dataset was an object: pass it to train again as `data=`" if "@" in name else ""
     return f"expected a dataset of {', '.join(DATASETS)}, or module:callable, got {name!r}{passed}"
 
 
-class Wanted(Protocol):
-    """Says which images a run wants."""
+class DataConfig(Protocol):
+    """The settings of a run that choose its dataset."""
 
     @property
     def dataset(self) -> str: ...
@@ -181,8 +181,8 @@ class Wanted(Protocol):
     def test_size(self) -> int | None: ...
 
 
-def load_for(config: Wanted) -> Dataset:
-    """The images of a run; see :func:`load`.
+def load_for(config: DataConfig) -> Dataset:
+    """Load the dataset of a run; see :func:`load`.
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
@@ -195,12 +195,12 @@ def load_for(config: Wanted) -> Dataset:
 def load(
     name: str, folder: Path | str | None = None, *, train_size: int | None = None, test_size: int | None = None
 ) -> Dataset:
-    """A dataset by its name.
+    """Load a dataset by its name.
 
     Args:
         name: one of ``DATASETS``, an entry point of an installed package, or your own as ``"module:callable"``.
-        folder: where its files are; ``"fashion"`` needs none, your own gets it if it has a parameter ``folder``.
-        train_size: take so many training images only, the first ones when classes take turns.
+        folder: where its files are; ``"fashion"`` needs none, your own receives it if it has a parameter ``folder``.
+        train_size: number of training images to use, a balanced subset.
         test_size: the same for test images.
 
     Raises:

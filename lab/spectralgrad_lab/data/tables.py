@@ -27,6 +27,6 @@ def rows(path: Path, columns: int, source: str) -> list[list[str]]:
     return table
 
 
-def column(path: Path, source: str) -> dict[str, str]:
+def key_values(path: Path, source: str) -> dict[str, str]:
     """A file of two columns as key → value."""
     return {key: value.strip() for key, value in rows(path, 2, source)}

@@ -1,4 +1,4 @@
-"""Tiny ImageNet: 200 classes, 64 × 64 pixels, training images in folders, validation images in a list."""
+"""Tiny ImageNet: 200 classes, 64 × 64 pixels; training images in folders, validation images in a list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from .dataset import Dataset, Split
-from .errors import DataError, found
+from .errors import DataError, find_folder
 from .folders import read_split
 from .image_files import ImageFiles
 from .tables import rows
@@ -21,14 +21,14 @@ _SIZE = 64
 
 
 def read_tiny_imagenet(folder: Path) -> Dataset:
-    """Tiny ImageNet from the folder that its archive makes, or from the one that this was unpacked in.
+    """Read Tiny ImageNet from the folder in its archive, or from the folder that contains it.
 
     Raises:
         DataError: a file or folder is missing, or the list of validation images names an unknown class.
     """
-    folder = found(folder, ("tiny-imagenet-200",), ("wnids.txt",), SOURCE)
+    folder = find_folder(folder, ("tiny-imagenet-200",), ("wnids.txt",), SOURCE)
     classes = tuple(row[0] for row in rows(folder / "wnids.txt", 1, SOURCE))
-    found(folder, (), ("train",), SOURCE)
+    find_folder(folder, (), ("train",), SOURCE)
     train = read_split(folder / "train", classes, SOURCE, resize=_SIZE, crop=_SIZE, inner="images")
     return Dataset("tiny-imagenet", train, _validation(folder / "val", classes), classes, MEAN, STD, "rotate-flip")
 

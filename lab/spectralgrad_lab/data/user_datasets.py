@@ -1,4 +1,4 @@
-"""Images of the user's own: objects, or what ``module:callable`` returns, checked before anything trains."""
+"""A user's own datasets: objects, or what ``module:callable`` returns, checked before training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..import_by_name import named, parameters
+from ..import_by_name import keyword_parameters, load_callable
 from .dataset import Dataset, Split
 from .errors import DataError
 from .folders import MEAN, STD
@@ -25,13 +25,13 @@ _CHUNK = 1024
 
 
 def own_dataset(name: str, folder: Path | None) -> Dataset:
-    """Call the callable of ``module:callable``, with ``folder=`` if it has such a parameter.
+    """Call ``module:callable``, with ``folder=`` if it has that parameter.
 
     Raises:
-        DataError: there is no such module or callable, or what it returns is no dataset.
+        DataError: the module or callable does not exist, or does not return a dataset.
     """
-    make = named(name, "dataset", DataError)
-    asked = "folder" in parameters(make)
+    make = load_callable(name, "dataset", DataError)
+    asked = "folder" in keyword_parameters(make)
     if folder is not None and not asked:
         raise DataError(f"dataset {name!r}: expected it to have a parameter `folder` for {folder}")
     try:
@@ -42,19 +42,19 @@ def own_dataset(name: str, folder: Path | None) -> Dataset:
 
 
 def as_dataset(value: Any, name: str = "own") -> Dataset:
-    """A dataset from what a user has.
+    """Convert tensors or torch Datasets to a :class:`Dataset`.
 
-    Images are uint8 from 0 to 255, or floating-point numbers of any range, (C, H, W) or (H, W) each and all of one
-    shape; labels are whole numbers from 0 on. They are read into memory once. Channels are normalised by the mean and
-    deviation of the training images; there is no augmentation unless the run asks for one.
+    Images are uint8 from 0 to 255 or floating-point numbers of any range, with shape (C, H, W) or (H, W), all of the
+    same shape; labels are whole numbers ≥ 0. Everything is read into memory once. Channels are normalized by the mean
+    and standard deviation of the training images; there is no augmentation unless the run asks for one.
 
     Args:
         value: a :class:`Dataset`, or a pair of training and test images: torch Datasets of (image, label), pairs of
             tensors (images, labels), or :class:`Split` objects.
-        name: of the dataset, if the value has none.
+        name: of the dataset, unless the value has one.
 
     Raises:
-        DataError: it is something else; the message says what came and what is wanted.
+        DataError: the value is invalid; the message says what was expected.
 
     Example:
         >>> images, labels = torch.rand(6, 3, 8, 8), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -75,7 +75,7 @@ def as_dataset(value: Any, name: str = "own") -> Dataset:
 
 
 def fingerprint(data: Dataset) -> str:
-    """Name and digest of the images and labels: what stands in a run's record for images that have no source.
+    """Name and digest of images and labels, which identify a dataset object in the record of a run.
 
     Example:
         >>> from spectralgrad_lab.data import load
@@ -111,7 +111,7 @@ def _split(part: Any, which: str) -> Split:
 
 
 def _items(part: Any, which: str) -> Iterator[tuple[Tensor, int]]:
-    """All images and labels of a map-style dataset."""
+    """Iterate over the images and labels of a map-style dataset."""
     for i in range(len(part)):
         item = part[i]
         if not isinstance(item, tuple | list) or len(item) != 2:
@@ -130,7 +130,7 @@ def _of_tensors(images: Tensor, labels: Tensor, which: str) -> Split:
     images = images.unsqueeze(1) if images.dim() == 3 else images
     if labels.is_floating_point() or labels.dtype.is_complex or labels.dim() != 1:
         raise DataError(f"{which} labels: expected whole numbers (N,), got {labels.dtype} {tuple(labels.shape)}")
-    if images.is_floating_point():  # Batches take pixels from 0 to 255
+    if images.is_floating_point():  # Batches expects pixels from 0 to 255
         images = images.to(torch.float32) * 255
     return Split(images.detach().cpu(), labels.detach().cpu().to(torch.int64))
 
@@ -139,7 +139,7 @@ def _checked(data: Dataset) -> Dataset:
     for which, split in (("training", data.train), ("test", data.test)):
         images, labels = split.images, split.labels
         if not len(split):
-            raise DataError(f"{which} images: expected some, got none")
+            raise DataError(f"{which} images: expected at least one, got none")
         if isinstance(images, Tensor):
             if images.dim() != 4 or images.dtype not in (torch.uint8, torch.float32):
                 got = f"{images.dtype} {tuple(images.shape)}"
@@ -157,7 +157,7 @@ def _checked(data: Dataset) -> Dataset:
 
 
 def _moments(split: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each channel, pixels from 0 to 1; a constant channel has deviation 1."""
+    """Mean and standard deviation of each channel for pixels from 0 to 1; 1 for a constant channel."""
     images = split.images
     if not isinstance(images, Tensor) or images.dim() != 4 or not len(images):
         return MEAN, STD

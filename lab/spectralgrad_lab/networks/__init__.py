@@ -1,4 +1,4 @@
-"""The networks of the papers, small ones for a CPU, and the user's own."""
+"""The networks of the papers, small networks for a CPU, and the user's own."""
 
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError

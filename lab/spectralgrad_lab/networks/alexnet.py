@@ -1,4 +1,4 @@
-"""AlexNet as the ICCV paper's code has it."""
+"""AlexNet as in the code of the ICCV paper."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .errors import NetworkError
 from .layer_search import Network
 from .shared_layers import Head, before_spectral, is_pooled, normalization, reduces, treated
 
-SMALLEST = 63  # pixels that leave one position after the last pooling
+SMALLEST = 63  # pixels; leaves one position after the last pooling
 
 
 class AlexNet(Network):
-    """AlexNet, with normalisation after each convolution and without dropout.
+    """AlexNet with normalization after each convolution and without dropout.
 
-    That is torchvision's network with 61,100,840 parameters for 1000 classes plus 2,304 for normalisation. Covariance
-    pooling takes the place of the last max-pooling: 13×13 positions of 256 channels become 32,896 numbers. The 1×1
-    convolution from 256 to 256 channels in the released code is left out; the paper has none.
+    This is torchvision's network with 61,100,840 parameters for 1000 classes plus 2,304 for normalization. Covariance
+    pooling replaces the last max-pooling: 13×13 positions of 256 channels become 32,896 features. The 1×1 convolution
+    from 256 to 256 channels in the released code is omitted, since the paper has none.
 
     Args:
-        config: layer, pooling and weights. A reduction is made only if ``reduce_to`` is below 256.
+        config: layer, pooling and weights. Channels are reduced only if ``reduce_to`` is below 256.
         channels: of the images.
         image_size: at least 63.
-        classes: how many.
+        classes: number of classes.
     """
 
     def __init__(self, config: NetworkConfig, channels: int, image_size: int, classes: int) -> None:
@@ -58,5 +58,5 @@ class AlexNet(Network):
 
 
 def _six_by_six() -> nn.Sequential:
-    """Max-pooling, then 6×6 positions whatever the size of the image."""
+    """Max-pooling, then 6×6 positions for any size of the image."""
     return nn.Sequential(nn.MaxPool2d(3, 2), nn.AdaptiveAvgPool2d(6), nn.Flatten())

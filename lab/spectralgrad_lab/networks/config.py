@@ -1,4 +1,4 @@
-"""What a network needs to know. Any object with these attributes will do."""
+"""The settings of a network. Any object with these attributes can be used."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class NetworkConfig(Protocol):
     """The settings of a network.
 
     Attributes:
-        network: a name of ``NETWORKS``, or ``"module:callable"``.
-        width: channels of the first stage of ``small`` and ``resnet8``; None for 16. Other networks have their own.
+        network: a name in ``NETWORKS``, or ``"module:callable"``.
+        width: channels of the first stage of ``small`` and ``resnet8``; None for 16. Other networks ignore it.
         layer: after the first convolution: ``"batchnorm"``, ``"whitening"`` or ``"denoising"``.
-        group_size: channels that are whitened together; None for all.
+        group_size: channels whitened together; None for all.
         method: of the spectral layers; None for their default.
         eps: of the spectral layers; None for their default (whitening 1e-2, denoising 1e-5, pooling 0).
-        statistics: ``"covariance"`` or ``"whitening"``, what whitening averages.
+        statistics: the matrix that whitening averages, ``"covariance"`` or ``"whitening"``.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
-        scale_init: of γ of the spectral layer, ``"ones"`` or ``"uniform"``.
-        spectral_precision: in which the spectral layers work, ``"float32"`` or ``"float64"``.
-        keep: eigenvectors, or share of variance, that denoising keeps.
+        scale_init: initial γ of the spectral layer, ``"ones"`` or ``"uniform"``.
+        spectral_precision: of the spectral layers, ``"float32"`` or ``"float64"``.
+        keep: number of eigenvectors, or share of variance, that denoising keeps.
         pooling: before the classifier: ``"average"`` or ``"covariance"``.
-        reduce_to: channels that covariance pooling reduces more of to; None for no reduction.
+        reduce_to: largest number of channels for covariance pooling; more are reduced to it. None for no reduction.
         weights: of the layer before the spectral one: ``"plain"``, ``"sn"`` (spectral norm 1), ``"ol"`` (plain; the
-            loss is the trainer's), ``"ow"`` (an orthogonal convolution).
+            trainer adds a loss), ``"ow"`` (an orthogonal convolution).
     """
 
     @property

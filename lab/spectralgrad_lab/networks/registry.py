@@ -33,7 +33,7 @@ NETWORKS: dict[str, str] = {
 
 
 def _resnet8(config: NetworkConfig, channels: int, _: int, classes: int) -> ResNet:
-    """The first convolution has the papers' 64 filters, so that all group sizes fit; the first stage has stride 2."""
+    """The first convolution has 64 filters as in the papers, so all group sizes fit; the first stage has stride 2."""
     width = _width(config)
     widths = (width, 2 * width, 4 * width)
     return ResNet(config, channels, classes, BasicBlock, (1, 1, 1), widths, large=False, first_stride=2)
@@ -72,20 +72,20 @@ _MAKERS: dict[str, Callable[[NetworkConfig, int, int, int], Network]] = {
 
 
 def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -> nn.Module:
-    """A network, initialised from torch's global generator.
+    """Build a network; its initial weights come from torch's global generator.
 
     Args:
         config: see :class:`NetworkConfig`; any object with its attributes.
         channels: of the images.
-        image_size: their side.
-        classes: how many.
+        image_size: side length of the images.
+        classes: number of classes.
 
     Returns:
-        a module from images (B, channels, H, W) to logits (B, classes). Its spectral layers know their names, which
-        errors and monitors then tell.
+        a module that maps images (B, channels, H, W) to logits (B, classes). Its spectral layers have names, which
+        errors and monitors show.
 
     Raises:
-        NetworkError: an unknown name, or settings that do not fit together.
+        NetworkError: the name is unknown, or settings contradict each other.
 
     Example:
         >>> from types import SimpleNamespace

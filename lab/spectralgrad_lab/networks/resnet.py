@@ -22,14 +22,14 @@ class ResNet(Network):
     Args:
         config: layer, pooling and weights.
         channels: of the images.
-        classes: how many.
-        block: of its stages.
-        depths: blocks a stage.
-        widths: channels a stage, before the block's expansion.
-        first_stride: of the first stage; the others have 2.
-        large: for large images: a 7×7 first convolution of stride 2 and max-pooling. Covariance pooling then sees the
-            last stage at stride 1, as in MPN-COV's code: 14×14 positions of a 224×224 image. Small images get a 3×3
-            convolution of stride 1.
+        classes: number of classes.
+        block: type of the blocks.
+        depths: blocks per stage.
+        widths: channels per stage, before the expansion of the block.
+        first_stride: stride of the first stage; the other stages have 2.
+        large: for large images: a 7×7 first convolution of stride 2 and max-pooling. With covariance pooling the last
+            stage has stride 1, as in the code of MPN-COV: 14×14 positions for a 224×224 image. Networks for small
+            images have a 3×3 convolution of stride 1.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What the networks share: convolutions, the layer after the first one, the pooling before the classifier."""
+"""Layers that several networks share: convolutions, the layer after the first one, the pooling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .weight_constraints import constrained
 
 
 def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """A convolution without bias that keeps the size at stride 1, initialised as He et al. do (fan out)."""
+    """A convolution without bias that preserves the size at stride 1, with He initialization (fan out)."""
     layer = nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
     nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
     return layer
@@ -53,20 +53,20 @@ def normalization(config: NetworkConfig, channels: int) -> nn.Module:
 
 
 def _spectral(config: NetworkConfig) -> dict[str, Any]:
-    """Method and ε, where given, and the type to work in."""
+    """Keyword arguments of a spectral layer: method and ε where given, and the dtype to compute in."""
     given = {name: value for name in ("method", "eps") if (value := getattr(config, name)) is not None}
     return given | {"compute_dtype": torch.float64 if config.spectral_precision == "float64" else None}
 
 
 def reduces(config: NetworkConfig, channels: int) -> bool:
-    """Whether a 1×1 convolution reduces the channels before covariance pooling."""
+    """True if a 1×1 convolution reduces the channels before covariance pooling."""
     return config.pooling == "covariance" and config.reduce_to is not None and config.reduce_to < channels
 
 
 class Head(nn.Module):
-    """What stands before the classifier: average pooling, or covariance pooling behind a reduction if one is needed.
+    """The pooling before the classifier: average pooling, or covariance pooling after a reduction if one is needed.
 
-    The reduction is a 1×1 convolution with batch normalisation and ReLU, as in the code of MPN-COV and of ICCV 2021.
+    The reduction is a 1×1 convolution with batch normalization and ReLU, as in the code of MPN-COV and of ICCV 2021.
 
     Args:
         config: pooling, its method and ``reduce_to``.
@@ -74,7 +74,7 @@ class Head(nn.Module):
         grid: average pooling leaves grid × grid positions.
 
     Attributes:
-        out_features: how many numbers an image becomes.
+        out_features: number of features per image.
     """
 
     def __init__(self, config: NetworkConfig, channels: int, grid: int = 1) -> None:
@@ -96,7 +96,7 @@ class Head(nn.Module):
 
 
 def before_spectral(config: NetworkConfig, channels: int, last: str) -> str:
-    """The name of the convolution before the spectral layer; ``last`` is the one whose ``channels`` are pooled."""
+    """The name of the convolution before the spectral layer; ``last`` is the last one, with ``channels`` outputs."""
     if not is_pooled(config):
         return "conv1"
     return "head.reduction.0" if reduces(config, channels) else last

@@ -1,4 +1,4 @@
-"""Three convolutions: trains on a CPU in seconds an epoch."""
+"""A network of three convolutions, which trains on a CPU in seconds per epoch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .shared_layers import Head, before_spectral, convolution, is_pooled, normal
 
 
 class SmallNet(Network):
-    """A first convolution as in the papers' networks, and two more of stride 2.
+    """A first convolution as in the networks of the papers, and two more with stride 2.
 
-    Average pooling leaves 4 × 4 positions: with one, so small a network learns several times slower.
+    Average pooling leaves 4 × 4 positions; with a single one, a network this small learns several times more slowly.
 
     Args:
         config: layer, pooling and weights.
         channels: of the images.
-        classes: how many.
+        classes: number of classes.
         width: channels of the second convolution; the third has twice as many.
     """
 

@@ -1,4 +1,4 @@
-"""A user's own network, named ``module:callable``: it gets the settings that it asks for by name."""
+"""A user's own network, given as ``module:callable``, which receives the settings that it has parameters for."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import Any
 
 from torch import nn
 
-from ..import_by_name import named, parameters
+from ..import_by_name import keyword_parameters, load_callable
 from .config import SETTINGS, NetworkConfig
 from .errors import NetworkError
 
 
 def own_network(name: str, classes: int, channels: int, image_size: int, config: NetworkConfig) -> nn.Module:
-    """Call the callable of ``module:callable`` with ``classes=``, and what else of this it has parameters for.
+    """Call ``module:callable`` with ``classes=`` and all other settings that it has parameters for.
 
     Args:
-        name: modules are also looked for in the current folder.
-        classes: how many.
+        name: ``module:callable``; the current folder is searched for modules too.
+        classes: number of classes.
         channels: of the images.
-        image_size: their side.
+        image_size: side length of the images.
         config: ``method``, ``group_size`` and the other settings of a network.
 
     Raises:
-        NetworkError: there is no such module or callable, or what it returns is no :class:`torch.nn.Module`.
+        NetworkError: the module or callable does not exist, or does not return a :class:`torch.nn.Module`.
     """
     make = _callable(name)
     offered = {"channels": channels, "image_size": image_size, **{s: getattr(config, s) for s in SETTINGS}}
@@ -36,22 +36,22 @@ def own_network(name: str, classes: int, channels: int, image_size: int, config:
     return net
 
 
-def asks_for(name: str, setting: str) -> bool:
-    """Whether the callable of ``module:callable`` has a parameter of that name.
+def accepts(name: str, setting: str) -> bool:
+    """True if ``module:callable`` has a parameter of that name.
 
     Example:
-        >>> asks_for("torch.nn:Linear", "bias"), asks_for("torch.nn:Linear", "method")
+        >>> accepts("torch.nn:Linear", "bias"), accepts("torch.nn:Linear", "method")
         (True, False)
     """
     return setting in _parameters(_callable(name))
 
 
 def _parameters(make: Callable[..., Any]) -> set[str]:
-    """The names of its parameters; ``classes`` is among them if it takes any, or tells none."""
-    found = parameters(make)
+    """The names of its parameters; ``classes`` is included if it accepts any keyword or has no signature."""
+    found = keyword_parameters(make)
     names = {name for name, p in found.items() if p.kind is not p.VAR_KEYWORD}
     return names | ({"classes"} if len(names) < len(found) else set())
 
 
 def _callable(name: str) -> Callable[..., Any]:
-    return named(name, "network", NetworkError)
+    return load_callable(name, "network", NetworkError)

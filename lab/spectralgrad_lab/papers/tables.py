@@ -20,7 +20,7 @@ class Cell:
         success: share of the runs that did not fail.
         mean: error of those that did not.
         sd: its standard deviation.
-        least: the least error.
+        best: the lowest error.
         note: what cannot be right about the cell.
 
     Example:
@@ -33,13 +33,13 @@ class Cell:
     success: float
     mean: float = math.nan
     sd: float = math.nan
-    least: float = math.nan
+    best: float = math.nan
     note: str = ""
 
     def __str__(self) -> str:
         if math.isnan(self.mean):
-            return "–" if math.isnan(self.least) else f"({self.least:.2f})"
-        return f"{self.mean:.2f} ± {self.sd:.2f} ({self.least:.2f})"
+            return "–" if math.isnan(self.best) else f"({self.best:.2f})"
+        return f"{self.mean:.2f} ± {self.sd:.2f} ({self.best:.2f})"
 
 
 _FAILS = Cell(0.0)
@@ -64,7 +64,7 @@ TABLE: dict[str, dict[int | None, Cell]] = {
     },
     "pi": {
         4: Cell(100.0, 4.99, 0.51, 4.44),
-        8: Cell(6.7, least=6.28),
+        8: Cell(6.7, best=6.28),
         16: _FAILS,
         32: _FAILS,
         64: _FAILS,

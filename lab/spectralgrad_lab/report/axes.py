@@ -1,4 +1,4 @@
-"""Axes: where a number stands, and which numbers are written beside them."""
+"""Axes of charts: positions of values, and tick labels."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from spectralgrad.diagnostics.table import number
 
-_DECADES = 300  # on each side of 1; beyond, a power of ten may be 0 or infinite
+_DECADES = 300  # largest exponent; powers of ten beyond it may underflow to 0 or overflow
 _CLOSE = 1e-9
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A range of numbers, even or logarithmic.
+    """A range of numbers on a linear or logarithmic scale.
 
     Example:
         >>> Axis(0, 10).place(5), Axis(1e-4, 1, log=True).place(1e-2)
@@ -32,7 +32,7 @@ class Axis:
 
     @classmethod
     def around(cls, values: Iterable[float], log: bool = False, zero: bool = False) -> Axis:
-        """An axis that holds all finite values, and zero if it has to.
+        """An axis that contains all finite values, and zero if asked for.
 
         Example:
             >>> Axis.around([3e-6, 0.5], log=True)
@@ -50,12 +50,12 @@ class Axis:
             return cls(10.0**below, 10.0 ** max(above, below + 1), True)
         low = min(low, 0.0) if zero else low
         size = max(abs(low), abs(high))
-        close = high - low < _CLOSE * size  # the same number, but for rounding
+        close = high - low < _CLOSE * size  # equal up to rounding
         step = _step((size if close else high - low) if size > 10.0**-_DECADES else 1.0, 4)
         return cls(math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step)
 
     def place(self, value: float) -> float:
-        """From 0 at the low end to 1 at the high end; values outside stand at the end."""
+        """Position of a value, from 0 at the low end to 1 at the high end; values outside are clamped."""
         low, high, here = self._scaled(self.low), self._scaled(self.high), self._scaled(value)
         return min(1.0, max(0.0, (here - low) / (high - low)))
 
@@ -63,7 +63,7 @@ class Axis:
         return math.log10(max(value, 10.0**-_DECADES / 10)) if self.log else value
 
     def ticks(self, count: int = 4) -> list[tuple[float, str]]:
-        """About so many round numbers, two at least, and how they are written."""
+        """About ``count`` round numbers, at least two, with their labels."""
         if self.log:
             first, last = round(math.log10(self.low)), round(math.log10(self.high))
             every = max(1, math.ceil((last - first) / max(count - 1, 1)))
@@ -76,7 +76,7 @@ class Axis:
 
 
 def power(exponent: int) -> str:
-    """A power of ten.
+    """The text for a power of ten.
 
     Example:
         >>> power(-6), power(0), power(1)
@@ -85,12 +85,12 @@ def power(exponent: int) -> str:
     return {0: "1", 1: "10"}.get(exponent, "10" + str(exponent).translate(_RAISED))
 
 
-def short(value: float) -> str:
-    """A number as a reader wants it: two figures, powers of ten with raised exponents.
+def short_number(value: float) -> str:
+    """A short text for a number: two digits, powers of ten with superscript exponents.
 
     Example:
-        >>> short(3.2e-6), short(0.42), short(float("nan")), short(812.0), short(2.9e5)
-        ('3×10⁻⁶', '0.42', '–', '812', '3×10⁵')
+        >>> [short_number(value) for value in (3.2e-6, 0.42, float("nan"), 812.0, 2.9e5)]
+        ['3×10⁻⁶', '0.42', '–', '812', '3×10⁵']
     """
     text = "–" if math.isnan(value) else number(value)
     mantissa, e, exponent = text.partition("e")
@@ -98,7 +98,7 @@ def short(value: float) -> str:
 
 
 def _step(width: float, parts: int) -> float:
-    """A round number near a part of the width."""
+    """A round number close to ``width / parts``."""
     rough = width / parts
     base = 10.0 ** math.floor(math.log10(rough))
     return next(base * factor for factor in (1, 2, 5, 10) if base * factor >= rough * 0.999)

@@ -8,19 +8,19 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from ..comparison.gradient_errors import Gradients
+from ..comparison.gradient_errors import GradientErrors
 from ..comparison.results import Summary
 from ..training.records import Epoch, Result
-from .axes import Axis, short
+from .axes import Axis, short_number
 from .panels import Panel, panels
-from .published_cells import beside
+from .published_cells import paper_cell
 from .strips import bar, dots, scale, stack
 
 _TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
 
 
 class Strip(NamedTuple):
-    """A row: its name, its drawing, its number in words; whether it is bad news."""
+    """A row of a chart: name, drawing, value as text, and whether to mark it as bad."""
 
     name: str
     svg: Markup
@@ -29,17 +29,17 @@ class Strip(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Rows on a common axis."""
+    """Rows with a common axis."""
 
     rows: list[Strip]
     scale: Markup
 
 
 def success(summaries: Sequence[Summary], marked: bool) -> Chart:
-    """Share of runs that came to their end; the paper's as an upright line if it is ``marked``."""
+    """Share of finished runs; if ``marked``, a vertical line shows the success rate of the paper."""
     axis, rows = Axis(0, 100), []
     for s in summaries:
-        paper = beside(s) if marked else None
+        paper = paper_cell(s) if marked else None
         text = f"{len(s.done)} of {len(s.results)}"
         mark = paper.success if paper else math.nan
         rows.append(
@@ -51,11 +51,11 @@ def success(summaries: Sequence[Summary], marked: bool) -> Chart:
 
 
 def errors(summaries: Sequence[Summary]) -> Chart:
-    """Test error after the last epoch, a dot a run."""
+    """Test error after the last epoch, one dot per run."""
     axis = Axis.around(e for s in summaries for e in s.errors)
     rows = []
     for s in summaries:
-        text = "no run ended" if not s.errors else f"{s.mean:.2f} %"
+        text = "no run finished" if not s.errors else f"{s.mean:.2f} %"
         rows.append(Strip(s.name, dots(s.errors, axis, f"{s.name}: {text}", s.mean), text, not s.errors))
     return Chart(rows, scale(axis, "test error in per cent"))
 
@@ -73,21 +73,21 @@ def times(summaries: Sequence[Summary]) -> Chart:
     return Chart(rows, scale(axis, "milliseconds"))
 
 
-def layer_errors(gradients: Gradients) -> Chart:
-    """Error of the gradient on the covariances of the trained layer."""
+def layer_errors(gradients: GradientErrors) -> Chart:
+    """Error of the gradient on the matrices of the trained layer."""
     found = gradients.layer or {}
     axis = Axis.around(found.values(), log=True)
     rows = []
     for name, error in found.items():
         bad = bool(gradients.missing[name])
-        text = f"{short(error)}{_missing(gradients, name)}"
+        text = f"{short_number(error)}{_missing(gradients, name)}"
         values = [error, math.nan] if bad and math.isfinite(error) else [error]
         rows.append(Strip(name, dots(values, axis, f"{name}: {text}", bad=bad), text, bad))
     return Chart(rows, scale(axis, "relative error of the gradient"))
 
 
 def spectrum(values: Sequence[float], said: str) -> Chart:
-    """Eigenvalues on a logarithmic axis, close ones piled up; those that are not positive stand at its low end."""
+    """Eigenvalues on a logarithmic axis, close ones stacked; those that are not positive are at the low end."""
     axis = Axis.around(values, log=True)
     if min(values) <= 0:
         axis = Axis(axis.low / 10, axis.high, log=True)
@@ -95,7 +95,7 @@ def spectrum(values: Sequence[float], said: str) -> Chart:
 
 
 def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, log: bool = False) -> list[Panel]:
-    """A value over the epochs, a panel a method, a line a run of whatever group size; empty if no run has it."""
+    """A value over the epochs, with one panel per method and one line per run; empty if no run has the value."""
     lines: dict[str, list[list[tuple[float, float]]]] = {}
     failed: dict[str, list[Result]] = {}
     for s in results:
@@ -107,12 +107,12 @@ def curves(results: Sequence[Summary], of: Callable[[Epoch], float], said: str, 
     last = max(int(across) for found in lines.values() for line in found for across, _ in line)
     notes = {name: _failed(runs) for name, runs in failed.items() if runs}
     kept = {name: found for name, found in lines.items() if any(map(_known, found)) or name in notes}
-    x = Axis(1, last) if last > 1 else Axis(0, 2)  # a single epoch stands in the middle
+    x = Axis(1, last) if last > 1 else Axis(0, 2)  # puts a single epoch in the middle
     return panels(kept, x, Axis.around(values, log=log), said, _epochs(last), notes)
 
 
-def gaps(gradients: Gradients) -> list[Panel]:
-    """Error of the gradient against the gap between eigenvalues, a panel a method."""
+def gaps(gradients: GradientErrors) -> list[Panel]:
+    """Error of the gradient against the gap between eigenvalues, one panel per method."""
     places = [gap or _TIE for gap in gradients.gaps]
     lines = {name: [list(zip(places, errors, strict=True))] for name, errors in gradients.at_gaps.items()}
     y = Axis.around((e for errors in gradients.at_gaps.values() for e in errors), log=True)
@@ -130,7 +130,7 @@ def _known(line: Sequence[tuple[float, float]]) -> bool:
     return any(math.isfinite(up) for _, up in line)
 
 
-def _missing(gradients: Gradients, name: str) -> str:
+def _missing(gradients: GradientErrors, name: str) -> str:
     lost = gradients.missing[name]
     return f", none on {lost} of {gradients.matrices}" if lost else ""
 

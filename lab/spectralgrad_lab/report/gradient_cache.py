@@ -1,4 +1,4 @@
-"""The gradients of a comparison's methods: measured once and kept in a file, since the trained layers may not be."""
+"""Gradient errors of the methods of a comparison: measured once and saved, since trained layers may be deleted."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from spectralgrad.rules import methods as serve
 
 from .. import untrusted_json
 from ..comparison import gradient_errors as measuring
-from ..comparison.gradient_errors import Gradients
-from ..comparison.grid import job
+from ..comparison.gradient_errors import GradientErrors
+from ..comparison.grid import job_for
 from ..comparison.results import summarize
 from ..comparison.trained_layer import trained_layer
 from ..training.config import Config
@@ -22,8 +22,8 @@ from ..training.records import Result
 GRADIENTS = "gradients.json"
 
 
-def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
-    """Of the methods that were compared; None if no run has a layer that takes a root of a matrix.
+def measured(results: Sequence[Result], folder: Path) -> GradientErrors | None:
+    """Gradient errors of the compared methods; None if no run has a layer with a matrix root.
 
     Example:
         >>> from spectralgrad_lab import Config
@@ -44,25 +44,25 @@ def measured(results: Sequence[Result], folder: Path) -> Gradients | None:
     if kept and kept.function == function and list(kept.at_gaps) == methods and kept.run in runs:
         return kept
     found = _measured(runs, function, methods, folder)
-    if found.layer is not None or kept is None or kept.layer is None:  # what cannot be measured again is kept
+    if found.layer is not None or kept is None or kept.layer is None:  # never overwrite what cannot be measured again
         with suppress(OSError):
             write_json(folder / GRADIENTS, found.to_dict())
     return found
 
 
-def _kept(path: Path) -> Gradients | None:
-    """What the file has; None if there is none, or none that can be read."""
+def _kept(path: Path) -> GradientErrors | None:
+    """The saved errors; None if the file is missing, invalid, or has other gaps."""
     try:
-        found = Gradients.from_dict(untrusted_json.parsed(path.read_bytes()))
+        found = GradientErrors.from_dict(untrusted_json.parse(path.read_bytes()))
     except (OSError, ValueError):
         return None
     return found if found.gaps == measuring.GAPS else None
 
 
-def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> Gradients:
-    """The layer is that of a run that has kept one: of ``exact`` if there is such a run, with the largest groups."""
+def _measured(runs: dict[str, Result], function: str, methods: list[str], folder: Path) -> GradientErrors:
+    """Measure with the layer of a run that has a checkpoint; runs of ``exact`` and with large groups are preferred."""
     for name, result in sorted(runs.items(), key=lambda item: _choice(item[1].config)):
-        layer = trained_layer(job(result.config, folder).folder, result.config)
+        layer = trained_layer(job_for(result.config, folder).folder, result.config)
         if layer is not None:
             return measuring.measure(function, methods, layer, name)
     return measuring.measure(function, methods)

@@ -1,4 +1,4 @@
-"""The page: results, session and gradients put into the template. jinja2 loads when a page is made."""
+"""Write the report: fill the template with results, session and gradient errors. jinja2 is imported on first use."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import write_text
 
-from ..comparison.gradient_errors import Gradients
-from ..comparison.grid import order
+from ..comparison.gradient_errors import GradientErrors
+from ..comparison.grid import sort_key
 from ..comparison.paired_differences import BASELINE, against
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
-from ..comparison.table import cells
+from ..comparison.table import table_cells
 from ..training.records import Result
 from . import figures, provenance, published_cells, sentences
 from .gradient_cache import measured
@@ -27,21 +27,21 @@ _TEMPLATE, _STYLE = "report.html.j2", "report.css"
 
 @dataclass(frozen=True)
 class Page:
-    """A report that was written."""
+    """A report that was written: its file and its first sentences."""
 
     path: Path
     headline: str
 
 
 def report(source: str | Path, out: str | Path | None = None) -> Page:
-    """Write the page of a comparison: one HTML file that needs nothing else.
+    """Write the report of a comparison: a single, self-contained HTML file.
 
     Args:
         source: the folder of a comparison, or its results.jsonl.
-        out: the page; by default report.html beside the results.
+        out: the page to write (default: report.html beside the results).
 
     Returns:
-        where it is, and its first sentences.
+        the path of the page and its first sentences.
 
     Raises:
         SpectralError: there are no results, or jinja2 is not installed.
@@ -59,7 +59,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
     file = Path(source) / RESULTS if Path(source).is_dir() else Path(source)
     results = ResultsFile(file).read()
     if not results:
-        raise SpectralError(f"{file}: no results there; `spectralgrad compare` writes them")
+        raise SpectralError(f"{file}: no results; `spectralgrad compare` writes them")
     target = file.parent / PAGE if out is None else Path(out)
     context = contents(results, file.parent)
     write_text(target, render(context))
@@ -67,8 +67,8 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
 
 
 def contents(results: list[Result], folder: Path) -> dict[str, Any]:
-    """Everything the template shows."""
-    results = sorted(results, key=order)
+    """The context of the template."""
+    results = sorted(results, key=sort_key)
     summaries = summarize(results)
     gradients = measured(results, folder)
     session = provenance.session(folder)
@@ -84,7 +84,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "settings": provenance.settings(results),
         "seeds": sorted({result.config.seed for result in results}),
         "session": session,
-        "busy": provenance.busy(session["machine"]),
+        "busy": provenance.load_warning(session["machine"]),
         "versions": provenance.versions(results),
         "charts": _charts(summaries, gradients),
         "gradients": gradients,
@@ -108,10 +108,10 @@ def render(context: dict[str, Any]) -> str:
 
 
 def _row(summary: Summary) -> dict[str, Any]:
-    cell = published_cells.beside(summary)
-    names = ("method", "d", "success", "error", "least", "step", "condition")
+    cell = published_cells.paper_cell(summary)
+    names = ("method", "d", "success", "error", "best", "step", "condition")
     return {
-        **dict(zip(names, cells(summary), strict=True)),
+        **dict(zip(names, table_cells(summary), strict=True)),
         "failed": bool(summary.failed),
         "paper_success": published_cells.success(cell),
         "paper_error": "–" if cell is None else str(cell),
@@ -120,19 +120,19 @@ def _row(summary: Summary) -> dict[str, Any]:
 
 
 def _paper(summaries: list[Summary]) -> dict[str, Any]:
-    """What the page says of the paper's columns."""
+    """What the page says about the columns of the paper."""
     return {
         "sources": [
             f"{table.setting}, {table.epochs} epochs, {table.source}" for table in published_cells.tables(summaries)
         ],
-        "differs": published_cells.differs(summaries),
-        "rated": published_cells.rated(summaries),
+        "differs": published_cells.differences_from_paper(summaries),
+        "rated": published_cells.has_success_rates(summaries),
         "notes": published_cells.notes(summaries),
     }
 
 
 def _pairs(results: list[Result]) -> list[dict[str, Any]]:
-    """The methods against the baseline, if there is anything to be averaged over."""
+    """Rows of the table of paired differences; empty if no method has two pairs."""
     found = [pairs for pairs in against(results) if pairs.label != BASELINE]
     if all(len(pairs.differences) < 2 for pairs in found):
         return []
@@ -149,7 +149,7 @@ def _pairs(results: list[Result]) -> list[dict[str, Any]]:
 
 
 def _grid(summaries: list[Summary]) -> dict[str, Any] | None:
-    """Success rates, a row a method and a column a group size as in the paper's table; None with one group size."""
+    """Success rates with one row per method and one column per group size; None if there is only one group size."""
     spectral = [s for s in summaries if s.label != "batchnorm"]
     sizes = list(dict.fromkeys(s.group_size for s in sorted(spectral, key=lambda s: s.group_size or math.inf)))
     if len(sizes) < 2:
@@ -167,13 +167,13 @@ def _survived(summary: Summary | None) -> dict[str, Any]:
     return {
         "text": f"{len(summary.done)}/{len(summary.results)}" if summary else "–",
         "failed": bool(summary and summary.failed),
-        "paper": published_cells.success(published_cells.beside(summary) if summary else None),
+        "paper": published_cells.success(published_cells.paper_cell(summary) if summary else None),
     }
 
 
-def _charts(summaries: list[Summary], gradients: Gradients | None) -> dict[str, Any]:
+def _charts(summaries: list[Summary], gradients: GradientErrors | None) -> dict[str, Any]:
     return {
-        "success": figures.success(summaries, published_cells.rated(summaries)),
+        "success": figures.success(summaries, published_cells.has_success_rates(summaries)),
         "errors": figures.errors(summaries) if any(s.errors for s in summaries) else None,
         "times": figures.times(summaries) if any(s.step_ms == s.step_ms for s in summaries) else None,
         "test_error": figures.curves(summaries, lambda e: e.test_error, "test error"),

@@ -1,4 +1,4 @@
-"""Small multiples: a panel a method, its own lines in color, those of the others in grey behind them."""
+"""Small multiples: one panel per method, with its lines in color and those of the other methods in gray."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def panels(
     x_ticks: Sequence[tuple[float, str]] = (),
     notes: Mapping[str, str] | None = None,
 ) -> list[Panel]:
-    """A panel a name. A value that is not finite is a cross at the top.
+    """Draw one panel per name. A value that is not finite is a cross at the top.
 
     Args:
-        lines: name → its lines, points (x, y).
-        x: axis of all panels.
-        y: the same.
-        said: what the panels show, for readers who cannot see.
-        x_ticks: numbers under the axis, if not its own.
+        lines: name → its lines, each a list of points (x, y).
+        x: horizontal axis of all panels.
+        y: vertical axis of all panels.
+        said: what the panels show, for screen readers.
+        x_ticks: positions and texts under the axis (default: chosen by the axis).
         notes: name → a remark under its title.
 
     Example:
@@ -92,7 +92,7 @@ def _path(line: Line, x: Axis, y: Axis) -> str:
 
 
 def _alone(line: Line) -> bool:
-    """Whether it is one point, which has no path."""
+    """True for a single point, which has no path."""
     return len(line) == 1 and math.isfinite(line[0][1])
 
 

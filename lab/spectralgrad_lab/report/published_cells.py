@@ -1,4 +1,4 @@
-"""The paper's cells beside the results: which of its runs are like ours, and in what ours differ from them."""
+"""Published results beside our own: which cell of a paper matches, and how our runs differ from the paper's."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..training.config import Config
 _CHANNELS = 64  # after the first convolution, in the paper and in all networks here
 
 
-def beside(summary: Summary) -> Cell | None:
-    """The paper's cell for runs that whiten as the paper's do, or have nothing spectral; None where it has none.
+def paper_cell(summary: Summary) -> Cell | None:
+    """The cell of the paper for runs with the same layer, or without a spectral layer; None if it has none.
 
     Example:
         >>> from spectralgrad_lab import Result
@@ -21,7 +21,7 @@ def beside(summary: Summary) -> Cell | None:
         >>> every, pooled = summarize([
         ...     Result(Config(method="svd-pi"), "done"), Result(Config(method="svd", pooling="covariance"), "done")
         ... ])
-        >>> print(beside(every), "|", beside(pooled))
+        >>> print(paper_cell(every), "|", paper_cell(pooled))
         4.59 ± 0.09 (4.44) | None
     """
     config = summary.results[0].config
@@ -40,24 +40,24 @@ def _whitens(config: Config) -> bool:
 
 
 def comparable(summaries: Sequence[Summary]) -> bool:
-    """Whether the paper has any of these runs; that it has batch normalisation is not enough."""
-    return any(beside(s) for s in summaries if s.label != "batchnorm")
+    """True if the paper has a cell for any of these runs other than batchnorm."""
+    return any(paper_cell(s) for s in summaries if s.label != "batchnorm")
 
 
-def rated(summaries: Sequence[Summary]) -> bool:
-    """Whether the paper gives a success rate for any of them."""
-    found = [beside(s) for s in summaries if s.label != "batchnorm"]
+def has_success_rates(summaries: Sequence[Summary]) -> bool:
+    """True if the paper gives a success rate for any of these runs."""
+    found = [paper_cell(s) for s in summaries if s.label != "batchnorm"]
     return any(cell is not None and not math.isnan(cell.success) for cell in found)
 
 
 def tables(summaries: Sequence[Summary]) -> list[Table]:
-    """The tables that the cells are from."""
-    configs = [s.results[0].config for s in summaries if beside(s)]
+    """The tables of the paper that the cells come from."""
+    configs = [s.results[0].config for s in summaries if paper_cell(s)]
     return list({found.setting: found for c in configs for found in [table(c.dataset, c.network)]}.values())
 
 
 def success(cell: Cell | None) -> str:
-    """A success rate in words.
+    """The text for a success rate.
 
     Example:
         >>> success(Cell(46.7)), success(Cell(math.nan, 21.5, 0.3, 21.0)), success(None)
@@ -67,29 +67,30 @@ def success(cell: Cell | None) -> str:
 
 
 def notes(summaries: Sequence[Summary]) -> list[str]:
-    """What cannot be right about the cells."""
-    found = [(s.name, beside(s)) for s in summaries]
+    """Notes on printed numbers that cannot be correct."""
+    found = [(s.name, paper_cell(s)) for s in summaries]
     return [f"{name}: {cell.note}" for name, cell in found if cell and cell.note]
 
 
-def differs(summaries: Sequence[Summary]) -> str:
-    """In what these runs differ from the paper's: network, images, epochs; empty if in nothing.
+def differences_from_paper(summaries: Sequence[Summary]) -> str:
+    """How these runs differ from the paper's in network, images and epochs; empty if they do not.
 
     Example:
         >>> from spectralgrad_lab import Result
         >>> from spectralgrad_lab.comparison.results import summarize
-        >>> differs(summarize([Result(Config(train_size=2000, epochs=3), "done")]))
-        'The paper trained ResNet-18 on CIFAR-10 for 350 epochs. Here it is small on fashion, 2000 images, 3 epochs.'
+        >>> differences_from_paper(summarize([Result(Config(train_size=2000, epochs=3), "done")]))
+        'The paper trained ResNet-18 on CIFAR-10 for 350 epochs; these runs used small on fashion, 2000 images, 3
+        epochs.'
     """
     ours = list(dict.fromkeys(said for s in summaries for r in s.results if (said := _other(r.config))))
     if not ours:
         return ""
     theirs = "; ".join(f"{found.setting} for {found.epochs} epochs" for found in tables(summaries) or [table()])
-    return f"The paper trained {theirs}. Here it is {'; '.join(ours)}."
+    return f"The paper trained {theirs}; these runs used {'; '.join(ours)}."
 
 
 def _other(config: Config) -> str:
-    """How a run was trained, if not as the paper's."""
+    """How a run was trained, if differently from the paper."""
     found = table(config.dataset, config.network)
     same = (config.dataset, config.network, config.epochs) == (found.dataset, found.network, found.epochs)
     if same and config.train_size is None:

@@ -1,32 +1,32 @@
-"""What the numbers say, in sentences made from them."""
+"""Sentences that describe the results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from ..comparison.gradient_errors import Gradients
-from ..comparison.paired_differences import Pairs
+from ..comparison.gradient_errors import GradientErrors
+from ..comparison.paired_differences import PairedDifferences
 from ..comparison.results import Summary
 from ..training.records import Result
 from . import ties
-from .axes import short
+from .axes import short_number
 
 _REMARKS = {
-    "svd-pi": "svd-pi leaves small eigenpairs out, in its forward pass too; its gradient is that of another function.",
-    "newton-schulz": "newton-schulz takes five steps, too few to converge; its gradient is that of what it computes.",
+    "svd-pi": "svd-pi discards small eigenpairs in the forward pass too, so its gradient is that of another function.",
+    "newton-schulz": "newton-schulz stops after five steps, before it converges; its gradient is that of the result.",
 }
 
 
 def headline(summaries: Sequence[Summary]) -> str:
-    """Who failed, who did not.
+    """Which methods failed, and which did not.
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
         >>> from spectralgrad_lab.comparison.results import summarize
         >>> runs = [Result(Config(method="svd"), "failed"), Result(Config(method="exact"), "done")]
         >>> headline(summarize(runs))
-        'svd failed in its only run. The only run of exact came to its end.'
+        'svd failed in its only run. The only run of exact finished.'
         >>> runs = [Result(Config(method="svd", group_size=4), "done"), Result(Config(method="svd"), "failed")]
         >>> headline(summarize(runs))
         'svd failed in 1 of 2 runs, at d = all.'
@@ -42,26 +42,26 @@ def headline(summaries: Sequence[Summary]) -> str:
         runs = sum(len(s.done) for found in sound.values() for s in found)
         who = next(iter(sound)) if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
         which = "The only run" if runs == 1 else f"All {runs} runs"
-        sentences.append(f"{which} of {who} came to {'its' if runs == 1 else 'their'} end.")
-    return " ".join(sentences) or "No run has ended yet."
+        sentences.append(f"{which} of {who} finished.")
+    return " ".join(sentences) or "No run has finished yet."
 
 
 def _failures(found: Sequence[Summary]) -> str:
-    """How many runs of a method, and at which group sizes if there are several."""
+    """How many runs of a method failed, and at which group sizes if there are several."""
     count = _of(sum(len(s.failed) for s in found), sum(len(s.results) for s in found))
     if len(found) < 2 or all(s.failed for s in found):
         return count
     return f"{count}, at d = {_listed([str(s.group_size or 'all') for s in found if s.failed])}"
 
 
-def details(summaries: Sequence[Summary], gradients: Gradients | None) -> list[str]:
-    """A sentence each on the cause, the gradients and the errors; what is not known is left out."""
+def details(summaries: Sequence[Summary], gradients: GradientErrors | None) -> list[str]:
+    """One sentence each on the cause of failures, the gradients and the test errors, as far as known."""
     return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries)) if said]
 
 
 def failure_note(result: Result) -> str:
-    """What the spectrum of a failed run shows."""
-    return ties.said(result.failure.spectrum if result.failure else ())
+    """What the eigenvalues of a failed run show."""
+    return ties.describe_ties(result.failure.spectrum if result.failure else ())
 
 
 def _cause(summaries: Sequence[Summary]) -> str:
@@ -71,32 +71,29 @@ def _cause(summaries: Sequence[Summary]) -> str:
     first, failure = min(failures, key=lambda pair: pair[1].step)
     where = f" in layer {failure.layer}" if failure.layer else ""
     note = failure_note(first)
-    return f"The first failure came at step {failure.step}{where}: {failure.reason}{f'; {note}' if note else ''}."
+    return f"The first failure was at step {failure.step}{where}: {failure.reason}{f'; {note}' if note else ''}."
 
 
-def _gradients(gradients: Gradients | None) -> str:
+def _gradients(gradients: GradientErrors | None) -> str:
     found = (gradients.layer or {}) if gradients else {}
     lost = {name: count for name, count in gradients.missing.items() if count} if gradients else {}
     known = {name: error for name, error in found.items() if not math.isnan(error) and name not in lost}
     if not gradients or not known:
         return ""
     best, worst = min(known, key=lambda n: known[n]), max(known, key=lambda n: known[n])
-    said = f"On the matrices of a trained layer the gradient of {best} is off by {_share(known[best])}"
+    lowest = short_number(known[best])
+    said = f"On the matrices of a trained layer, the gradient of {best} has a relative error of {lowest}"
     if worst != best:
-        said += f", that of {worst} by {_share(known[worst])}"
-    none = [f"{name} has none on {count} of {gradients.matrices}" for name, count in lost.items()]
+        said += f", that of {worst} one of {short_number(known[worst])}"
+    none = [f"{name} has no gradient on {count} of {gradients.matrices}" for name, count in lost.items()]
     return said + (f"; {_listed(none)}." if none else ".")
 
 
-def _share(error: float) -> str:
-    return f"{short(error)} times its size" if error >= 1 else f"{short(error)} of its size"
-
-
-def difference(pairs: Pairs) -> str:
-    """Mean ± standard error with their signs.
+def difference(pairs: PairedDifferences) -> str:
+    """Mean ± standard error, with a sign.
 
     Example:
-        >>> difference(Pairs("svd-clip", (0.5, 1.5), 2, 2)), difference(Pairs("svd", (), 0, 2))
+        >>> difference(PairedDifferences("svd-clip", (0.5, 1.5), 2, 2)), difference(PairedDifferences("svd", (), 0, 2))
         ('+1.00 ± 0.50', '–')
     """
     if not pairs.differences:
@@ -105,11 +102,11 @@ def difference(pairs: Pairs) -> str:
     return f"{pairs.mean:+.2f}{spread}".replace("-", "−")
 
 
-def remarks(gradients: Gradients | None) -> list[str]:
-    """What a reader of the errors should know about the methods among them.
+def remarks(gradients: GradientErrors | None) -> list[str]:
+    """Remarks on methods whose gradient errors need an explanation.
 
     Example:
-        >>> remarks(Gradients("sqrt", (), {"exact": ()}))
+        >>> remarks(GradientErrors("sqrt", (), {"exact": ()}))
         []
     """
     return [said for name, said in _REMARKS.items() if gradients and name in gradients.at_gaps]
@@ -121,27 +118,27 @@ def _errors(summaries: Sequence[Summary]) -> str:
         return ""
     best, worst = min(known, key=lambda s: s.mean), max(known, key=lambda s: s.mean)
     spread = max((max(s.errors) - min(s.errors) for s in known if len(s.errors) > 1), default=math.nan)
-    said = f"Mean test errors go from {best.mean:.2f} % ({best.name}) to {worst.mean:.2f} % ({worst.name})"
+    said = f"Mean test errors range from {best.mean:.2f} % ({best.name}) to {worst.mean:.2f} % ({worst.name})"
     if math.isnan(spread):
-        return f"{said}, a single run each."
-    return f"{said}; seeds of one method differ by up to {spread:.2f} points."
+        return f"{said}, with one run each."
+    return f"{said}; seeds of the same method differ by up to {spread:.2f} points."
 
 
 def spread(summaries: Sequence[Summary]) -> str:
-    """Over how many runs errors are averaged, and what their deviation is worth.
+    """Over how many runs errors are averaged, and how reliable the deviation is.
 
     Example:
         >>> from spectralgrad_lab.training.config import Config
         >>> from spectralgrad_lab.comparison.results import summarize
         >>> spread(summarize([Result(Config(seed=seed), "done") for seed in (0, 1)]))
-        'mean ± standard deviation over the 2 seeds; with two runs a deviation says little'
+        'mean ± standard deviation over the 2 seeds; a deviation of two runs is not reliable'
     """
     counts = sorted({len(s.errors) for s in summaries if s.errors})
     if not counts or counts[-1] == 1:
-        return "of a single run each"
+        return "for a single run each"
     seeds = len({r.config.seed for s in summaries for r in s.results})
-    over = f"the {seeds} seeds" if counts == [seeds] else f"the {_range(counts)} runs of a row that came to their end"
-    little = "; with two runs a deviation says little" if 2 in counts else ""
+    over = f"the {seeds} seeds" if counts == [seeds] else f"the {_range(counts)} finished runs of each row"
+    little = "; a deviation of two runs is not reliable" if 2 in counts else ""
     return f"mean ± standard deviation over {over}{little}"
 
 

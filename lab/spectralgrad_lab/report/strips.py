@@ -1,4 +1,4 @@
-"""Charts one row high: bars and dots on a common axis. Places are percentages: text keeps its size on a phone."""
+"""Charts of one row: bars and dots on a common axis. Positions are percentages: text keeps its size on a phone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from .axes import Axis, short
+from .axes import Axis, short_number
 from .ties import ties
 
 _ROW, _AXIS = 24, 22
-_EDGE = 2.0  # per cent kept free at both ends, so that a dot at the end is whole
+_EDGE = 2.0  # per cent left free at both ends, so that a dot at the end is not cut off
 
 
 def _x(axis: Axis, value: float) -> str:
@@ -23,7 +23,7 @@ def _svg(height: float, body: str, said: str) -> Markup:
 
 
 def bar(value: float, axis: Axis, said: str, mark: float = math.nan, bad: bool = False) -> Markup:
-    """A bar from the low end of the axis; ``mark`` is a second value, drawn as an upright line.
+    """A bar from the low end of the axis; ``mark`` is a second value, drawn as a vertical line.
 
     Example:
         >>> "<rect" in bar(3.0, Axis(0, 10), "3 of 10")
@@ -41,9 +41,9 @@ def bar(value: float, axis: Axis, said: str, mark: float = math.nan, bad: bool =
 
 
 def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan, bad: bool = False) -> Markup:
-    """A dot a value and a line at the mean; a value that is not finite is a cross at the high end.
+    """One dot per value and a line at the mean; a value that is not finite is a cross at the high end.
 
-    ``bad`` dots are red rings: they do not tell the whole.
+    ``bad`` dots are red rings: some values behind them are missing.
 
     Example:
         >>> dots([1.0, 2.0, float("nan")], Axis(0, 10), "three").count("<circle")
@@ -55,9 +55,8 @@ def dots(values: Sequence[float], axis: Axis, said: str, mean: float = math.nan,
     kind = "dot bad" if bad else "dot"
     for value in values:
         if math.isfinite(value):
-            body += (
-                f'<circle class="{kind}" cx="{_x(axis, value)}" cy="12" r="4.5"><title>{short(value)}</title></circle>'
-            )
+            title = f"<title>{short_number(value)}</title>"
+            body += f'<circle class="{kind}" cx="{_x(axis, value)}" cy="12" r="4.5">{title}</circle>'
         else:
             body += '<text class="lost" x="98%" y="17" text-anchor="end">× none</text>'
     return _svg(_ROW, body, said)
@@ -73,7 +72,7 @@ def scale(axis: Axis, said: str = "axis") -> Markup:
 
 
 def stack(values: Sequence[float], axis: Axis, said: str, height: float = 88.0) -> Markup:
-    """A dot a value on the axis; values that stand at one place are piled up, and red if they are tied.
+    """One dot per value; dots at the same position are stacked, and tied values are red.
 
     Example:
         >>> svg = stack([0.01] * 7 + [0.0101, 1.0], Axis(1e-2, 1, log=True), "nine")

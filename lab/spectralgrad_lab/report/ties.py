@@ -1,18 +1,18 @@
-"""Which eigenvalues are tied: one rule for what the page says and what it paints."""
+"""Which eigenvalues are tied: one rule for the text and the charts of the page."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Where float32 no longer tells two eigenvalues apart with any certainty, of their size and of the largest one's.
+# Below these distances, relative to the eigenvalues and to the largest one, float32 cannot separate two eigenvalues.
 _NEAR, _ROUNDING = 1e-5, 4 * 2.0**-23
 
 
 def ties(spectrum: Sequence[float]) -> list[list[float]]:
-    """Groups of two or more neighbours that float32 hardly tells apart; the largest group first.
+    """Groups of two or more eigenvalues that float32 can hardly separate; the largest group first.
 
-    Neighbours are tied if they are closer than 1e-5 of their size, or than rounding moves eigenvalues: a few units in
-    the last place of the largest.
+    Neighbors are tied if their distance is below 1e-5 of their size, or below the rounding error of eigenvalues: a few
+    units in the last place of the largest one.
 
     Example:
         >>> ties((0.5, 2.0, 0.5, 0.01, 0.0100000001, 0.01))
@@ -30,16 +30,16 @@ def ties(spectrum: Sequence[float]) -> list[list[float]]:
     return sorted((group for group in groups if len(group) > 1), key=len, reverse=True)
 
 
-def said(spectrum: Sequence[float]) -> str:
-    """The ties of a spectrum in words; empty without a spectrum.
+def describe_ties(spectrum: Sequence[float]) -> str:
+    """A description of the ties of a spectrum; empty without a spectrum.
 
     Example:
-        >>> said((0.01, 0.01, 0.01, 0.3)), said((1.0, 2.0)), said(())
+        >>> describe_ties((0.01, 0.01, 0.01, 0.3)), describe_ties((1.0, 2.0)), describe_ties(())
         ('3 of 4 eigenvalues are tied at 0.01', '2 eigenvalues, none tied', '')
-        >>> said((0.01, 0.01, 0.01, 0.3, 0.3))
+        >>> describe_ties((0.01, 0.01, 0.01, 0.3, 0.3))
         '5 of 5 eigenvalues are tied, 3 of them at 0.01'
-        >>> said((-1e-3, 0.1))
-        '2 eigenvalues, none tied; those not above 0 stand at the left end'
+        >>> describe_ties((-1e-3, 0.1))
+        '2 eigenvalues, none tied; those that are not positive are at the left end'
     """
     if not spectrum:
         return ""
@@ -49,4 +49,4 @@ def said(spectrum: Sequence[float]) -> str:
         tied, first = sum(map(len, groups)), groups[0]
         where = f", {len(first)} of them" if len(groups) > 1 else ""
         text = f"{tied} of {count} eigenvalues are tied{where} at {first[0]:.3g}"
-    return text + ("; those not above 0 stand at the left end" if min(spectrum) <= 0 else "")
+    return text + ("; those that are not positive are at the left end" if min(spectrum) <= 0 else "")

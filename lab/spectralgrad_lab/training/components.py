@@ -1,4 +1,4 @@
-"""Everything that learns, made from a configuration: network, optimizer, schedule, hybrid switch."""
+"""Build what a run trains from its configuration: network, optimizer, learning-rate schedule, hybrid switch."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from spectralgrad.rules import Method
 from spectralgrad.training import HybridSwitch
 
 from .. import networks, untrusted_json
-from ..networks.user_network import asks_for
+from ..networks.user_network import accepts
 from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
-from .method_names import text_of
+from .method_names import method_text
 from .process_group import Group
-from .saved_state import like, tensor
+from .saved_state import read_tensor, reader_like
 from .synchronized_norm import release, synchronize
 from .treatments import Penalty, orthogonality_penalty, treat_gradients
 
 
 @dataclass
-class Parts:
-    """What a run trains, and what it trains it with.
+class Components:
+    """What a run trains, and what trains it.
 
     Attributes:
         net: the network.
-        model: the same, or what spreads it over processes.
+        model: the same network, or its DistributedDataParallel wrapper.
         optimizer: SGD.
-        scheduler: lowers its rates at milestones.
-        switch: of the hybrid protocol, if it is followed.
-        penalty: what is added to the loss, if anything.
+        scheduler: lowers the learning rates at the milestones.
+        switch: switches the method in the hybrid protocol; None without it.
+        penalty: returns the term that is added to the loss; None without one.
     """
 
     net: nn.Module
@@ -54,24 +54,24 @@ class Parts:
 
     @property
     def method(self) -> str:
-        """The method of the first spectral layer; empty without one."""
-        return next((text_of(layer.method) for layer in self.spectral.values()), "")
+        """The method of the first spectral layer; empty if there is none."""
+        return next((method_text(layer.method) for layer in self.spectral.values()), "")
 
     def advance(self) -> None:
-        """An epoch has ended."""
+        """Advance the schedules at the end of an epoch."""
         self.scheduler.step()
         if self.switch is not None:
             self.switch.step()
 
     def leave(self, group: Group) -> None:
-        """Train no more, and close the connections of the run: other processes wait no longer for this one."""
+        """Stop training and close the connections of the run, so that other processes do not block."""
         self.model = self.net
-        if group.line is not None:
-            release(self.net, group.line)
+        if group.process_group is not None:
+            release(self.net, group.process_group)
         group.leave(failed=True)
 
     def state(self) -> dict[str, Any]:
-        """Tensors and plain values, enough to go on."""
+        """Everything needed to resume, as tensors and plain values."""
         schedule = self.scheduler.state_dict()
         return {
             "model": self.net.state_dict(),
@@ -81,19 +81,20 @@ class Parts:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from a :meth:`state` that has been through a file.
+        """Restore a :meth:`state` that was read from a file.
 
         Raises:
-            CheckpointError: it is the state of another network, or of none.
+            CheckpointError: the state does not fit this network.
         """
         saved = self._read(state, "state")
         try:
             self.net.load_state_dict(saved["model"])
             moments = {int(index): values for index, values in saved["optimizer"]["state"].items()}
             self.optimizer.load_state_dict({**saved["optimizer"], "state": moments})
-            self.optimizer._opt_called = True  # type: ignore[attr-defined]  # by the process that saved
+            # The process that saved has called optimizer.step(); without this flag the scheduler warns that it was not.
+            self.optimizer._opt_called = True  # type: ignore[attr-defined]
         except (RuntimeError, ValueError) as problem:
-            raise CheckpointError(f"the checkpoint is of another network: {problem}") from None
+            raise CheckpointError(f"the checkpoint belongs to another network: {problem}") from None
         schedule = saved["scheduler"]
         self.scheduler.load_state_dict({**schedule, "milestones": Counter(schedule["milestones"])})
         if self.switch is not None:
@@ -101,36 +102,39 @@ class Parts:
 
     @property
     def _read(self) -> untrusted_json.Reader:
-        """Of a state: everything in it is of the kind of what there is now."""
+        """The reader of a state: every value must have the type and shape of the current one."""
         now = self.state()
         trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
         moment = {
-            str(i): untrusted_json.record({"momentum_buffer": untrusted_json.maybe(like(p))})
+            str(i): untrusted_json.record({"momentum_buffer": untrusted_json.optional(reader_like(p))})
             for i, p in enumerate(trained)
         }
-        optimizer = {"state": untrusted_json.record({}, moment), "param_groups": like(now["optimizer"]["param_groups"])}
+        optimizer = {
+            "state": untrusted_json.record({}, moment),
+            "param_groups": reader_like(now["optimizer"]["param_groups"]),
+        }
         return untrusted_json.record(
             {
-                "model": untrusted_json.table(tensor),
+                "model": untrusted_json.mapping_of(read_tensor),
                 "optimizer": untrusted_json.record(optimizer),
-                "scheduler": like(now["scheduler"]),
-                "switch": like(now["switch"]),
+                "scheduler": reader_like(now["scheduler"]),
+                "switch": reader_like(now["switch"]),
             }
         )
 
 
-def build(config: Config, shape: tuple[int, int, int], classes: int, group: Group) -> Parts:
-    """All parts, the weights as the seed or ``config.init`` says.
+def build(config: Config, shape: tuple[int, int, int], classes: int, group: Group) -> Components:
+    """Build all components; the initial weights come from the seed or from ``config.init``.
 
     Args:
         config: of the run.
-        shape: channels, height and width of an image.
-        classes: how many.
-        group: over which processes.
+        shape: channels, height and width of the images.
+        classes: number of classes.
+        group: the processes that train together.
 
     Raises:
-        ConfigError: the network does not suit the rest of the configuration.
-        CheckpointError: ``config.init`` is of another network.
+        ConfigError: the network does not fit the rest of the configuration.
+        CheckpointError: ``config.init`` belongs to another network.
     """
     net = networks.build(config, shape[0], shape[1], classes)
     example = torch.zeros(2, *shape)
@@ -142,11 +146,11 @@ def build(config: Config, shape: tuple[int, int, int], classes: int, group: Grou
     treat_gradients(net, config, example.to(group.device), optimizer)
     scheduler = MultiStepLR(optimizer, list(config.milestones), config.gamma)
     switch = _switch(net, config, scheduler)
-    return Parts(net, _spread(net, config, group), optimizer, scheduler, switch, penalty)
+    return Components(net, _distributed(net, config, group), optimizer, scheduler, switch, penalty)
 
 
 def classifier(net: nn.Module) -> tuple[str, nn.Linear]:
-    """The last linear layer, by name.
+    """The name of the last linear layer, and the layer.
 
     Example:
         >>> classifier(nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2)))
@@ -154,12 +158,12 @@ def classifier(net: nn.Module) -> tuple[str, nn.Linear]:
     """
     found = [(name, module) for name, module in net.named_modules() if isinstance(module, nn.Linear)]
     if not found:
-        raise ConfigError(f"classifier_lr, init: {type(net).__name__} has no linear layer to take for a classifier")
+        raise ConfigError(f"classifier_lr, init: expected a network with a linear layer, got {type(net).__name__}")
     return found[-1]
 
 
 def fine_tune(net: nn.Module, weights: dict[str, Tensor], source: str) -> None:
-    """Start from the weights of another run; a classifier for other classes stays as it is.
+    """Load the weights of another run; a classifier for a different number of classes keeps its initial weights.
 
     Example:
         >>> net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 2))
@@ -179,7 +183,7 @@ def fine_tune(net: nn.Module, weights: dict[str, Tensor], source: str) -> None:
     if missing or unknown or wrong:
         kinds = {"missing": missing, "not in the network": unknown, "of another shape": wrong}
         listed = "; ".join(f"{kind}: {', '.join(keys[:4])}" for kind, keys in kinds.items() if keys)
-        raise CheckpointError(f"{source}: the weights of another network ({listed})")
+        raise CheckpointError(f"{source}: weights of another network ({listed})")
     net.load_state_dict(taken, strict=False)
 
 
@@ -198,13 +202,13 @@ def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwi
     if config.hybrid is None:
         return None
     said = config.method != FIELDS["method"].default
-    if ":" in config.network and not said and not asks_for(config.network, "method"):
-        return _OwnFirst(net, scheduler, config.hybrid, config.warmup_epochs)
+    if ":" in config.network and not said and not accepts(config.network, "method"):
+        return _OwnMethodsFirst(net, scheduler, config.hybrid, config.warmup_epochs)
     return HybridSwitch(net, scheduler, method=config.hybrid, warmup_epochs=config.warmup_epochs, first=config.method)
 
 
-class _OwnFirst(HybridSwitch):
-    """Before the switch every layer uses the method that it was made with."""
+class _OwnMethodsFirst(HybridSwitch):
+    """A hybrid switch that leaves every layer its own method until the switch."""
 
     def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str | Method, warmup_epochs: int) -> None:
         self._made_with = {name: layer.method for name, layer in networks.spectral_layers(net).items()}
@@ -215,13 +219,13 @@ class _OwnFirst(HybridSwitch):
             layer.method = self.method if self.switched else self._made_with[name]  # type: ignore[assignment]
 
 
-def _spread(net: nn.Module, config: Config, group: Group) -> nn.Module:
-    """Over processes. A network of one's own may have parameters that it does not use."""
+def _distributed(net: nn.Module, config: Config, group: Group) -> nn.Module:
+    """The network, wrapped if several processes train it. Only a user's own network may have unused parameters."""
     if group.world == 1:
         return net
     return DistributedDataParallel(
-        synchronize(net, group.line),
+        synchronize(net, group.process_group),
         device_ids=[group.device] if group.device.type == "cuda" else None,
-        process_group=group.line,
+        process_group=group.process_group,
         find_unused_parameters=":" in config.network,
     )

@@ -1,4 +1,4 @@
-"""Looks at the spectral layers of a run: condition numbers and ranks, the worst of all layers and processes."""
+"""Record condition numbers and ranks of the spectral layers of a run: the worst over all layers and processes."""
 
 from __future__ import annotations
 
@@ -7,46 +7,48 @@ from typing import Any
 
 from spectralgrad.diagnostics import Monitor
 
-from .components import Parts
+from .components import Components
 from .config import Config
 from .process_group import Group
 from .steps import Tally
 
 
-class Looks:
-    """Watches a network with a :class:`~spectralgrad.diagnostics.Monitor`, if the run asks for it.
+class ConditionMonitor:
+    """Attach a :class:`~spectralgrad.diagnostics.Monitor` to the network if ``config.monitor_every`` is not 0.
 
     Args:
         config: of the run.
-        parts: what learns.
-        group: the processes.
-        batches: in an epoch, in which it looks once at least.
-        start: the step at which the run begins, or goes on.
-        writer: of TensorBoard, or None.
+        components: of the run.
+        group: the processes that train together.
+        batches: number of batches per epoch; there is at least one record per epoch.
+        start: the step at which the run starts or resumes.
+        writer: a TensorBoard writer, or None.
     """
 
-    def __init__(self, config: Config, parts: Parts, group: Group, batches: int, start: int, writer: Any) -> None:
-        self._count, self._group = len(parts.spectral), group
+    def __init__(
+        self, config: Config, components: Components, group: Group, batches: int, start: int, writer: Any
+    ) -> None:
+        self._count, self._group = len(components.spectral), group
         self._monitor: Monitor | None = None
-        if config.monitor_every and parts.spectral:
+        if config.monitor_every and components.spectral:
             every = min(config.monitor_every, batches)
-            self._monitor = Monitor(parts.net, every, start=start, tensorboard=writer)
+            self._monitor = Monitor(components.net, every, start=start, tensorboard=writer)
 
-    def take(self, tally: Tally) -> None:
-        """Take over what the monitors of all processes saw in this step, if they saw any."""
+    def record(self, tally: Tally) -> None:
+        """Add what the monitors of all processes recorded in this step, if anything, to the tally."""
         step = tally.step - 1
         if self._monitor is None or step % self._monitor.every:
             return
         newest = self._monitor.records[-self._count :]
         seen = [r for r in newest if r.step == step and not math.isnan(r.condition)]
         nothing = -math.inf
-        condition, rank = self._group.most(
+        condition, rank = self._group.maximum(
             [max((r.condition for r in seen), default=nothing), max((-r.rank for r in seen), default=nothing)]
         )
         if condition > nothing:
             tally.looks.append([condition, int(-rank)])
 
     def close(self) -> None:
-        """Look no more."""
+        """Detach the monitor."""
         if self._monitor is not None:
             self._monitor.close()

@@ -1,4 +1,4 @@
-"""What a run is: one flat, frozen object that a TOML file or the flags of ``spectralgrad train`` describe."""
+"""The configuration of a run: a flat, frozen dataclass, set by a TOML file or by flags of ``spectralgrad train``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spectralgrad.rules import Method, resolve, spelling
 from ..data.augmentation import AUGMENTATIONS
 from ..networks import LAYERS, POOLINGS, WEIGHTS
 from .config_values import check
-from .method_names import HINT, text_of
+from .method_names import HINT, method_text
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -29,23 +29,24 @@ DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", 
 
 
 class ConfigError(SpectralError, ValueError):
-    """A value of a :class:`Config` makes no sense, or two do not go together."""
+    """A value of a :class:`Config` is invalid, or two values contradict each other."""
 
 
-def _field(default: Any, group: str, text: str, *choices: str, least: float | None = None) -> Any:
-    metadata = {"group": group, "help": text, "choices": choices, "least": least}
+def _field(default: Any, group: str, text: str, *choices: str, minimum: float | None = None) -> Any:
+    metadata = {"group": group, "help": text, "choices": choices, "minimum": minimum}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a training run depends on. Field names are the flags: ``group_size`` is ``--group-size``.
+    """Everything that a training run depends on. Each field is also a flag: ``group_size`` is ``--group-size``.
 
-    Values are checked when the object is made. ``None`` means what the help text of the field says. A method may be an
-    object: one that a word means becomes that word, any other is kept, and recorded by its repr.
+    Values are checked on construction. The help text of a field says what ``None`` means. A method may be an object. It
+    is stored by its name, such as ``"svd-taylor:degree=19"``, if a name describes it; otherwise the object itself is
+    kept and recorded by its repr.
 
     Raises:
-        ConfigError: a value is out of range, of the wrong kind, or does not go with another.
+        ConfigError: a value is out of range, has the wrong type, or contradicts another value.
 
     Example:
         >>> config = Config(method="svd-taylor", group_size=16, milestones=(3, 5))
@@ -58,69 +59,75 @@ class Config:
     """
 
     dataset: str = _field(
-        "fashion", DATA, "name of the images, or your own as module:callable; `fashion` comes with the package"
+        "fashion", DATA, "dataset, or your own as module:callable; `fashion` is included in the package"
     )
-    data: str | None = _field(None, DATA, "folder that holds them")
-    train_size: int | None = _field(None, DATA, "use this many training images (default: all)", least=1)
-    test_size: int | None = _field(None, DATA, "use this many test images (default: all)", least=1)
+    data: str | None = _field(None, DATA, "folder of the dataset")
+    train_size: int | None = _field(None, DATA, "use this many training images (default: all)", minimum=1)
+    test_size: int | None = _field(None, DATA, "use this many test images (default: all)", minimum=1)
     augmentation: str | None = _field(
         None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
     )
-    workers: int = _field(0, DATA, "threads that prepare batches ahead", least=0)
+    workers: int = _field(0, DATA, "threads that prepare batches in advance", minimum=0)
 
     network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
-    width: int | None = _field(None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", least=1)
-    layer: str = _field("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
-    group_size: int | None = _field(None, NETWORK, "channels normalised together (default: all)", least=1)
-    method: str | Method = _field(  # noqa: RUF009
-        "exact", NETWORK, "how the gradient of spectral layers is formed, see `spectralgrad info`"
+    width: int | None = _field(
+        None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", minimum=1
     )
-    eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: the layer's own)", least=0)
-    statistics: str = _field("covariance", NETWORK, "what whitening averages for evaluation", "covariance", "whitening")
-    whitening: str = _field("zca", NETWORK, "the kind of whitening", "zca", "pca", "cholesky")
-    scale_init: str = _field("ones", NETWORK, "γ of the spectral layer at the beginning", "ones", "uniform")
-    spectral_precision: str = _field("float32", NETWORK, "in which the spectral layers work", "float32", "float64")
+    layer: str = _field("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
+    group_size: int | None = _field(None, NETWORK, "channels whitened together (default: all)", minimum=1)
+    method: str | Method = _field(  # noqa: RUF009
+        "exact", NETWORK, "gradient method of the spectral layers; `spectralgrad info` lists them"
+    )
+    eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
+    statistics: str = _field("covariance", NETWORK, "matrix averaged for evaluation", "covariance", "whitening")
+    whitening: str = _field("zca", NETWORK, "kind of whitening", "zca", "pca", "cholesky")
+    scale_init: str = _field("ones", NETWORK, "initial γ of the spectral layer", "ones", "uniform")
+    spectral_precision: str = _field("float32", NETWORK, "precision of the spectral layers", "float32", "float64")
     keep: int | float = _field(
-        0.99, NETWORK, "denoising: eigenvectors kept, or as 0.x their share of variance", least=0
+        0.99, NETWORK, "denoising: number of eigenvectors kept, or share of the variance, such as 0.99", minimum=0
     )
     pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
-    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", least=1)
-    init: str | None = _field(None, NETWORK, "fine-tune from this: the folder of a run, or a .safetensors file")
+    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", minimum=1)
+    init: str | None = _field(None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file")
 
-    epochs: int = _field(5, TRAINING, "passes over the training images", least=1)
-    batch_size: int = _field(128, TRAINING, "images a step, over all processes together", least=1)
-    lr: float = _field(0.1, TRAINING, "learning rate", least=0)
-    classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", least=0)
-    momentum: float = _field(0.9, TRAINING, "momentum of SGD", least=0)
-    weight_decay: float = _field(5e-4, TRAINING, "weight decay", least=0)
-    milestones: tuple[int, ...] = _field((), TRAINING, "rates are multiplied by gamma after these epochs", least=1)
-    gamma: float = _field(0.1, TRAINING, "factor at a milestone", least=0)
-    precision: str = _field("float32", TRAINING, "bfloat16 is autocast; spectral layers stay in float32",
+    epochs: int = _field(5, TRAINING, "passes over the training images", minimum=1)
+    batch_size: int = _field(128, TRAINING, "images per step, over all processes together", minimum=1)
+    lr: float = _field(0.1, TRAINING, "learning rate", minimum=0)
+    classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", minimum=0)
+    momentum: float = _field(0.9, TRAINING, "momentum of SGD", minimum=0)
+    weight_decay: float = _field(5e-4, TRAINING, "weight decay", minimum=0)
+    milestones: tuple[int, ...] = _field((), TRAINING, "multiply learning rates by gamma after these epochs", minimum=1)
+    gamma: float = _field(0.1, TRAINING, "factor at a milestone", minimum=0)
+    precision: str = _field("float32", TRAINING, "bfloat16 uses autocast; spectral layers stay in float32",
                             "float32", "bfloat16")  # fmt: skip
-    clip: float | None = _field(None, TRAINING, "clip the norm of the gradient to this (default: off)", least=0)
-    seed: int = _field(0, TRAINING, "of weights, order and augmentation, below 2³²", least=0)
+    clip: float | None = _field(None, TRAINING, "clip the gradient norm to this value (default: off)", minimum=0)
+    seed: int = _field(0, TRAINING, "seed of initial weights, order and augmentation, below 2³²", minimum=0)
 
-    weights: str = _field("plain", CONDITIONING, "of the layer before the spectral one: spectrally normalised (sn), "
+    weights: str = _field("plain", CONDITIONING, "weights of the layer before the spectral one: spectral norm 1 (sn), "
                           "orthogonality loss (ol), orthogonal (ow)", *WEIGHTS)  # fmt: skip
     nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
     olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
     hybrid: str | Method | None = _field(  # noqa: RUF009
-        None, CONDITIONING, "switch from `method` to this one for the last stage"
+        None, CONDITIONING, "switch from `method` to this method for the last stage"
     )
-    warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", least=0)
+    warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", minimum=0)
 
     device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
-    threads: int | None = _field(None, RUNNING, "threads of torch (default: its own choice)", least=1)
+    threads: int | None = _field(None, RUNNING, "threads of torch (default: chosen by torch)", minimum=1)
     monitor_every: int = _field(
-        50, RUNNING, "steps between looks at condition numbers, once an epoch at least; 0: none", least=0
+        50, RUNNING, "record condition numbers every N steps, at least once per epoch; 0: never", minimum=0
     )
     renew_batches: int = _field(
-        20, RUNNING, "before a test, average running statistics anew over so many training batches; 0: leave them",
-        least=0,
+        20, RUNNING, "before testing, recompute running statistics over N training batches; 0: keep them",
+        minimum=0,
     )  # fmt: skip
-    checkpoint_minutes: float = _field(10.0, RUNNING, "save at least so often; the end of an epoch always is", least=0)
-    patience: int = _field(3, RUNNING, "epochs at the loss of guessing before a run counts as failed; 0: any", least=0)
-    tensorboard: bool = _field(True, RUNNING, "write TensorBoard events, if it is installed")
+    checkpoint_minutes: float = _field(
+        10.0, RUNNING, "minutes between checkpoints; one is always saved at the end of an epoch", minimum=0
+    )
+    patience: int = _field(
+        3, RUNNING, "epochs without a training loss below that of guessing before a run fails; 0: unlimited", minimum=0
+    )
+    tensorboard: bool = _field(True, RUNNING, "write TensorBoard events if TensorBoard is installed")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -140,7 +147,7 @@ class Config:
                 self._check_method(name, operation)
         if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
             raise ConfigError(
-                "weights, nog, olr and hybrid are for networks with a spectral layer; "
+                "weights, nog, olr and hybrid need a spectral layer; "
                 "expected layer 'whitening' or 'denoising', or pooling 'covariance'"
             )
         if self.hybrid:
@@ -148,7 +155,7 @@ class Config:
         if self.seed >= 1 << 32:
             raise ConfigError(f"seed: expected a whole number below 2³², got {self.seed}")
         if tuple(sorted(set(self.milestones))) != self.milestones:
-            raise ConfigError(f"milestones: expected epochs that increase, got {self.milestones}")
+            raise ConfigError(f"milestones: expected increasing epochs, got {self.milestones}")
 
     def _check_method(self, method: str | Method, operation: str) -> None:
         try:
@@ -160,13 +167,13 @@ class Config:
 
     def _check_hybrid(self) -> None:
         if not self.milestones:
-            raise ConfigError("hybrid: expected milestones; the switch comes before the last of them")
+            raise ConfigError("hybrid: expected milestones; the switch happens before the last one")
         if self.text("hybrid") == self.text("method"):
-            raise ConfigError(f"hybrid: expected another method than the first stage's, got {self.method!r} for both")
+            raise ConfigError(f"hybrid: expected a method other than the first stage's, got {self.method!r} for both")
         if self.milestones[-1] - self.warmup_epochs >= self.epochs:
             raise ConfigError(
-                f"hybrid: the switch comes {self.warmup_epochs} epochs before the last milestone, "
-                f"{self.milestones[-1]}, and never in {self.epochs} epochs"
+                f"hybrid: the switch happens {self.warmup_epochs} epochs before the last milestone, "
+                f"{self.milestones[-1]}, which is not within {self.epochs} epochs"
             )
         if self.warmup_epochs > self.milestones[-1]:
             raise ConfigError(
@@ -175,7 +182,7 @@ class Config:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """What the methods have to serve, in the words of ``methods(operation)``.
+        """The operations that the method must support, as named by ``methods(operation)``.
 
         Example:
             >>> Config(pooling="covariance").operations
@@ -186,21 +193,23 @@ class Config:
 
     @property
     def spectral(self) -> bool:
-        """Whether the network has a spectral layer, or may have one: nobody knows a network that is your own."""
+        """True if the network has a spectral layer, or may have one because it is a user's own."""
         return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
 
     @property
-    def located(self) -> bool:
-        """Whether numbers depend on the folder of the images: known datasets are the same wherever they are.
+    def depends_on_folder(self) -> bool:
+        """True if results depend on the folder ``data``; a dataset with a name is the same in any folder.
 
         Example:
-            >>> Config(dataset="cifar10", data="here").located, Config(dataset="folder", data="here").located
-            (False, True)
+            >>> Config(dataset="cifar10", data="here").depends_on_folder
+            False
+            >>> Config(dataset="folder", data="here").depends_on_folder
+            True
         """
         return self.dataset == "folder" or ":" in self.dataset
 
     def replaced(self, **values: Any) -> Config:
-        """The same with other values.
+        """A copy with some values replaced.
 
         Example:
             >>> Config().replaced(seed=3).seed
@@ -211,11 +220,11 @@ class Config:
             likely = [get_close_matches(name, FIELDS, 1, 0.75) for name in unknown]
             hint = f"did you mean {', '.join(name for found in likely for name in found)}?" if any(likely) else ""
             listed = hint or f"the fields are {', '.join(FIELDS)}"
-            raise ConfigError(f"no field {', '.join(map(repr, unknown))}; {listed}")
+            raise ConfigError(f"unknown field {', '.join(map(repr, unknown))}; {listed}")
         return dataclasses.replace(self, **values)
 
     def to_toml(self) -> str:
-        """The values as a TOML file. None is left out where it is the default, and ``"none"`` where it is not.
+        """The values as TOML. None is omitted where it is the default, and written as ``"none"`` elsewhere.
 
         Example:
             >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
@@ -228,15 +237,15 @@ class Config:
 
     @classmethod
     def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:
-        """Read a file; what it does not say is as in ``base``, by default the defaults.
+        """Read a TOML file; missing fields have the values of ``base`` (default: the default values).
 
         Raises:
-            ConfigError: the file is not TOML, or names a field that does not exist.
-            OSError: it cannot be read.
+            ConfigError: the file is not valid TOML, or contains an unknown field.
+            OSError: the file cannot be read.
         """
         try:
             values = tomllib.loads(Path(path).read_text("utf-8"))
-        except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, or nested without end
+        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, or nested too deeply
             raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
             return (base or cls()).replaced(**values)
@@ -248,16 +257,16 @@ class Config:
         return {name: list(v) if isinstance(v := self.text(name), tuple) else v for name in FIELDS}
 
     def text(self, name: str) -> Any:
-        """The value of a field as records have it: a method in one word, or its repr if no word means it."""
+        """The value of a field as it is recorded: a method as its name, or as its repr if no name describes it."""
         value = getattr(self, name)
-        return text_of(value) if isinstance(value, Method) else value
+        return method_text(value) if isinstance(value, Method) else value
 
 
 FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML; strings of JSON are strings of TOML, if they are not escaped as surrogate pairs."""
+    """A value in TOML. A JSON string is a valid TOML string unless it contains escaped surrogate pairs."""
     if isinstance(value, tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Why a run cannot go on, and which layer is to blame."""
+"""Find out why a run cannot continue, and which layer caused it."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ..networks import spectral_layers
 from .records import Epoch
 
 NUMERICAL = (NonFiniteError, IndefiniteError, SolverError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]
-_CHANCE = 0.99  # a loss below this share of guessing's has fallen
-_LEAST_STEPS = 100
+_CHANCE = 0.99  # a training loss below this share of ln(classes) counts as progress
+_MINIMUM_STEPS = 100  # in fewer steps than this, few networks have learned anything
 
 
 class DivergedError(Exception):
-    """A step that cannot be taken: why, in which layer, and the spectrum there."""
+    """A training step failed: the reason, the layer, and the eigenvalues there."""
 
     def __init__(self, reason: str, layer: str | None = None, spectrum: tuple[float, ...] = ()) -> None:
         self.reason, self.layer, self.spectrum = reason, layer, spectrum
         super().__init__(reason)
 
 
-class Watch:
-    """Remembers what the spectral layers of a network decomposed last, and which of them is at work.
+class FailureWatch:
+    """Remember which matrices the spectral layers decomposed last, and which layer is running.
 
-    A step costs two references a layer; eigenvalues are computed when something has gone wrong.
+    A step costs two references per layer; eigenvalues are computed only after a failure.
 
     Example:
         >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
         >>> net = nn.Sequential(nn.Conv2d(1, 4, 1), DecorrelatedBatchNorm2d(4, method="svd"))
-        >>> watch = Watch(net)
+        >>> watch = FailureWatch(net)
         >>> _ = nn.init.zeros_(net[0].weight)                             # every eigenvalue is ε: ties
         >>> (net(torch.randn(8, 1, 5, 5)) * torch.randn(8, 4, 5, 5)).sum().backward()
-        >>> print(watch.of_gradient())
+        >>> print(watch.explain_gradient())
         the gradient is not finite
-        >>> watch.of_gradient().layer
+        >>> watch.explain_gradient().layer
         '1'
     """
 
@@ -66,8 +66,8 @@ class Watch:
     def _leave(self) -> None:
         self._at_work.pop()
 
-    def of_error(self, problem: BaseException) -> DivergedError:
-        """What an error raised by a layer in training says."""
+    def explain_error(self, problem: BaseException) -> DivergedError:
+        """The failure that an error raised in a layer amounts to."""
         layer = self._at_work[0] if self._at_work else None
         self._at_work.clear()
         first = str(problem).strip().splitlines()[0]
@@ -75,8 +75,8 @@ class Watch:
             return DivergedError(first, layer, _eigenvalues(problem.matrix))
         return DivergedError(first, layer, self.spectrum(layer))
 
-    def of_loss(self, run: Callable[[], Any]) -> DivergedError:
-        """Which layer first puts out something that is not finite, when the same batch is run again."""
+    def explain_loss(self, run: Callable[[], Any]) -> DivergedError:
+        """Run the same batch again to find the first layer whose output is not finite."""
         guilty: list[str] = []
 
         def look(name: str) -> Callable[..., None]:
@@ -92,78 +92,79 @@ class Watch:
             with torch.no_grad():
                 run()
         except NUMERICAL as problem:
-            return self.of_error(problem)
+            return self.explain_error(problem)
         finally:
             for handle in handles:
                 handle.remove()
         layer = guilty[0] if guilty else None
         return DivergedError("the loss is not finite", layer, self.spectrum(layer))
 
-    def of_gradient(self) -> DivergedError:
-        """The layer nearest to the loss behind which gradients are not finite.
+    def explain_gradient(self) -> DivergedError:
+        """Find the layer closest to the loss whose gradient is not finite.
 
-        A spectral layer is to blame if the gradient of its matrices is not finite while those of the parameters after
-        it are.
+        A spectral layer is the cause if the gradient of its matrices is not finite but the gradients of all parameters
+        after it are.
         """
         order = {name: i for i, (name, _) in enumerate(self._net.named_modules())}
-        bad = [name.rpartition(".")[0] for name, p in self._net.named_parameters() if not _finite(p.grad)]
-        spectral = [name for name, gradient in self._gradients.items() if not _finite(gradient)]
+        bad = [name.rpartition(".")[0] for name, p in self._net.named_parameters() if not _is_finite(p.grad)]
+        spectral = [name for name, gradient in self._gradients.items() if not _is_finite(gradient)]
         layer = max([*bad, *spectral], key=lambda name: order.get(name, -1), default=None)
         return DivergedError("the gradient is not finite", layer, self.spectrum(layer))
 
     def spectrum(self, layer: str | None) -> tuple[float, ...]:
-        """Eigenvalues of the newest finite matrix of a layer: of the one whose gradient is lost, or the worst."""
+        """Eigenvalues of a layer's latest finite matrix: the one whose gradient is not finite, or the worst one."""
         newest = True
         for matrices in reversed(self._seen.get(layer or "", [])):
             flat = matrices.reshape(-1, *matrices.shape[-2:])
             finite = torch.isfinite(flat).all(-1).all(-1)
             if bool(finite.any()):
                 gradient = self._gradients.get(layer or "") if newest else None
-                return _eigenvalues(flat[_chosen(flat, finite, gradient)])
+                return _eigenvalues(flat[_matrix_to_show(flat, finite, gradient)])
             newest = False
         return ()
 
 
 class Patience:
-    """The stopping rule: a run has failed when its training loss stays at that of guessing.
+    """Stopping rule: a run has failed if its training loss stays at that of guessing.
 
     Args:
-        classes: how many; guessing has loss ln(classes).
-        epochs: so many of the latest epochs have to be no better; 0 for never.
+        classes: number of classes; guessing has loss ln(classes).
+        epochs: number of latest epochs that must all be no better; 0 disables the rule.
 
     Example:
         >>> rule = Patience(10, 2)
         >>> epochs = [Epoch(i, 0.1, 2.31, 90.0, 2.3, 90.0, 1.0, 1.0, 1.0) for i in range(2)]
-        >>> rule.lost(epochs, steps=200)
+        >>> rule.exhausted(epochs, steps=200)
         True
-        >>> rule.lost(epochs[:1], steps=200)
+        >>> rule.exhausted(epochs[:1], steps=200)
         False
     """
 
     def __init__(self, classes: int, epochs: int) -> None:
         self.limit, self.epochs = _CHANCE * math.log(max(classes, 2)), epochs
 
-    def lost(self, epochs: list[Epoch], steps: int) -> bool:
+    def exhausted(self, epochs: list[Epoch], steps: int) -> bool:
+        """True if the run has failed."""
         latest = epochs[-self.epochs :] if self.epochs else []
-        enough = 0 < self.epochs == len(latest) and steps >= _LEAST_STEPS
+        enough = 0 < self.epochs == len(latest) and steps >= _MINIMUM_STEPS
         return enough and all(epoch.train_loss >= self.limit for epoch in latest)
 
     @property
     def reason(self) -> str:
-        """In words."""
-        return f"the loss never falls: {self.epochs} epochs at or above {self.limit:.3f}, 99 % of that of guessing"
+        """The reason to record."""
+        return f"the loss does not fall: {self.epochs} epochs at or above {self.limit:.3f}, 99 % of that of guessing"
 
 
-def finite(tensors: Iterable[Tensor | None]) -> Tensor:
-    """The norm of all together: finite if they are."""
+def total_norm(tensors: Iterable[Tensor | None]) -> Tensor:
+    """The norm of all tensors together; finite exactly if all of them are."""
     return torch.nn.utils.get_total_norm([t for t in tensors if t is not None])
 
 
-def _finite(tensor: Tensor | None) -> bool:
+def _is_finite(tensor: Tensor | None) -> bool:
     return tensor is None or bool(torch.isfinite(tensor).all())
 
 
-def _chosen(flat: Tensor, finite: Tensor, gradient: Tensor | None) -> int:
+def _matrix_to_show(flat: Tensor, finite: Tensor, gradient: Tensor | None) -> int:
     if gradient is not None and gradient.shape[-2:] == flat.shape[-2:]:
         lost = ~torch.isfinite(gradient.reshape(flat.shape)).all(-1).all(-1) & finite
         if bool(lost.any()):

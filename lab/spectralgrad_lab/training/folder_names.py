@@ -1,4 +1,4 @@
-"""Names of the folders of runs: what a run is, readable, and another name for every other run."""
+"""Folder names of runs: readable, and different for runs with different results."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import hashlib
 import re
 
 from .config import FIELDS, Config
-from .resuming import FREE
+from .resuming import CHANGEABLE_FIELDS
 
-FREE_FIELDS = FREE - {"epochs", "patience"}  # what no number depends on
-_TOLD = {"method", "hybrid", "group_size", "seed"}  # by the first part of the name
-_LONGEST = 80
+FREE_FIELDS = CHANGEABLE_FIELDS - {"epochs", "patience"}  # no result depends on these
+_IN_PREFIX = {"method", "hybrid", "group_size", "seed"}  # fields that the first part of the name shows
+_LONGEST = 80  # characters of the `field=value` part
 
 
 def label(config: Config) -> str:
-    """What a run is called in tables: its method, or ``batchnorm`` if nothing in it is spectral.
+    """The name of a run in tables: its method, or ``batchnorm`` if it has no spectral layer.
 
     Example:
         >>> label(Config(method="svd-pi")), label(Config(layer="batchnorm"))
@@ -29,10 +29,10 @@ def label(config: Config) -> str:
 
 
 def run_name(config: Config, start: str, base: Config) -> str:
-    """The name of a run that begins with a preset.
+    """The folder name of a run that starts from a preset.
 
-    First come the preset, the method, the group size and the seed; then every other value that is not the preset's and
-    that a number of the run depends on, as ``field=value``, or eight digits that stand for them if that is long.
+    It consists of preset, method, group size and seed, followed by ``field=value`` for every other value that differs
+    from the preset and affects the results. Long lists of values are replaced by a hash of eight digits.
 
     Args:
         config: of the run.
@@ -45,17 +45,17 @@ def run_name(config: Config, start: str, base: Config) -> str:
         >>> run_name(Config(init="runs/another one"), "small", Config())
         'small-exact-seed0-773c27fe'
     """
-    told = {*_TOLD, *(["layer"] if label(config) == "batchnorm" else [])}
-    free = FREE_FIELDS - ({"data"} if config.located else set())
-    values = {name: getattr(config, name) for name in FIELDS if name not in told | free}
+    shown = {*_IN_PREFIX, *(["layer"] if label(config) == "batchnorm" else [])}
+    free = FREE_FIELDS - ({"data"} if config.depends_on_folder else set())
+    values = {name: getattr(config, name) for name in FIELDS if name not in shown | free}
     other = "-".join(f"{n}={_said(value)}" for n, value in values.items() if value != getattr(base, n))
-    if len(other) > _LONGEST or safe(other) != other:
-        other = mark(other)
+    if len(other) > _LONGEST or file_name_safe(other) != other:
+        other = short_hash(other)
     return "-".join([start, *_parts(config), *([other] if other else [])])
 
 
 def job_name(config: Config, digits: str) -> str:
-    """The name of a run of a comparison, whose other values ``digits`` stand for.
+    """The folder name of a run of a comparison; ``digits`` is a hash of its other values.
 
     Example:
         >>> job_name(Config(method="svd-taylor:degree=19", seed=3), "0123abcd")
@@ -64,21 +64,21 @@ def job_name(config: Config, digits: str) -> str:
     return "-".join([*_parts(config), digits])
 
 
-def mark(text: str) -> str:
-    """Eight digits that stand for a text.
+def short_hash(text: str) -> str:
+    """The first eight hexadecimal digits of the SHA-256 of a text.
 
     Example:
-        >>> mark("lr=0.5")
+        >>> short_hash("lr=0.5")
         'fcc6aec7'
     """
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
 
 
-def safe(text: str) -> str:
-    """A text as part of a file name, on any system.
+def file_name_safe(text: str) -> str:
+    """The text with everything replaced that a file name cannot contain on some system.
 
     Example:
-        >>> safe("newton-schulz → svd-taylor:degree=19")
+        >>> file_name_safe("newton-schulz → svd-taylor:degree=19")
         'newton-schulz-to-svd-taylor-degree=19'
     """
     return re.sub(r"[^\w.,=+-]+", "-", text.replace(" → ", "-to-"), flags=re.ASCII)
@@ -86,7 +86,7 @@ def safe(text: str) -> str:
 
 def _parts(config: Config) -> list[str]:
     size = [f"d{config.group_size}"] if config.group_size and config.spectral else []
-    return [safe(label(config)), *size, f"seed{config.seed}"]
+    return [file_name_safe(label(config)), *size, f"seed{config.seed}"]
 
 
 def _said(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Signals that wait for the end of a step."""
+"""Delay signals until the end of a training step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class Stopped(KeyboardInterrupt):
-    """A run was asked to stop; its checkpoint has been written. ``signal`` is what asked."""
+    """A run was stopped by ``signal``, after its checkpoint was written."""
 
     def __init__(self, number: int) -> None:
         self.signal = number
@@ -18,7 +18,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class Stop:
-    """Whether somebody has asked to stop. A second Ctrl-C does not wait.
+    """Records whether a signal asked to stop. A second Ctrl-C raises KeyboardInterrupt at once.
 
     Example:
         >>> Stop().wanted
@@ -40,7 +40,7 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Within this block Ctrl-C and SIGTERM only set a flag. Outside the main thread nothing is changed.
+    """Context in which Ctrl-C and SIGTERM only set a flag. Has no effect outside the main thread.
 
     Example:
         >>> with stoppable() as stop:

@@ -1,4 +1,4 @@
-"""A folder has one writer at a time."""
+"""Lock the folder of a run, so that only one process writes to it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ LOCK = ".lock"
 
 
 class RunBusyError(SpectralError, RuntimeError):
-    """Another process is writing the run."""
+    """Another process is writing to the folder of the run."""
 
 
 @contextmanager
 def sole_writer(folder: Path | None, group: Group) -> Iterator[None]:
-    """Within this block no other run writes into the folder; the system ends it when the process dies.
+    """Context in which no other run can write to the folder.
 
-    The process that leads takes the lock. If the folder holds nothing else afterwards, the lock goes again. Where the
-    file system has no locks, or cannot be written, nothing is done.
+    The leading process takes the lock; the operating system releases it if that process dies. The lock file is removed
+    afterwards if the folder contains nothing else. On file systems without locks, and where nothing can be written,
+    there is no lock.
 
     Raises:
-        RunBusyError: another process is writing there; all processes of the group are told.
+        RunBusyError: another process holds the lock; raised in all processes of the group.
 
     Example:
         >>> import tempfile
@@ -42,24 +43,24 @@ def sole_writer(folder: Path | None, group: Group) -> Iterator[None]:
         ...
         spectralgrad_lab.training.locks.RunBusyError: ... is being written by another process...
     """
-    leads = folder is not None and group.leads
-    made = [path for path in (folder, *folder.parents) if not path.exists()] if folder is not None and leads else []
-    handle, busy = _taken(folder) if folder is not None and leads else (None, False)
+    is_leader = folder is not None and group.is_leader
+    made = [path for path in (folder, *folder.parents) if not path.exists()] if folder is not None and is_leader else []
+    handle, busy = _acquire(folder) if folder is not None and is_leader else (None, False)
     try:
         if group.total([float(busy)])[0]:
             raise RunBusyError(f"{folder} is being written by another process; wait for it, or stop it")
         yield
     finally:
-        if folder is not None and leads and not busy:
-            _tidy(folder, made)
+        if folder is not None and is_leader and not busy:
+            _remove_if_unused(folder, made)
         if handle is not None:
             os.close(handle)
 
 
-def _taken(folder: Path) -> tuple[int | None, bool]:
-    """A handle of the lock, and whether another process has it."""
+def _acquire(folder: Path) -> tuple[int | None, bool]:
+    """A handle of the lock file, and whether another process holds the lock."""
     while True:
-        handle = _opened(folder)
+        handle = _open(folder)
         if handle is None:
             return None, False
         try:
@@ -68,12 +69,12 @@ def _taken(folder: Path) -> tuple[int | None, bool]:
             return handle, True
         except OSError:  # a file system without locks
             return handle, False
-        if _same(handle, folder / LOCK):
+        if _is_same_file(handle, folder / LOCK):
             return handle, False
-        os.close(handle)  # its last owner has removed it since it was opened
+        os.close(handle)  # its last owner removed the file after we opened it: try again
 
 
-def _opened(folder: Path) -> int | None:
+def _open(folder: Path) -> int | None:
     if fcntl is None:
         return None
     try:
@@ -83,15 +84,15 @@ def _opened(folder: Path) -> int | None:
         return None
 
 
-def _same(handle: int, path: Path) -> bool:
+def _is_same_file(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except FileNotFoundError:
         return False
 
 
-def _tidy(folder: Path, made: list[Path]) -> None:
-    """Nothing is left of a run that did not begin: neither the lock alone nor the folders that were made for it."""
+def _remove_if_unused(folder: Path, made: list[Path]) -> None:
+    """Leave nothing behind of a run that did not start: neither the lock file nor the folders created for it."""
     with suppress(OSError):
         if {path.name for path in folder.iterdir()} <= {LOCK}:
             (folder / LOCK).unlink(missing_ok=True)

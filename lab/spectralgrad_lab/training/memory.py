@@ -1,8 +1,8 @@
-"""Memory of large tensors is kept between steps.
+"""Keep the memory of large tensors between steps.
 
-glibc gives blocks above some megabytes back to the kernel whenever they are freed. A training step on a CPU frees and
-asks for such blocks all the time, and each new one is cleared page by page: an addition of two activations of 33 MB
-then takes several times as long as its arithmetic.
+When a block of several megabytes is freed, glibc returns it to the kernel. A training step on a CPU frees and allocates
+such blocks all the time, and the kernel clears each new one page by page: adding two activations of 33 MB then takes
+several times as long as the arithmetic.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ _LARGE = 2**30
 
 
 def keep_memory() -> bool:
-    """Ask glibc to keep freed memory, up to a gigabyte a block, for this process. Whether it agreed.
+    """Ask glibc to keep freed blocks of up to a gigabyte for this process; True if it agreed.
 
-    Elsewhere (musl, macOS) nothing happens.
+    With other C libraries (musl, macOS) this does nothing.
 
     Example:
         >>> keep_memory() in (True, False)

@@ -1,4 +1,4 @@
-"""Methods in records: by the word that means them, or, for an object that no word means, by its repr."""
+"""How methods are recorded: by their name, or by their repr if no name describes the object."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _LONGEST = 200
 
 
 @dataclass(frozen=True)
-class Recorded(GapMethod):
-    """A method of which only the record is known: it can be shown and compared, not used.
+class RecordedMethod(GapMethod):
+    """A method that is known only from a record: it can be shown and compared, but not used.
 
     Example:
-        >>> print(Recorded("Mine(limit=3)"))
+        >>> print(RecordedMethod("Mine(limit=3)"))
         Mine(limit=3)
     """
 
     name: ClassVar[str] = "recorded"
-    summary: ClassVar[str] = "known from a record only"
+    summary: ClassVar[str] = "known only from a record"
     reference: ClassVar[str] = "a results file"
     text: str = ""
 
@@ -33,32 +33,32 @@ class Recorded(GapMethod):
         return self.text
 
     def gaps(self, w: Tensor) -> Tensor:
-        """Nobody knows them."""
-        raise MethodError(f"method {self.text!r} is known from a record only: {HINT}")
+        """Not available."""
+        raise MethodError(f"method {self.text!r} is known only from a record: {HINT}")
 
 
 HINT = (
-    "a method that was passed as an object is recorded by its repr; pass the object again, or give it a name by "
+    "a method that was passed as an object is recorded by its repr; pass the object again, or give it a name with "
     "spectralgrad.register_method"
 )
 
 
-def text_of(method: str | Method) -> str:
-    """How a method is written in records and tables.
+def method_text(method: str | Method) -> str:
+    """The text for a method in records and tables.
 
     Example:
         >>> from spectralgrad import Taylor
-        >>> text_of("svd-taylor:degree=19") == text_of(Taylor(degree=19))
+        >>> method_text("svd-taylor:degree=19") == method_text(Taylor(degree=19))
         True
     """
-    if isinstance(method, str | Recorded):
+    if isinstance(method, str | RecordedMethod):
         return str(method)
     text = spelling(method) or _ADDRESS.sub("", " ".join(repr(method).split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def as_recorded(text: object) -> object:
-    """The method that a record names: the text if its name is known here, else a :class:`Recorded`."""
+    """The method of a record: the text itself if its name is registered, otherwise a :class:`RecordedMethod`."""
     if not isinstance(text, str) or text.partition(":")[0] in METHODS:
         return text
-    return Recorded(text)
+    return RecordedMethod(text)

@@ -1,7 +1,7 @@
-"""The papers' training protocols by name, and small ones that a CPU finishes.
+"""The training protocols of the papers by name, and small ones for a CPU.
 
-Values the papers give are theirs; ``docs/train.md`` says what they leave open. A method, a group size or a treatment
-is then a flag: ``--preset tpami-cifar10 --method svd-pi --group-size 16``.
+Values are those of the papers; ``docs/train.md`` lists what the papers leave open. Method, group size and treatments
+are set by flags: ``--preset tpami-cifar10 --method svd-pi --group-size 16``.
 """
 
 from __future__ import annotations
@@ -96,10 +96,10 @@ PRESETS: dict[str, Config] = {
 
 
 def preset(name: str) -> Config:
-    """A preset by its name.
+    """Return a preset by its name.
 
     Raises:
-        ConfigError: there is none of that name; the message lists them.
+        ConfigError: the name is unknown; the message lists the presets.
 
     Example:
         >>> preset("iccv-resnet50").milestones

@@ -1,4 +1,4 @@
-"""One process or many: who writes, and what all have to agree on."""
+"""The processes that train one network together, and the connections between them."""
 
 from __future__ import annotations
 
@@ -20,113 +20,117 @@ from spectralgrad.errors import SpectralError
 from .config import ConfigError
 
 _CPU = torch.device("cpu")
-_broken: list[bool] = []  # whether a run of this process and others has failed
-_PATIENCE = timedelta(minutes=10)
-_NOTE = 1 << 16  # bytes of a note that processes show one another
-_SIGNS = ("gloo", "connection", "peer", "nccl", "timed out", "timeout", "socket")
+_failed_before: list[bool] = []  # not empty once a run with several processes has failed in this process
+_TIMEOUT = timedelta(minutes=10)
+_LONGEST_TEXT = 1 << 16  # bytes that `gather_texts` exchanges
+# Words in torch's messages when a connection is lost; torch has no error class of its own for it.
+_LOST_WORDS = ("gloo", "connection", "peer", "nccl", "timed out", "timeout", "socket")
 
 
 class WorkerLostError(SpectralError, RuntimeError):
-    """Another process of the run has gone, or does not answer."""
+    """Another process of the run has died or does not respond."""
 
     def __init__(self, rank: int, world: int, said: BaseException) -> None:
         first = str(said).strip().splitlines()[0] if str(said).strip() else type(said).__name__
         super().__init__(
-            f"process {rank} of {world} lost another process of this run: it was killed, ran out of memory, or its "
-            f"machine is away. What torch said: {first[:200]}"
+            f"process {rank} of {world} lost another process of this run, which was killed, ran out of memory, or is "
+            f"unreachable. Message from torch: {first[:200]}"
         )
 
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run, seen from one of them.
+    """The processes of a run, as seen from one of them.
 
-    On a CPU they are connected twice. All that a run does goes over connections of its own. A process that fails leaves
-    them, which ends the others' waiting wherever they are; the first connections are still there to agree on why.
+    On a CPU there are two sets of connections. Training uses a process group that belongs to this run alone. A process
+    that fails closes it, which unblocks the other processes wherever they are waiting; the default process group
+    remains usable, and all processes use it to agree on the reason.
 
     Attributes:
-        rank: of this process.
-        world: how many there are.
-        device: where it computes.
-        own: the process group of this run alone, or nothing.
+        rank: number of this process.
+        world: number of processes.
+        device: on which this process computes.
+        run_groups: holds the process group of this run alone; empty if there is none.
 
     Example:
-        >>> Group().leads, Group().total([2.0, 3.0])
+        >>> Group().is_leader, Group().total([2.0, 3.0])
         (True, [2.0, 3.0])
     """
 
     rank: int = 0
     world: int = 1
     device: torch.device = _CPU
-    own: list[Any] = field(default_factory=list)
+    run_groups: list[Any] = field(default_factory=list)
 
     @property
-    def line(self) -> Any:
-        """The process group over which the run goes; None for that of all processes."""
-        return self.own[0] if self.own else None
+    def process_group(self) -> Any:
+        """The process group that training uses; None for the default one."""
+        return self.run_groups[0] if self.run_groups else None
 
     def leave(self, failed: bool = False) -> None:
-        """Close the connections of this run. They are closed when nothing refers to them: see :func:`release`."""
+        """Close the connections of this run. They close once nothing refers to them: see :func:`release`."""
         if failed and self.world > 1:
-            _broken.append(True)
-        if self.own:
-            last = connections(self.own[0])
-            dist.destroy_process_group(self.own.pop())
+            _failed_before.append(True)
+        if self.run_groups:
+            last = connections(self.run_groups[0])
+            dist.destroy_process_group(self.run_groups.pop())
             gc.collect()
-            del last  # not sooner: let go of by a model, the connections close with Python's lock held, or never
+            # Last reference on purpose: dropped by a model instead, the connections would close with the GIL held, or
+            # never.
+            del last
 
     @property
-    def leads(self) -> bool:
-        """Whether this is the process that writes and speaks."""
+    def is_leader(self) -> bool:
+        """True in the process that writes files and prints."""
         return self.rank == 0
 
     def total(self, values: Sequence[float]) -> list[float]:
-        """Each number summed over all processes."""
+        """Sum each number over all processes."""
         return self._reduced(values, dist.ReduceOp.SUM) if self.world > 1 else list(values)
 
-    def most(self, values: Sequence[float]) -> list[float]:
-        """Of each number the largest of all processes."""
+    def maximum(self, values: Sequence[float]) -> list[float]:
+        """The maximum of each number over all processes."""
         return self._reduced(values, dist.ReduceOp.MAX) if self.world > 1 else list(values)
 
     def _reduced(self, values: Sequence[float], how: Any) -> list[float]:
         numbers = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(numbers, how, group=self.line)
+        dist.all_reduce(numbers, how, group=self.process_group)
         return list(numbers.tolist())
 
     def gather(self, value: Tensor) -> list[Tensor]:
-        """The tensors of all processes, of the same shape."""
+        """The tensors of all processes; they must have the same shape."""
         if self.world == 1:
             return [value]
         here = value.to(self.device).contiguous()
         found = [torch.empty_like(here) for _ in range(self.world)]
-        dist.all_gather(found, here, group=self.line)
+        dist.all_gather(found, here, group=self.process_group)
         return [tensor.cpu() for tensor in found]
 
-    def notes(self, text: str) -> list[str]:
-        """What every process has to say."""
-        raw = text.encode("utf-8")[:_NOTE]
-        page = torch.zeros(_NOTE, dtype=torch.uint8)
+    def gather_texts(self, text: str) -> list[str]:
+        """The texts of all processes."""
+        raw = text.encode("utf-8")[:_LONGEST_TEXT]
+        page = torch.zeros(_LONGEST_TEXT, dtype=torch.uint8)
         page[: len(raw)] = torch.tensor(list(raw), dtype=torch.uint8)
         return [bytes(p.tolist()).rstrip(b"\0").decode("utf-8", "ignore") for p in self.gather(page)]
 
-    def wait(self) -> None:
-        """Until all are here."""
+    def barrier(self) -> None:
+        """Wait for all processes."""
         self.total([0.0])
 
-    def lost(self, problem: BaseException) -> bool:
-        """Whether an error means that another process has gone."""
+    def is_lost_worker(self, problem: BaseException) -> bool:
+        """True if an error means that another process has died."""
         if self.world == 1 or not isinstance(problem, RuntimeError) or isinstance(problem, SpectralError):
             return False
-        return isinstance(problem, dist.DistError) or any(sign in str(problem).lower() for sign in _SIGNS)
+        return isinstance(problem, dist.DistError) or any(sign in str(problem).lower() for sign in _LOST_WORDS)
 
 
 @contextmanager
 def processes(device: str = "auto") -> Iterator[Group]:
-    """The group that torchrun's environment variables or the caller's process group describe; else this process alone.
+    """The group of processes: that of torchrun's environment variables or the caller's process group, else one process.
 
     Raises:
-        WorkerLostError: another process went away inside the block.
-        SpectralError: a run in the caller's process group has failed before: messages of it may still be on the way.
+        WorkerLostError: another process died inside the block.
+        SpectralError: an earlier run in the caller's process group failed; its messages may still be in transit.
 
     Example:
         >>> with processes("cpu") as group:
@@ -135,17 +139,17 @@ def processes(device: str = "auto") -> Iterator[Group]:
     """
     world = int(os.environ.get("WORLD_SIZE", "1"))
     begun = dist.is_available() and dist.is_initialized()
-    if begun and _broken:
-        raise SpectralError("a run of these processes has failed; start new processes for another one")
+    if begun and _failed_before:
+        raise SpectralError("an earlier run of these processes failed; start new processes for another run")
     place = _device(device)
     if world > 1 and not begun:
-        dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_PATIENCE)
+        dist.init_process_group("nccl" if place.type == "cuda" else "gloo", timeout=_TIMEOUT)
     many = world > 1 or begun
     group = _joined(place) if many else Group(device=place)
     try:
         yield group
     except RuntimeError as problem:
-        if group.lost(problem):
+        if group.is_lost_worker(problem):
             raise WorkerLostError(group.rank, group.world, problem) from None
         raise
     finally:
@@ -157,7 +161,7 @@ def processes(device: str = "auto") -> Iterator[Group]:
 def _joined(device: torch.device) -> Group:
     group = Group(dist.get_rank(), dist.get_world_size(), device)
     if group.world > 1 and device.type == "cpu":
-        group.own.append(dist.new_group(backend="gloo"))
+        group.run_groups.append(dist.new_group(backend="gloo"))
     return group
 
 

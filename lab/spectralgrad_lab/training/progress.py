@@ -1,4 +1,4 @@
-"""What a run says while it goes: a bar on a terminal, a line an epoch elsewhere."""
+"""Show the progress of a run: a progress bar on a terminal, one line per epoch elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .records import Epoch, Result
 
 
 class Step(NamedTuple):
-    """A training step, as a progress bar wants it.
+    """A training step, as shown by a progress bar.
 
     Example:
         >>> Step(epoch=0, batch=3, batches=31, loss=2.2, error=80.0, images_per_second=900.0).batch
@@ -27,7 +27,7 @@ class Step(NamedTuple):
 
 
 class Progress(Protocol):
-    """Is told how a run goes."""
+    """Progress callbacks of a run."""
 
     def start(self, result: Result) -> None: ...
     def step(self, step: Step) -> None: ...
@@ -36,7 +36,7 @@ class Progress(Protocol):
 
 
 class Silent:
-    """Says nothing.
+    """Shows nothing.
 
     Example:
         >>> Silent().stop(None)
@@ -56,7 +56,7 @@ class Silent:
 
 
 class Lines(Silent):
-    """A line an epoch.
+    """Prints one line per epoch.
 
     Example:
         >>> Lines().epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, 1e5, 9, "exact"))
@@ -67,11 +67,11 @@ class Lines(Silent):
         self._stream = stream
 
     def epoch(self, epoch: Epoch) -> None:
-        print(line(epoch), file=self._stream or sys.stdout, flush=True)
+        print(epoch_line(epoch), file=self._stream or sys.stdout, flush=True)
 
 
 class Bar(Silent):
-    """A bar with loss, error, speed and condition number, and a line an epoch above it; needs rich."""
+    """A progress bar with loss, error, speed and condition number, and one line per epoch above it; needs rich."""
 
     def __init__(self, console: Any = None) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -105,7 +105,7 @@ class Bar(Silent):
         )
 
     def epoch(self, epoch: Epoch) -> None:
-        self._bar.console.print(line(epoch), highlight=False, soft_wrap=True)
+        self._bar.console.print(epoch_line(epoch), highlight=False, soft_wrap=True)
         if self._task is not None:
             self._bar.reset(self._task, said="")
 
@@ -116,8 +116,8 @@ class Bar(Silent):
         self._bar.stop()
 
 
-def line(epoch: Epoch) -> str:
-    """An epoch in one line."""
+def epoch_line(epoch: Epoch) -> str:
+    """One line that describes an epoch."""
     return (
         f"epoch {epoch.epoch + 1:3d}  lr {epoch.lr:<7.4g}  loss {epoch.train_loss:.4f}  "
         f"error {epoch.train_error:.2f} %  test {epoch.test_loss:.4f}  {epoch.test_error:.2f} %{_top5(epoch)}  "
@@ -127,7 +127,7 @@ def line(epoch: Epoch) -> str:
 
 
 def for_terminal(stream: TextIO | None = None) -> Progress:
-    """A bar if the stream (by default stdout) is a terminal and rich is installed, else a line an epoch.
+    """A bar if the stream (default: stdout) is a terminal and rich is installed, otherwise one line per epoch.
 
     Example:
         >>> import io

@@ -1,4 +1,4 @@
-"""Random states as tensors, so that a checkpoint can hold them without pickle."""
+"""Random states as tensors, so that checkpoints can store them without pickle."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_NONE = float("nan")  # no Gaussian kept back
+_NONE = float("nan")  # Python's generator has no second Gaussian in stock
 
 
 def capture() -> dict[str, Tensor]:
-    """The states of torch, Python and numpy in this process; of the current accelerator too, if there is one.
+    """The random states of torch, Python and numpy in this process, and of the current CUDA device if there is one.
 
     Example:
         >>> state = capture()
@@ -36,7 +36,7 @@ def capture() -> dict[str, Tensor]:
 
 
 def restore(state: dict[str, Tensor]) -> None:
-    """Go back to a state that :func:`capture` returned."""
+    """Restore a state returned by :func:`capture`."""
     kept = state["kept"].tolist()
     numpy_numbers = state["numpy"].tolist()
     torch.set_rng_state(state["torch"])
@@ -48,7 +48,7 @@ def restore(state: dict[str, Tensor]) -> None:
 
 
 def seed(number: int) -> None:
-    """Start all of them from a number.
+    """Seed all generators.
 
     Example:
         >>> seed(3)

@@ -1,4 +1,4 @@
-"""What is kept of a run: an epoch, a failure, the result. One result is one line of JSON."""
+"""The records of a run: its epochs, its failure, its result. A result is one line of JSON."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Status = Literal["running", "done", "failed"]
 
 @dataclass(frozen=True)
 class Epoch:
-    """One pass over the training images, and the test after it. Errors are percentages.
+    """One pass over the training images and the test after it. Errors are percentages.
 
     Attributes:
-        epoch: from 0, as all positions in stored results; people are shown it from 1.
+        epoch: number of the epoch, counted from 0 in stored results and from 1 in everything that is shown.
         lr: learning rate of the body of the network.
-        train_loss: mean over the images, as they were met.
-        train_error: the same.
+        train_loss: mean over the training images, during the epoch.
+        train_error: during the epoch.
         test_loss: mean over the test images, after the epoch.
-        test_error: the same.
-        seconds: training and test.
-        images_per_second: training, with loading.
-        step_ms: median time of a training step, without loading.
-        condition: median over the looks of the largest condition number among the spectral layers; NaN if there is
-            none.
-        rank: least numerical rank met.
-        method: in use by the spectral layers.
+        test_error: after the epoch.
+        seconds: time of training and test.
+        images_per_second: training speed, including data loading.
+        step_ms: median time of a training step, without data loading.
+        condition: largest condition number among the spectral layers, median over the records of the epoch; NaN if
+            there is none.
+        rank: smallest numerical rank recorded.
+        method: of the spectral layers.
         test_top5: share of test images whose class is not among the five best; None below 100 classes.
 
     Example:
@@ -63,14 +63,14 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run ended before its time.
+    """Why a run failed.
 
     Attributes:
         step: training steps before the one that failed.
         epoch: in which it failed, from 0.
-        reason: in words.
-        layer: the name of the layer to blame, if one is.
-        spectrum: eigenvalues, ascending, of the matrix that layer decomposed; empty if it has none.
+        reason: a phrase such as "the gradient is not finite".
+        layer: name of the layer that caused it, if known.
+        spectrum: ascending eigenvalues of the matrix that the layer decomposed; empty if unknown.
 
     Example:
         >>> print(Failure(12, 0, "the gradient is not finite", "norm1", (0.01, 0.01, 4.0)))
@@ -97,12 +97,12 @@ class Failure:
 
     @classmethod
     def from_dict(cls, values: Any, place: str = "failure") -> Failure:
-        """From plain values, as :meth:`Result.to_dict` has them; ``place`` is named by errors."""
+        """Read plain values as returned by :meth:`Result.to_dict`; ``place`` is named in error messages."""
         return cls(**_FAILURE(values, place))
 
 
 def versions() -> dict[str, str]:
-    """What the run was made with.
+    """The versions of the software in use.
 
     Example:
         >>> sorted(versions())
@@ -118,16 +118,16 @@ def versions() -> dict[str, str]:
 
 @dataclass
 class Result:
-    """A run: what was asked, what came.
+    """The result of a run, finished or not.
 
     Attributes:
-        config: what was asked.
+        config: of the run.
         status: ``"running"`` (or stopped), ``"done"`` or ``"failed"``.
-        epochs: those finished.
-        failure: why it failed, if it did.
+        epochs: the finished epochs.
+        failure: why it failed, or None.
         versions: of the software.
-        started: date and time, UTC.
-        seconds: of work, over all its parts.
+        started: date and time in UTC.
+        seconds: total time, over all interruptions.
 
     Example:
         >>> result = Result(Config(), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0)])
@@ -145,7 +145,7 @@ class Result:
 
     @property
     def best_error(self) -> float:
-        """The least test error in per cent; NaN before the first epoch has ended."""
+        """The lowest test error in per cent; NaN before the end of the first epoch."""
         return min((epoch.test_error for epoch in self.epochs), default=NAN)
 
     @property
@@ -154,40 +154,40 @@ class Result:
         return self.epochs[-1].test_error if self.epochs else NAN
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that JSON has: NaN is None, infinity a word."""
+        """Plain values for JSON; see :func:`json_ready`."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         values["config"] = self.config.to_dict()
         values["epochs"] = [dataclasses.asdict(epoch) for epoch in self.epochs]
         values["failure"] = None if self.failure is None else dataclasses.asdict(self.failure)
-        return dict(packed(values))
+        return dict(json_ready(values))
 
     def to_json(self) -> str:
-        """One line."""
+        """One line of JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_dict(cls, values: Any) -> Result:
-        """The reverse of :meth:`to_dict`; fields that a newer version added are left out.
+        """The inverse of :meth:`to_dict`; fields added by a newer version are ignored.
 
         Raises:
-            ValueError: a value is missing, of another kind, or out of range; the message says which.
+            ValueError: a value is missing, has the wrong type, or is out of range; the message says which.
         """
         row = _RESULT(values, "result")
         epochs = [Epoch(**epoch) for epoch in row["epochs"]]
         if [epoch.epoch for epoch in epochs] != list(range(len(epochs))):
-            raise untrusted_json.RowError("result.epochs: expected epochs 0, 1, 2, … in their order")
+            raise untrusted_json.InvalidValueError("result.epochs: expected epochs 0, 1, 2, … in order")
         return cls(**{**row, "epochs": epochs})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Result:
-        """The reverse of :meth:`to_json`."""
-        return cls.from_dict(untrusted_json.parsed(text.encode("utf-8") if isinstance(text, str) else text))
+        """The inverse of :meth:`to_json`."""
+        return cls.from_dict(untrusted_json.parse(text.encode("utf-8") if isinstance(text, str) else text))
 
 
 def _config(value: Any, place: str) -> Config:
     known = untrusted_json.record({}, {name: lambda item, _: item for name in FIELDS})(value, place)
     methods = {
-        name: as_recorded(untrusted_json.words(known[name], name))
+        name: as_recorded(untrusted_json.text(known[name], name))
         for name in METHOD_FIELDS
         if known.get(name) is not None
     }
@@ -197,7 +197,7 @@ def _config(value: Any, place: str) -> Config:
 _PERCENT, _COUNT = untrusted_json.number(0, 100), untrusted_json.number(0)
 _EPOCH = untrusted_json.record(
     {
-        "epoch": untrusted_json.whole(),
+        "epoch": untrusted_json.integer(),
         "lr": _COUNT,
         "train_loss": untrusted_json.number(infinite=True),
         "train_error": _PERCENT,
@@ -209,50 +209,50 @@ _EPOCH = untrusted_json.record(
     },
     {
         "condition": untrusted_json.number(0, infinite=True),
-        "rank": untrusted_json.whole(),
-        "method": untrusted_json.words,
-        "test_top5": untrusted_json.maybe(_PERCENT),
+        "rank": untrusted_json.integer(),
+        "method": untrusted_json.text,
+        "test_top5": untrusted_json.optional(_PERCENT),
     },
 )
 _FAILURE = untrusted_json.record(
-    {"step": untrusted_json.whole(), "epoch": untrusted_json.whole(), "reason": untrusted_json.words},
+    {"step": untrusted_json.integer(), "epoch": untrusted_json.integer(), "reason": untrusted_json.text},
     {
-        "layer": untrusted_json.maybe(untrusted_json.words),
-        "spectrum": untrusted_json.series(untrusted_json.number(infinite=True)),
+        "layer": untrusted_json.optional(untrusted_json.text),
+        "spectrum": untrusted_json.list_of(untrusted_json.number(infinite=True)),
     },
 )
 _RESULT = untrusted_json.record(
     {
         "config": _config,
         "status": untrusted_json.one_of("running", "done", "failed"),
-        "epochs": untrusted_json.series(_EPOCH),
-        "failure": untrusted_json.maybe(Failure.from_dict),
+        "epochs": untrusted_json.list_of(_EPOCH),
+        "failure": untrusted_json.optional(Failure.from_dict),
     },
-    {"versions": untrusted_json.table(untrusted_json.words), "started": untrusted_json.words, "seconds": _COUNT},
+    {"versions": untrusted_json.mapping_of(untrusted_json.text), "started": untrusted_json.text, "seconds": _COUNT},
 )
 
 
-def count(number: int, thing: str) -> str:
-    """So many of a thing.
+def plural(number: int, thing: str) -> str:
+    """A number with a noun in the singular or plural.
 
     Example:
-        >>> count(1, "run"), count(3, "run")
+        >>> plural(1, "run"), plural(3, "run")
         ('1 run', '3 runs')
     """
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def packed(value: Any) -> Any:
-    """A value as strict JSON has it: NaN is None, infinities are words, tuples are lists.
+def json_ready(value: Any) -> Any:
+    """Convert a value for strict JSON: NaN to None, infinities to strings, tuples to lists.
 
     Example:
-        >>> packed({"a": (1.0, float("nan"), float("-inf"))})
+        >>> json_ready({"a": (1.0, float("nan"), float("-inf"))})
         {'a': [1.0, None, '-inf']}
     """
     if isinstance(value, dict):
-        return {name: packed(item) for name, item in value.items()}
+        return {name: json_ready(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [packed(item) for item in value]
+        return [json_ready(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

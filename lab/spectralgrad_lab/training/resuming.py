@@ -1,4 +1,4 @@
-"""What a folder already holds: nothing, a run to go on with, or one that has ended."""
+"""Find out what a folder contains: nothing, a run to resume, or a finished run."""
 
 from __future__ import annotations
 
@@ -10,68 +10,69 @@ from spectralgrad.errors import SpectralError
 
 from . import checkpoints
 from .config import FIELDS, Config, ConfigError
-from .method_names import HINT, Recorded
+from .method_names import HINT, RecordedMethod
 from .records import Result
 from .run_files import RESULT
 
-# What may change between the parts of a run, since no number of the rest of it depends on it.
-FREE = {
+# Fields that may change when a run is resumed: results of the remaining epochs do not depend on them.
+CHANGEABLE_FIELDS = {
     "epochs", "data", "workers", "device", "threads", "monitor_every", "checkpoint_minutes", "patience", "tensorboard",
 }  # fmt: skip
 
 
 class RunExistsError(SpectralError, FileExistsError):
-    """The folder holds a run already."""
+    """The folder already contains a run."""
 
 
 @dataclass(frozen=True)
-class Previous:
-    """A result if there is nothing left to do, a state if there is something to go on from."""
+class EarlierRun:
+    """The run in a folder: ``result`` if nothing is left to do, ``state`` if it can be resumed."""
 
     result: Result | None = None
     state: dict[str, Any] | None = None
 
 
-def previous(config: Config, folder: Path | None, resume: bool) -> Previous:
-    """What there is to go on from.
+def earlier_run(config: Config, folder: Path | None, resume: bool) -> EarlierRun:
+    """Look for an earlier run in a folder.
 
     Raises:
-        RunExistsError: there is a run, and nobody said ``resume``.
-        ConfigError: it is another run than ``config`` describes.
+        RunExistsError: the folder contains a run and ``resume`` is false.
+        ConfigError: the run does not have the configuration ``config``.
 
     Example:
-        >>> previous(Config(), None, resume=True)
-        Previous(result=None, state=None)
+        >>> earlier_run(Config(), None, resume=True)
+        EarlierRun(result=None, state=None)
     """
     if folder is None:
-        return Previous()
+        return EarlierRun()
     result, state = read_result(folder), checkpoints.load(folder)
     if result is None and state is None:
-        return Previous()
-    known = result if result is not None else _begun(folder, state)
+        return EarlierRun()
+    known = result if result is not None else _result_in(folder, state)
     if not resume:
         state_of = f"{known.status}, {len(known.epochs)} of {known.config.epochs} epochs"
         differ = _differences(known.config, config)
-        advice = f"another one ({differ}): pass another --out" if differ else "pass --resume to go on, or another --out"
-        raise RunExistsError(f"{folder} holds a run already ({state_of}); {advice}")
+        other = f"another one ({differ}): pass another --out"
+        advice = other if differ else "pass --resume to continue, or another --out"
+        raise RunExistsError(f"{folder} already contains a run ({state_of}); {advice}")
     differ = _differences(known.config, config)
     if differ:
-        raise ConfigError(f"{folder} holds another run: {differ}. Pass another --out, or leave these out")
+        raise ConfigError(f"{folder} contains another run: {differ}. Pass another --out, or omit these flags")
     if len(known.epochs) > config.epochs:
         raise ConfigError(
-            f"{folder} holds a longer run, of {len(known.epochs)} epochs; expected at least as many, or another --out, "
-            f"got {config.epochs}"
+            f"{folder} contains a longer run of {len(known.epochs)} epochs; expected at least as many, or another "
+            f"--out, got {config.epochs}"
         )
     if known.status == "failed" or (known.status == "done" and len(known.epochs) >= config.epochs):
-        return Previous(result=known)
-    return Previous(state=state)
+        return EarlierRun(result=known)
+    return EarlierRun(state=state)
 
 
 def read_result(folder: Path) -> Result | None:
-    """The result in a folder; None if there is none.
+    """Read the result in a folder; None if there is none.
 
     Raises:
-        CheckpointError: there is one, but it cannot be read.
+        CheckpointError: the file cannot be read.
     """
     path = folder / RESULT
     if not path.exists():
@@ -82,8 +83,8 @@ def read_result(folder: Path) -> Result | None:
         raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem}") from None
 
 
-def _begun(folder: Path, state: Any) -> Result:
-    """The result that a checkpoint holds."""
+def _result_in(folder: Path, state: Any) -> Result:
+    """The result stored in a checkpoint."""
     try:
         return Result.from_dict(state.get("result"))
     except ValueError as problem:
@@ -91,8 +92,8 @@ def _begun(folder: Path, state: Any) -> Result:
 
 
 def _differences(old: Config, new: Config) -> str:
-    """In words; empty if the new run is the old one."""
-    fixed = [n for n in FIELDS if n not in FREE or (n == "data" and old.located)]
+    """A description of the fields that differ; empty if none does."""
+    fixed = [n for n in FIELDS if n not in CHANGEABLE_FIELDS or (n == "data" and old.depends_on_folder)]
     differ = [n for n in fixed if old.text(n) != new.text(n)]
-    hint = [HINT] if any(isinstance(getattr(old, name), Recorded) for name in differ) else []
+    hint = [HINT] if any(isinstance(getattr(old, name), RecordedMethod) for name in differ) else []
     return "; ".join([*(f"{name} was {old.text(name)!r}, is {new.text(name)!r}" for name in differ), *hint])

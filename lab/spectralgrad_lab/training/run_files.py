@@ -1,4 +1,4 @@
-"""Files beside a run: its result, its log, its TensorBoard events. A resumed run repeats nothing in them."""
+"""The files of a run: result, log and TensorBoard events. A resumed run writes nothing twice."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _CURVES = (
 )  # fmt: skip
 
 
-class Files:
-    """The files of a run in its folder, or nothing without one.
+class RunFiles:
+    """Writes the files of a run; does nothing without a folder.
 
     Args:
-        folder: made if it is not there.
-        result: what they tell about; it is read anew at every :meth:`write`.
-        step: at which training step the run begins, or goes on.
+        folder: created if it does not exist; None writes nothing.
+        result: what to write; its current values are used at every :meth:`write`.
+        step: the training step at which the run starts or resumes.
     """
 
     def __init__(self, folder: Path | None, result: Result, step: int = 0) -> None:
@@ -40,7 +40,7 @@ class Files:
                 self.writer = _tensorboard(folder, step)
 
     def _begin(self, folder: Path) -> None:
-        """A run that has no result has nothing."""
+        """Write the first files; if the result cannot be written, the configuration is removed too."""
         write_text(folder / CONFIG, self._result.config.to_toml())
         try:
             self.write()
@@ -50,7 +50,7 @@ class Files:
             raise
 
     def write(self, step: int | None = None) -> None:
-        """Result and log as they are now; the newest epoch to TensorBoard, if ``step`` says which was its last."""
+        """Write result and log; also send the last epoch to TensorBoard if its last ``step`` is given."""
         if self._folder is None:
             return
         write_json(self._folder / RESULT, self._result.to_dict())
@@ -63,19 +63,19 @@ class Files:
             self.flush()
 
     def flush(self) -> None:
-        """Have what TensorBoard was told in its file: before a checkpoint, after which it is not told again."""
+        """Flush TensorBoard events to their file. Required before a checkpoint: a resumed run does not repeat them."""
         if self.writer is not None:
             self.writer.flush()
 
     def close(self) -> None:
-        """Write a last time."""
+        """Write the final result and close the files."""
         self.write()
         if self.writer is not None:
             self.writer.close()
 
 
 def _log(epochs: list[Epoch]) -> str:
-    """One row per epoch, counted from 1; a missing value is an empty cell."""
+    """CSV with one row per epoch, counted from 1; missing values are empty cells."""
     text = io.StringIO(newline="")
     rows = csv.DictWriter(text, [field.name for field in dataclasses.fields(Epoch)])
     rows.writeheader()
@@ -90,7 +90,7 @@ def _cell(value: Any) -> Any:
 
 
 def _tensorboard(folder: Path, step: int) -> Any:
-    """A writer that discards what an interrupted run wrote after its checkpoint; None where it is not installed."""
+    """A TensorBoard writer that discards events written after the checkpoint; None if TensorBoard is missing."""
     if find_spec("tensorboard") is None:
         return None
     from torch.utils.tensorboard import SummaryWriter

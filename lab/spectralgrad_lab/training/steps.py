@@ -1,4 +1,4 @@
-"""Training steps and tests: what they count, and what all processes learn of each other on the way."""
+"""Training steps and tests, over all processes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from spectralgrad.training import renew_statistics
 
 from ..data import Batches, Dataset
 from ..data.augmentation import resolve
-from .components import Parts
+from .components import Components
 from .config import Config
-from .failures import NUMERICAL, DivergedError, Watch, finite
+from .failures import NUMERICAL, DivergedError, FailureWatch, total_norm
 from .process_group import Group
 
-_MANY_CLASSES = 100  # from here on top-5 errors are told
-_SMALLEST_BATCH = 1 / 8  # of the others; a smaller last one is left out, since its statistics would be poor
+_MANY_CLASSES = 100  # top-5 errors are recorded from this number of classes on
+_SMALLEST_BATCH = 1 / 8  # of the batch size; a smaller last batch is dropped, since its statistics would be poor
 
 
 class Counts(NamedTuple):
-    """A step, summed over the processes: who asks to stop or to save, images, their losses, and wrong answers."""
+    """Counts of a step, summed over processes: requests to stop or save, images, their loss, misclassified images."""
 
     stop: float
     save: float
@@ -38,18 +38,18 @@ class Counts(NamedTuple):
 
 @dataclass
 class Tally:
-    """Where a run is, and what it has counted in this epoch. Plain values, so that a checkpoint holds them.
+    """The position of a run and its counts in the current epoch; plain values, so that a checkpoint can store them.
 
     Attributes:
-        epoch: that is being trained.
-        batch: of the epoch, the next.
+        epoch: the current epoch.
+        batch: the next batch of the epoch.
         step: training steps taken.
         images: seen in this epoch.
-        loss: summed over them.
-        wrong: how many were misclassified.
+        loss: summed over these images.
+        wrong: misclassified images.
         seconds: spent training in this epoch.
         times: milliseconds of each step.
-        looks: condition number and rank, each time somebody looked.
+        looks: records of condition number and rank.
 
     Example:
         >>> tally = Tally()
@@ -89,7 +89,7 @@ class Tally:
 
     @property
     def rate(self) -> float:
-        """Images a second."""
+        """Images per second."""
         return self.images / self.seconds if self.seconds else math.nan
 
     @property
@@ -106,7 +106,7 @@ class Tally:
 
 
 def batches(config: Config, data: Dataset, group: Group) -> tuple[Batches, Batches]:
-    """Of training and test images. Evaluation uses the counterpart of the augmentation without chance."""
+    """Batches of training and of test images. Tests use the deterministic counterpart of the augmentation."""
     how = resolve(config.augmentation or data.augmentation)
     rest = len(data.train) % config.batch_size
     common: dict[str, Any] = {"mean": data.mean, "std": data.std, "seed": config.seed}
@@ -122,14 +122,14 @@ class Stepper:
 
     Args:
         config: of the run.
-        parts: what learns.
-        watch: on its spectral layers.
-        group: the processes.
+        components: of the run.
+        watch: attached to the network.
+        group: the processes that train together.
     """
 
-    def __init__(self, config: Config, parts: Parts, watch: Watch, group: Group) -> None:
-        self.config, self.parts, self.watch, self.group = config, parts, watch, group
-        self._trained = [p for p in parts.net.parameters() if p.requires_grad]
+    def __init__(self, config: Config, components: Components, watch: FailureWatch, group: Group) -> None:
+        self.config, self.components, self.watch, self.group = config, components, watch, group
+        self._trained = [p for p in components.net.parameters() if p.requires_grad]
 
     def forward(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         """Class scores in float32, computed in the precision of the run."""
@@ -139,13 +139,13 @@ class Stepper:
         return scores.float()
 
     def __call__(self, images: Tensor, labels: Tensor, *, stop: bool = False, save: bool = False) -> Counts:
-        """One step.
+        """Take one step.
 
-        Before the backward pass all processes tell each other how theirs went: the loss is the mean over all
-        images, however they are shared.
+        Before the backward pass all processes exchange their counts, so that the loss is the mean over all images,
+        however they are divided among the processes.
 
         Raises:
-            DivergedError: the step cannot be taken; the others may still be in it.
+            DivergedError: the step failed in this process; other processes may still be in it.
         """
         images, labels = images.to(self.group.device), labels.to(self.group.device)
         trouble, loss, wrong = self._loss(images, labels)
@@ -153,17 +153,17 @@ class Stepper:
         counts = Counts(*self._agreed(trouble, [float(value) for value in here]))
         assert loss is not None
         if not math.isfinite(counts.loss):
-            raise self.watch.of_loss(lambda: self.forward(self.parts.net, images))
+            raise self.watch.explain_loss(lambda: self.forward(self.components.net, images))
         self._learn(loss * (self.group.world / counts.images))
         return counts
 
     def _agreed(self, trouble: DivergedError | None, here: list[float]) -> list[float]:
-        """Sums over all processes, if none is in trouble.
+        """The sums over all processes; raises if one of them has failed.
 
-        With connections of its own a run is left at once, since the others may be waiting within a layer. Without
-        them, on GPUs, trouble can be told only here, and the layers must not wait for each other after it.
+        If the run has its own connections, a failed process leaves at once, since others may be waiting inside a layer.
+        On GPUs it has none: a failure can be reported only here, and no layer may communicate after it.
         """
-        if trouble is not None and self.group.line is not None:
+        if trouble is not None and self.group.process_group is not None:
             raise trouble
         failed, *sums = self.group.total([float(trouble is not None), *here])
         if failed:
@@ -171,28 +171,28 @@ class Stepper:
         return sums
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[DivergedError | None, Tensor | None, float]:
-        """The summed loss and the number of wrong answers, or what went wrong."""
+        """The summed loss and the number of misclassified images, or the failure."""
         try:
-            scores = self.forward(self.parts.model, images)
+            scores = self.forward(self.components.model, images)
         except NUMERICAL as problem:
-            return self.watch.of_error(problem), None, 0.0
+            return self.watch.explain_error(problem), None, 0.0
         wrong = float((scores.detach().argmax(1) != labels).sum())
         return None, functional.cross_entropy(scores, labels, reduction="sum"), wrong
 
     def _learn(self, loss: Tensor) -> None:
-        if self.parts.penalty is not None:
-            loss = loss + self.parts.penalty()
-        self.parts.optimizer.zero_grad(set_to_none=True)
+        if self.components.penalty is not None:
+            loss = loss + self.components.penalty()
+        self.components.optimizer.zero_grad(set_to_none=True)
         try:
             loss.backward()  # type: ignore[no-untyped-call]
         except NUMERICAL as problem:
-            raise self.watch.of_error(problem) from None
-        norm = finite(p.grad for p in self._trained)
+            raise self.watch.explain_error(problem) from None
+        norm = total_norm(p.grad for p in self._trained)
         if not bool(torch.isfinite(norm)):
-            raise self.watch.of_gradient()
+            raise self.watch.explain_gradient()
         if self.config.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self._trained, self.config.clip, norm)
-        self.parts.optimizer.step()
+        self.components.optimizer.step()
 
     @torch.no_grad()
     def evaluate(
@@ -204,8 +204,9 @@ class Stepper:
         """Mean loss and errors over the test images.
 
         Args:
-            test: the images.
-            renewing: training batches over which running statistics are averaged first, if the run has that.
+            test: batches of test images.
+            renewing: training batches over which running statistics are recomputed first, if the configuration asks for
+                it.
             interrupted: called before every batch; may raise.
 
         Raises:
@@ -214,13 +215,13 @@ class Stepper:
         sums, trouble = [0.0] * 4, None
         try:
             self._renew(renewing, interrupted)
-            self.parts.net.eval()
+            self.components.net.eval()
             for images, labels in test.epoch(0):
                 interrupted()
                 here = self._tested(images.to(self.group.device), labels)
                 sums = [a + b for a, b in zip(sums, here, strict=True)]
         except NUMERICAL as problem:
-            trouble = self.watch.of_error(problem)
+            trouble = self.watch.explain_error(problem)
         except DivergedError as problem:
             trouble = problem
         if trouble is not None:
@@ -231,22 +232,22 @@ class Stepper:
 
     def _tested(self, images: Tensor, labels: Tensor) -> list[float]:
         """The counts of a batch, if its loss is finite."""
-        counts = _scored(self.forward(self.parts.net, images).cpu(), labels)
+        counts = _test_counts(self.forward(self.components.net, images).cpu(), labels)
         if not math.isfinite(counts[0]):
-            raise self.watch.of_loss(lambda: self.forward(self.parts.net, images))
+            raise self.watch.explain_loss(lambda: self.forward(self.components.net, images))
         return counts
 
     def _renew(self, batches: Iterable[tuple[Tensor, Tensor]], interrupted: Callable[[], None]) -> None:
         def forward(images: Tensor) -> None:
             interrupted()
-            self.forward(self.parts.net, images.to(self.group.device))
+            self.forward(self.components.net, images.to(self.group.device))
 
         if self.config.renew_batches:
-            renew_statistics(self.parts.net, batches, forward)
+            renew_statistics(self.components.net, batches, forward)
 
 
 class Scores(NamedTuple):
-    """Of a test: mean loss, errors in per cent; ``top5`` is None below 100 classes.
+    """The outcome of a test: mean loss and errors in per cent; ``top5`` is None for fewer than 100 classes.
 
     Example:
         >>> Scores(0.5, 20.0, None).error
@@ -258,8 +259,8 @@ class Scores(NamedTuple):
     top5: float | None
 
 
-def _scored(scores: Tensor, labels: Tensor) -> list[float]:
-    """Summed loss, how many are wrong, and not among the best five, and how many there are."""
+def _test_counts(scores: Tensor, labels: Tensor) -> list[float]:
+    """Summed loss, misclassified images, images whose class is not among the five best, all images."""
     loss = float(functional.cross_entropy(scores, labels, reduction="sum"))
     wrong = float((scores.argmax(1) != labels).sum())
     missed = math.nan
@@ -269,7 +270,7 @@ def _scored(scores: Tensor, labels: Tensor) -> list[float]:
 
 
 class Stopwatch:
-    """Seconds since it was last asked.
+    """Measures the seconds since the last call of :meth:`lap`.
 
     Example:
         >>> watch = Stopwatch()

@@ -1,4 +1,4 @@
-"""Batch statistics over all processes, so that many of them train as one would."""
+"""Batch statistics over all processes, so that several processes train as one would."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _KNOWN = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def synchronize(net: nn.Module, processes: Any = None) -> nn.Module:
-    """Have every batch and spectral normalisation of a network take its statistics over all processes.
+    """Make every batch normalization and spectral layer of a network compute its statistics over all processes.
 
-    torch's SyncBatchNorm works on accelerators only and is used there. Names of parameters and buffers stay.
+    torch's SyncBatchNorm works only on accelerators and is used there. Names of parameters and buffers do not change.
 
     Args:
         net: its layers are replaced in place.
-        processes: a process group, by default all processes.
+        processes: a process group (default: all processes).
 
     Raises:
-        ConfigError: a batch normalisation does more than torch's, which no replacement would do.
+        ConfigError: a batch normalization is not torch's own, so that it cannot be replaced.
 
     Example:
         >>> net = synchronize(torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2)))
@@ -47,7 +47,7 @@ def synchronize(net: nn.Module, processes: Any = None) -> nn.Module:
 
 
 def release(net: nn.Module, processes: Any) -> None:
-    """Have no layer of a network refer to a process group any more."""
+    """Remove all references to a process group from the layers of a network."""
     for module in net.modules():
         if getattr(module, "process_group", None) is processes:
             module.process_group = None  # type: ignore[assignment]
@@ -59,13 +59,13 @@ def _check_known(name: str, module: _BatchNorm) -> None:
         return
     what = "one with hooks" if hooked else type(module).__name__
     raise ConfigError(
-        f"network: the batch normalisation {name!r} is {what}, whose statistics cannot be taken over all processes; "
+        f"network: the batch normalization {name!r} is {what}, whose statistics cannot be computed over all processes; "
         "expected torch's own, or train in one process"
     )
 
 
 class SyncedBatchNorm(_BatchNorm):
-    """Batch normalisation over all processes on a CPU; with one process it is torch's.
+    """Batch normalization over all processes on a CPU; with one process it is torch's own.
 
     Example:
         >>> layer, x = SyncedBatchNorm(3), torch.randn(4, 3, 5, 5)
@@ -89,7 +89,7 @@ class SyncedBatchNorm(_BatchNorm):
             return y.to(x.dtype)
 
     def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002
-        """The layer it replaces has checked."""
+        """Not needed: the layer that this one replaces has checked its input."""
 
     @torch.no_grad()
     def _update(self, mean: Tensor, variance: Tensor) -> None:
@@ -103,7 +103,7 @@ class SyncedBatchNorm(_BatchNorm):
 
 
 def _normalized(x: Tensor, eps: float, reduce: Reduce) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The batch less its mean over its deviation; mean and variance (biased) and how many values they are of."""
+    """The normalized batch, its mean and biased variance, and the number of values per channel."""
     dims, shape = [0, *range(2, x.dim())], (1, -1, *(1,) * (x.dim() - 2))
     here = x.new_tensor([x.numel() / x.shape[1]])
     sums = reduce(torch.cat([x.sum(dims), here]))
