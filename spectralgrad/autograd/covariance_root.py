@@ -43,10 +43,10 @@ def root_from_positions(X: Tensor, center: bool, count: int, rtol: float | None)
     return result
 
 
-def products(X: Tensor, centred: bool) -> Tensor:
+def products(X: Tensor, centered: bool) -> Tensor:
     """XᴴX, with the null vector of centred features lifted off zero."""
     A = X.mH @ X
-    return lifted(A) if centred else A
+    return lifted(A) if centered else A
 
 
 def lifted(A: Tensor) -> Tensor:
@@ -73,9 +73,9 @@ def features(
     ``steep`` function, whose slope times the power may overflow, they are divided by no more than they have to be.
     """
     if function.eager(X):  # the usual case by a short way
-        centred = X - mean(X) if center else X
-        if bool(ordinary(centred).all()):
-            return centred * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
+        centered = X - mean(X) if center else X
+        if bool(ordinary(centered).all()):
+            return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     X = X * (1 / size)  # exact; torch 2.6 rounds when it divides complex numbers, by 1 too
     if center:

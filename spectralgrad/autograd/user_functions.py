@@ -41,8 +41,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
     cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
-    centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
-    inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
+    middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
+    inside = torch.where(close, middle, i)  # keep f' away from where the quadrature is not used
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     apart = quotient(differences(values), gap, ~close)
     return values, torch.where(close, mean, apart), _slope(derivative, w)

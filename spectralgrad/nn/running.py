@@ -19,7 +19,7 @@ from ..precision import working_dtype
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .distributed import Reduce, reducer
-from .functional.normalization import Normalised, apply_matrix, normalise
+from .functional.normalization import Normalized, apply_matrix, normalize
 from .functional.whitening_matrices import positive_part
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class RunningNorm(SpectralModule):
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
         told: list[GradientWatcher | None] = []
-        result = normalise(
+        result = normalize(
             X,
             lambda C: self.matrix_of(C, lambda M: self._shown(M, told)),
             self.weight,
@@ -152,7 +152,7 @@ class RunningNorm(SpectralModule):
         return result.output
 
     @torch.no_grad()
-    def _update(self, batch: Normalised) -> None:
+    def _update(self, batch: Normalized) -> None:
         """Move the running statistics towards the batch's; the covariance is unbiased, as torch's variance is."""
         assert self.running_mean is not None
         assert self.num_batches_tracked is not None

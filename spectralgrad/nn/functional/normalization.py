@@ -35,7 +35,7 @@ from . import feature_matrices
 MatrixOf = Callable[[Tensor], Tensor]
 
 
-class Normalised(NamedTuple):
+class Normalized(NamedTuple):
     """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), size ()."""
 
     output: Tensor
@@ -45,7 +45,7 @@ class Normalised(NamedTuple):
     size: Tensor
 
 
-def normalise(
+def normalize(
     X: Tensor,
     matrix_of: MatrixOf,
     weight: Tensor | None,
@@ -54,7 +54,7 @@ def normalise(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     reduce: Reduce | None = None,
-) -> Normalised:
+) -> Normalized:
     """The features normalised by their own statistics.
 
     Args:
@@ -68,15 +68,15 @@ def normalise(
 
     Example:
         >>> X = torch.randn(8, 4, 10, dtype=torch.float64)
-        >>> result = normalise(X, lambda C: torch.linalg.cholesky(torch.linalg.inv(C)).mT, None, None)
+        >>> result = normalize(X, lambda C: torch.linalg.cholesky(torch.linalg.inv(C)).mT, None, None)
         >>> flat = result.output.transpose(0, 1).flatten(1)
         >>> torch.allclose(flat @ flat.T / 80, torch.eye(4, dtype=torch.float64))
         True
     """
     dtype = dtype or working_dtype(X.dtype)
     if not function.reverse_only(X):
-        return Normalised(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
-    return Normalised(*_Normalise.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
+        return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
+    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
 
 def apply_matrix(
@@ -93,7 +93,7 @@ def apply_matrix(
         X: features (N, C, *).
         mean: (C,).
         matrix: (G, d, d).
-        weight, bias, dtype: as in :func:`normalise`.
+        weight, bias, dtype: as in :func:`normalize`.
 
     Example:
         >>> matrix = torch.tensor([[[1.0, 2.0], [0.0, 1.0]]])
@@ -146,7 +146,7 @@ def _composed(
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce):  # type: ignore[no-untyped-def]
         features = feature_matrices.dense(X)

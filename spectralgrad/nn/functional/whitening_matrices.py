@@ -34,8 +34,9 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
         where: named in errors.
 
     Example:
+        >>> import spectralgrad as sg
         >>> M = torch.diag(torch.tensor([4.0, 9.0]))
-        >>> whitening_matrix(M, "zca", Exact())
+        >>> whitening_matrix(M, "zca", sg.Exact())
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.3333]])
 
@@ -77,8 +78,9 @@ def principal_projector(
         watch: called with :math:`DCD`; what it returns is decomposed.
 
     Example:
+        >>> import spectralgrad as sg
         >>> C = torch.diag(torch.tensor([4.0, 9.0]))
-        >>> principal_projector(C, 1.0, 0.0, Exact(), lambda R: R)
+        >>> principal_projector(C, 1.0, 0.0, sg.Exact(), lambda R: R)
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.3333]])
 
