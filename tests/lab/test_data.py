@@ -163,7 +163,7 @@ def test_cifar100_takes_the_fine_label(tmp_path):
 def test_cifar_files_that_are_not_what_their_names_say_are_refused(cifar10):
     with (cifar10 / "data_batch_3.bin").open("wb") as file:
         file.truncate(10_000 * 3073)
-    with pytest.raises(DataError, match="expected 5000 images a class, got 14000 of class 0") as caught:
+    with pytest.raises(DataError, match="expected 5000 images per class, got 14000 of class 0") as caught:
         load("cifar10", cifar10)
     assert "data_batch_3.bin" in str(caught.value)
 
@@ -195,10 +195,10 @@ def test_damaged_cifar_files_are_refused(cifar10):
 
 def test_other_forms_of_cifar_are_recognized(tmp_path):
     (tmp_path / "cifar-10-binary.tar.gz").touch()
-    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz is there, but not unpacked: tar xf it"):
+    with pytest.raises(DataError, match=r"cifar-10-binary.tar.gz has not been unpacked: run tar xf"):
         load("cifar10", tmp_path)
     (pickles := tmp_path / "cifar-10-batches-py").mkdir()
     (pickles / "data_batch_1").touch()
     for folder in (tmp_path, pickles):
-        with pytest.raises(DataError, match="is the Python version, made of pickles, which are not read here"):
+        with pytest.raises(DataError, match="contains the Python version, which is pickled and not supported"):
             load("cifar10", folder)

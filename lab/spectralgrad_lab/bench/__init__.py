@@ -1,4 +1,4 @@
-"""Speed, measured: ours against torch.linalg, plain autograd, Newton–Schulz and peers."""
+"""Speed of this library compared with torch.linalg, plain autograd, Newton–Schulz and other libraries."""
 
 from .cases import Case, features, grid, matrices, sweep, wide
 from .contests import Contest, Contestant, Entry, Outcome, hold, run

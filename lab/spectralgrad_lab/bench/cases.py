@@ -1,4 +1,4 @@
-"""What is measured: the grid of sizes, types and spectra, and the matrices of each point of it."""
+"""The benchmark cases: sizes, dtypes and spectra, and the matrices of each case."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Case:
 def grid(
     dtypes: Iterable[str] = ("float32",), spectra: Iterable[str] = ("wishart",), sizes: Iterable[int] = tuple(SIZES)
 ) -> list[Case]:
-    """Square matrices: every size of ``sizes`` with its batch, every type, every spectrum.
+    """Square matrices: every size with its batch, every dtype, every spectrum.
 
     Example:
         >>> len(grid(["float32", "float64"], ["wishart", "graded"]))
@@ -65,27 +65,27 @@ def grid(
 
 
 def sweep(dtype: str = "float32", spectrum: str = "wishart") -> list[Case]:
-    """Square matrices of one size in batches that grow."""
+    """Square matrices of one size in batches of growing size."""
     return [Case(batch, SWEEP_SIZE, DTYPES[dtype], spectrum) for batch in SWEEP]
 
 
 def features(positions: Iterable[int] = POSITIONS) -> list[Case]:
-    """Features (B, channels, positions) whose covariance has a root to take."""
+    """Features (B, channels, positions) for the square root of their covariance."""
     return [Case(CHANNEL_BATCH, CHANNELS, torch.float32, "gaussian", n) for n in positions]
 
 
 def wide() -> list[Case]:
-    """The matrix whose polar factor is taken: a convolution's weight as one matrix."""
+    """The matrix for the polar factor: the weight of a convolution."""
     return [Case(1, POLAR[0], torch.float32, "gaussian", POLAR[1])]
 
 
 def matrices(case: Case, *, definite: bool = False, seed: int = 0) -> Tensor:
-    """The matrices (B, d, d) or (B, d, columns) of a case.
+    """Draw the matrices (B, d, d) or (B, d, columns) of a case.
 
     Args:
         case: the point of the grid.
-        definite: add √ε times the largest eigenvalue to the diagonal of a graded or rank-deficient matrix, so that
-            its inverse root has digits in this precision.
+        definite: add √ε times the largest eigenvalue to the diagonal of a graded or rank-deficient matrix, so that its
+        inverse root is accurate to some digits in this precision.
         seed: of the draw.
 
     Example:

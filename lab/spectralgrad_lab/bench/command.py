@@ -1,4 +1,4 @@
-"""``spectralgrad bench``: its options, and the run they describe."""
+"""The command ``spectralgrad bench``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from .cases import DTYPES, QUICK, SIZES, SPECTRA, Case, features, grid, sweep, w
 from .contests import CONTESTS, Outcome, run
 
 _DESCRIPTION = """\
-Time this library against torch.linalg, plain autograd, Newton-Schulz with 5 and 10 steps and installed peers.
-Results are checked against float64 references first: what claims to be exact and is not is reported as wrong and
-not timed. Contestants take turns, the least time of many counts, and torch runs at the better of one thread and
-all. The figures are ratios; on a busy machine give them more time with --seconds."""
+Compare the speed of this library with torch.linalg, plain autograd, Newton-Schulz with 5 and 10 steps, and other
+installed libraries. Results are first checked against float64 references: a method that claims to be exact and is not
+is reported as wrong and not timed. Methods run alternately, the minimum of many times is reported, and torch uses
+whichever is faster of one thread and all. On a busy machine, increase --seconds."""
 _EXAMPLES = """\
 examples:
   spectralgrad bench                                  the whole table, about two minutes
@@ -31,20 +31,20 @@ examples:
 
 
 _STUDIES = {
-    "grid": ("whole_grid", "all sizes and spectra, with the goals, JSON and images"),
-    "layers": ("layers", "the layers against batch normalisation"),
-    "treatments": ("treatment_cost", "what NOG, OLR and the monitor add to a training step"),
+    "grid": ("whole_grid", "all sizes and spectra, compared with the goals; writes JSON and plots"),
+    "layers": ("layers", "the layers compared with batch normalization"),
+    "treatments": ("treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
     "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),
-    "renewed": ("renewed_statistics", "the networks of a comparison, tested with renewed statistics"),
+    "renewed": ("renewed_statistics", "the networks of a comparison, tested with recomputed running statistics"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command, and its studies."""
+    """Add the arguments of ``spectralgrad bench`` and of its studies."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--quick", action="store_true", help="fewer sizes, less time for each: about 20 s")
+    add("--quick", action="store_true", help="fewer sizes and less time for each: about 20 s")
     add("--only", type=_some(CONTESTS), metavar="NAME[,NAME]", help=f"of {', '.join(CONTESTS)} (default: all)")
     add(
         "--dtype",
@@ -59,13 +59,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[,NAME]",
         help=f"of {', '.join(SPECTRA)}, for eigh and inv_sqrt (default: wishart)",
     )
-    add("--seconds", type=_positive, metavar="S", help="timing of each cell (default: 2.5; with --quick 0.4)")
+    add("--seconds", type=_positive, metavar="S", help="time for each cell (default: 2.5; with --quick 0.4)")
     add("--json", type=Path, metavar="FILE", help="also write times, errors, ratios and the machine as JSON")
     add(
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also measure batches that grow and draw cost against d and B (png, svg or pdf)",
+        help="also measure growing batches and plot the cost against d and B (png, svg or pdf)",
     )
     parser.set_defaults(run=bench)
     studies = parser.add_subparsers(metavar="STUDY", title="other studies, each with --help", required=False)
@@ -75,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def bench(options: argparse.Namespace) -> None:
-    """Do what the options say."""
+    """Run the command."""
     for target in (options.json, options.plot):
         require_folder(target)
     if options.plot:
@@ -88,17 +88,17 @@ def bench(options: argparse.Namespace) -> None:
         growing = [(name, case) for name in _square(options.only) for case in sweep(dtype, spectrum)]
         outcomes += run(growing, min(seconds, 1.0), _terminal())
         figures.cost(options.plot, outcomes, dtype, spectrum)
-        print(f"\ndrawn: {options.plot}")
+        print(f"\nplotted: {options.plot}")
     if options.json:
         write_json(options.json, report.as_json(outcomes, seconds))
         print(f"\nwritten: {options.json}")
 
 
 def show(cells: list[tuple[str, Case]], seconds: float) -> list[Outcome]:
-    """Hold the contests with a progress line on a terminal and print the tables."""
+    """Run the contests, with a progress line on a terminal, and print the tables."""
     busy = load() or 0.0
     if busy > 0.5:
-        print(f"other programs are running (load {busy}): ratios will be off, threads suffer most\n", file=sys.stderr)
+        print(f"other programs are running (load {busy}): ratios are unreliable\n", file=sys.stderr)
     outcomes = run(cells, seconds, _terminal())
     print(report.headline(), "", report.as_table(outcomes), "", report.LEGEND, sep="\n")
     for note in dict.fromkeys(f"{e.name}: {e.note}" for o in outcomes for e in o.entries if e.note):
@@ -136,7 +136,7 @@ def _terminal() -> Any:
 
 
 def _some(known: Any) -> Callable[[str], tuple[str, ...]]:
-    """Reads names from ``known`` with commas between them."""
+    """Reader of names from ``known``, separated by commas."""
 
     def names(text: str) -> tuple[str, ...]:
         chosen = tuple(dict.fromkeys(text.split(",")))

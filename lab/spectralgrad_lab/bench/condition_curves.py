@@ -1,9 +1,9 @@
 """Condition numbers over training, as in ECCV 2022, Figs 2–4.
 
-A small network with a whitening layer learns the embedded images (with ``--data`` all of Fashion-MNIST) under each
-treatment. Two regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose covariance can have full
-rank; and ``deficient``, a 3×3 one with 9 inputs for 16 channels, the situation of the paper (27 for 64). The
-orthogonal convolution is the same in both.
+A small network with a whitening layer is trained on the embedded images (with ``--data`` on all of Fashion-MNIST) with
+each treatment. There are two regimes: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose
+covariance can have full rank; and ``deficient``, a 3×3 convolution with 9 inputs for 16 channels, as in the paper (27
+for 64). The orthogonal convolution is the same in both.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _COLORS = {
 
 
 def half_size(split: Split) -> tuple[Tensor, Tensor]:
-    """Standardised images at half size (N, 1, 14, 14), and labels."""
+    """Standardized images at half size (N, 1, 14, 14), and labels."""
     assert isinstance(split.images, Tensor)
     return nn.functional.avg_pool2d((split.images / 255 - 0.286) / 0.353, 2), split.labels
 
@@ -45,7 +45,7 @@ def half_size(split: Split) -> tuple[Tensor, Tensor]:
 def train(
     treatment: str, regime: str, data: dict[str, tuple[Tensor, Tensor]], steps: int, seed: int
 ) -> dict[str, object]:
-    """Train once; condition numbers with and without ε over the steps, rank, and test accuracy."""
+    """Train once; returns condition numbers with and without ε, ranks, and the test accuracy."""
     parts = treatment.split("+")
     torch.manual_seed(seed)
     first = first_layer(CHANNELS, REGIMES[regime], "OW" in parts)
@@ -82,14 +82,14 @@ def train(
 
 @torch.no_grad()
 def accuracy(net: nn.Module, inputs: Tensor, labels: Tensor) -> float:
-    """Share of right answers; whitening uses the statistics of batches of 500."""
+    """Share of correct predictions; whitening uses the statistics of batches of 500."""
     net.eval()
     right = [(net(x).argmax(1) == y).sum() for x, y in zip(inputs.split(500), labels.split(500), strict=True)]
     return float(sum(right)) / len(labels)
 
 
 def summary(runs: dict[str, list[dict[str, object]]]) -> str:
-    """A row a treatment: medians over the second half of training and over the seeds."""
+    """One row per treatment: medians over the second half of training and over the seeds."""
     rows = []
     for treatment, group in runs.items():
         late = {
@@ -110,7 +110,7 @@ def summary(runs: dict[str, list[dict[str, object]]]) -> str:
 
 
 def plot(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> None:
-    """A panel a regime, a line a treatment: the median over the seeds."""
+    """Plot one panel per regime and one line per treatment, the median over the seeds."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.4), dpi=150, facecolor="white", layout="constrained")
@@ -130,18 +130,18 @@ def plot(path: Path, results: dict[str, dict[str, list[dict[str, object]]]]) -> 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the arguments of the study."""
     parser.description = __doc__
     parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)")
     parser.add_argument("--steps", type=int, default=400, help="training steps of each run (default: 400)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each treatment (default: 3)")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="the image")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="all figures")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot to write")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all figures")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Train every treatment, print the tables, write the image and the figures."""
+    """Train with every treatment, print the tables, write the plot and the figures."""
     for target in (options.plot, options.json):
         require_folder(target)
     dataset = load("fashion") if options.data is None else load("fashion-mnist", options.data)

@@ -1,4 +1,4 @@
-"""Who runs against whom, and the running: first everyone's results are judged, then those who passed are timed."""
+"""Contests between implementations: results are checked first, then those that passed are timed."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .rivals import newton_schulz, plain_covariance
 
 @dataclass(frozen=True)
 class Contestant:
-    """A name and what it runs.
+    """One implementation in a contest.
 
     Args:
         name: as in the tables.
-        run: computes and returns what is judged; all of it is timed.
-        ours: runs at torch's thread count; others at the best of :func:`timing.thread_counts`.
-        exact: claims full accuracy, so a result that is not right is wrong and is not timed. The others
-            (iterations, truncated series, autograd near ties, peers) are timed with their error beside them.
+        run: computes and returns the result that is checked; all of it is timed.
+        ours: runs with torch's thread count; others with the best of :func:`timing.thread_counts`.
+        exact: claims full accuracy, so an inaccurate result is wrong and is not timed. The others (iterations,
+            truncated series, autograd near ties, other libraries) are timed, and their error is reported.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Contest:
-    """Contestants that compute the same thing on one case, and who judges them."""
+    """Contestants that compute the same thing on one case, and the check of their results."""
 
     name: str
     case: Case
@@ -48,7 +48,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Entry:
-    """What became of a contestant: its error, whether that is within rounding, its time if it was timed."""
+    """The outcome of a contestant: its error, whether that is within rounding, and its time if it was timed."""
 
     name: str
     ours: bool
@@ -60,7 +60,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A contest after it was held."""
+    """The outcome of a contest."""
 
     contest: str
     case: Case
@@ -70,17 +70,17 @@ class Outcome:
         return next(entry for entry in self.entries if entry.name == name)
 
     def ratio(self, ours: str, rival: str) -> float | None:
-        """How many times the rival's time is ours; None if either was not timed."""
+        """The rival's time divided by ours; None if either was not timed."""
         mine, other = self[ours].timing, self[rival].timing
         return None if mine is None or other is None else other.seconds / mine.seconds
 
 
 def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO | None = None) -> list[Outcome]:
-    """Hold contests.
+    """Run contests.
 
     Args:
-        plan: names of ``CONTESTS``, each with a case.
-        seconds: timing of each contest, at least two turns for everyone.
+        plan: names in ``CONTESTS``, each with a case.
+        seconds: time for each contest; every contestant runs at least twice.
         progress: a stream for a progress line, or None.
 
     Example:
@@ -93,7 +93,7 @@ def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO
         if progress is not None:
             line = f"{count:3d}/{len(plan)}  {name} {case.label} {case.precision} {case.spectrum}"
             print(f"\r{line:<70}", end="", file=progress, flush=True)
-        with timing.thread_count(1):  # references: steady where other work shares the machine
+        with timing.thread_count(1):  # the references need no speed, and one thread is not disturbed by other programs
             contest = CONTESTS[name](case)
         outcomes.append(hold(contest, seconds))
     if progress is not None:
@@ -102,7 +102,7 @@ def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO
 
 
 def hold(contest: Contest, seconds: float) -> Outcome:
-    """Judge everyone, then time those who may run."""
+    """Check all contestants, then time those that passed."""
     judged = {contestant.name: _judged(contestant, contest.judge) for contestant in contest.contestants}
     ours, theirs = (torch.get_num_threads(),), timing.thread_counts()
     jobs = {
@@ -120,7 +120,7 @@ def _judged(contestant: Contestant, judge: Judge) -> Entry:
         results = contestant.run()
         with timing.thread_count(1):
             verdict = judge(results)
-    except Exception as problem:  # whatever a contestant raises is its result
+    except Exception as problem:  # an error of a contestant is its result, whatever it is
         note = f"{type(problem).__name__}: {problem}"
         return Entry(contestant.name, contestant.ours, float("nan"), False, None, note)
     return Entry(contestant.name, contestant.ours, verdict.error, verdict.right, None)
@@ -187,7 +187,7 @@ def _cotangent(like: Tensor) -> Tensor:
 
 
 def _both_ways(function: Callable[[Tensor], Tensor], X: Tensor, G: Tensor) -> Callable[[], Results]:
-    """Forward and backward: the value and the gradient of ⟨value, G⟩."""
+    """Forward and backward pass: the value, and the gradient of ⟨value, G⟩."""
     leaf = X.clone().requires_grad_()
 
     def both() -> Results:

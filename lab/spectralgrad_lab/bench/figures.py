@@ -1,4 +1,4 @@
-"""The plot: cost against d and against B. matplotlib loads when it is drawn."""
+"""Plot the cost against d and against B. matplotlib is imported on first use."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def require() -> None:
 
 
 def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", spectrum: str = "wishart") -> None:
-    """Draw microseconds a matrix against d (left) and against B (right), dashed for others, and write it to ``path``.
+    """Plot microseconds per matrix against d (left) and B (right); other implementations are dashed.
 
     Args:
-        path: of the plot; its ending names the format (png, svg, pdf).
+        path: file to write; its extension selects the format (png, svg, pdf).
         outcomes: of :func:`run` on :func:`grid` and :func:`sweep`.
-        dtype: which type to draw.
-        spectrum: which spectrum to draw.
+        dtype: of the cases to plot.
+        spectrum: of the cases to plot.
 
     Raises:
         SpectralError: matplotlib is not installed.
@@ -53,7 +53,7 @@ def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", 
     _lines(right, [(o.case.batch, o) for o in square if o.case.size == SWEEP_SIZE])
     _dress(left, "size d (batch as in the table)")
     _dress(right, f"batch B (d = {SWEEP_SIZE})")
-    left.set_ylabel("microseconds a matrix")
+    left.set_ylabel("microseconds per matrix")
     figure.suptitle(f"{dtype}, {spectrum}: {headline()}", fontsize=9, x=0.01, ha="left")
     handles, labels = max((axes.get_legend_handles_labels() for axes in (left, right)), key=lambda pair: len(pair[1]))
     if handles:

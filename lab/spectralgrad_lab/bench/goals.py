@@ -1,4 +1,4 @@
-"""The floors and goals of the project's table, and which cells reach them. They are for two AVX-512 cores."""
+"""Minimum and target speed ratios of the project, for two AVX-512 cores, and which cells reach them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from spectralgrad.diagnostics.table import number, render
 from . import Outcome
 from .cases import SIZES
 
-# Contest, type, ours, rival → (floor, goal) for each size of SIZES; a goal that is not set is the floor.
+# Contest, dtype, ours, rival → (floor, goal) for each size of SIZES; where no goal is set it equals the floor.
 SQUARE: dict[tuple[str, str, str, str], list[tuple[float, float]]] = {
     ("eigh", "float32", "ours", "torch"): [
         (20, 30), (20, 32), (18, 28), (12, 20), (10, 16), (5, 9), (2.5, 4), (1.4, 1.9),
@@ -30,7 +30,7 @@ SHARE = {"wishart": 1.0, "graded": 0.5, "gaussian": 1.0}  # of the figures above
 
 
 def targets(outcome: Outcome) -> list[tuple[str, str, float, float]]:
-    """Ours, rival, floor and goal for what the table says about this outcome."""
+    """Ours, rival, floor and goal of every entry of the table for this outcome."""
     case, share = outcome.case, SHARE.get(outcome.case.spectrum)
     if share is None:
         return []
@@ -49,7 +49,7 @@ def targets(outcome: Outcome) -> list[tuple[str, str, float, float]]:
 
 
 def as_table(outcomes: Iterable[Outcome]) -> str:
-    """A row for each figure of the table: what was measured, what was asked, and whether it is reached."""
+    """One row per entry of the table: the measured ratio, floor and goal, and which of them is reached."""
     rows = []
     for outcome in outcomes:
         for ours, rival, floor, goal in targets(outcome):

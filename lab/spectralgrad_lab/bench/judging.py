@@ -1,4 +1,4 @@
-r"""Right or wrong, before anything is timed: errors against float64 references in plain torch, none of our code.
+r"""Check results before they are timed, against float64 references in plain torch that use none of our code.
 
 The reference of :math:`A^{-1/2}` and its gradient is :math:`V(\Gamma\circ V^TGV)V^T` with
 :math:`\Gamma_{ij}=-1/(r_ir_j(r_i+r_j))`, :math:`r=\sqrt\lambda`; that of :math:`C^{1/2}` has
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-_THRESHOLD = 30.0  # of LAPACK's own tests
+_THRESHOLD = 30.0  # as in LAPACK's own tests
 
 Results = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The worst relative error over the batch, and whether every matrix is within what its conditioning allows."""
+    """The worst relative error over the batch, and whether every error is within what the conditioning allows."""
 
     error: float
     right: bool
@@ -70,7 +70,7 @@ def covariance_root(X: Tensor, G: Tensor) -> Judge:
     rank = min(X.shape[-2], n - 1)
     r = torch.where(torch.arange(w.shape[-1]) >= w.shape[-1] - rank, w.clamp_min(0), 0).sqrt()
     total = r[:, :, None] + r[:, None, :]
-    gamma = torch.where(total > 0, 1 / total, 0)  # dC has no part within the null space
+    gamma = torch.where(total > 0, 1 / total, 0)  # dC vanishes on the null space
     dC = V @ (gamma * (V.mT @ G.double() @ V)) @ V.mT
     dX = 2 / n * dC @ centered
     truth = (V * r[:, None, :]) @ V.mT, dX - dX.mean(-1, keepdim=True)

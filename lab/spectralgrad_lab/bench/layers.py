@@ -1,6 +1,6 @@
-"""The layers' figures: whitening against batch normalisation, groups, a whole ResNet-18 step, evaluation after fusing.
+"""Speed of the layers: whitening and batch normalization, groups, a ResNet-18 training step, evaluation after fusion.
 
-Results are checked first; contestants take turns; the least time of each counts.
+Results are checked first; implementations run alternately, and the minimum time of each is reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SHAPE = (128, 64, 32, 32)
 
 @dataclass(frozen=True)
 class Figure:
-    """A ratio of two times, or an error, and the most it may be."""
+    """A ratio of two times, or an error, and its upper limit."""
 
     name: str
     value: float
@@ -33,7 +33,7 @@ class Figure:
 
     @property
     def reached(self) -> bool:
-        """Whether it is within its limit."""
+        """True if the value is within the limit."""
         return self.value <= self.limit
 
 
@@ -71,7 +71,7 @@ class _Block(nn.Module):
 
 
 def composition(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The obvious way in torch's own operations; its gradient is NaN at ties."""
+    """The straightforward implementation in plain torch; its gradient is NaN at ties."""
     features = X.transpose(0, 1).flatten(1)
     features = features - features.mean(1, keepdim=True)
     M = features @ features.T / features.shape[1] + 1e-2 * torch.eye(X.shape[1])
@@ -102,7 +102,7 @@ def accuracy() -> list[Figure]:
 
 
 def layer_alone(seconds: float, threads: int) -> list[Figure]:
-    """Forward and backward of the layer against torch's batch normalisation and an obvious composition."""
+    """Forward and backward pass of the layer, compared with torch's batch normalization and plain torch."""
     torch.manual_seed(0)
     X, G = torch.randn(SHAPE, requires_grad=True), torch.randn(SHAPE)
     torchs = nn.BatchNorm2d(64)
@@ -134,7 +134,7 @@ def layer_alone(seconds: float, threads: int) -> list[Figure]:
 
 
 def training_step(seconds: float, threads: int) -> list[Figure]:
-    """A whole training step of ResNet-18 with the layer after the first convolution, against batch normalisation."""
+    """A training step of ResNet-18 with the layer after the first convolution, compared with batch normalization."""
     torch.manual_seed(0)
     plain = resnet18()
     white = sg.nn.convert_decorrelated_batchnorm(copy.deepcopy(plain))
@@ -156,7 +156,7 @@ def training_step(seconds: float, threads: int) -> list[Figure]:
 
 
 def evaluation(seconds: float, threads: int) -> list[Figure]:
-    """Evaluation after fusing against the same convolution alone."""
+    """Evaluation after fusion, compared with the convolution alone."""
     torch.manual_seed(0)
     X = torch.randn(128, 3, 32, 32)
     alone = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.Identity()).eval()
@@ -172,12 +172,12 @@ def evaluation(seconds: float, threads: int) -> list[Figure]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("--seconds", type=float, default=20.0, help="timing of each comparison (default: 20)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="of torch (default: all)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="time for each comparison (default: 20)")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all)")
     parser.add_argument("--skip-resnet", action="store_true", help="leave out the whole training step")
-    parser.add_argument("--json", type=Path, help="write the figures here")
+    parser.add_argument("--json", type=Path, help="file for the figures")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""The networks that the conditioning benchmarks train: the CIFAR ResNet-18 of the papers, and a small one."""
+"""The networks of the conditioning benchmarks: the CIFAR ResNet-18 of the papers, and a small one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """ResNet-18 for 32×32 images with the normalisation after the first convolution replaced by whitening."""
+    """ResNet-18 for 32×32 images, with whitening instead of batch normalization after the first convolution."""
 
     def __init__(self, classes: int = 10) -> None:
         super().__init__()
@@ -50,9 +50,9 @@ class ResNet18(nn.Module):
 
 
 def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
-    """The given convolution, whitening, and two more convolutions with batch normalisation, for ten classes.
+    """The given convolution, whitening, and two convolutions with batch normalization, for ten classes.
 
-    Whitening is in float64, so that an ε of 1e-6 shows, and by batch statistics always.
+    Whitening computes in float64, so that an ε of 1e-6 has an effect, and always uses batch statistics.
     """
     whiten = DecorrelatedBatchNorm2d(
         channels, eps, affine=False, track_running_stats=False, compute_dtype=torch.float64
@@ -66,7 +66,7 @@ def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
 
 
 def first_layer(channels: int, kernel: int, orthogonal: bool) -> nn.Module:
-    """The Pre-SVD layer for grey images; the orthogonal one as accurate as the released code has it."""
+    """The layer before the spectral one, for gray images; the orthogonal one is as accurate as in the released code."""
     if orthogonal:
         return OrthogonalConv2d(1, channels, 3, bias=False, tolerance=5e-3)
     return nn.Conv2d(1, channels, kernel, padding=kernel // 2, bias=False)

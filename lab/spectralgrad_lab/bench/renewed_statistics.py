@@ -1,8 +1,8 @@
-"""The trained networks of a comparison, tested again with renewed statistics.
+"""Test the trained networks of a comparison again, with recomputed running statistics.
 
-Running statistics lag behind the weights, the more the more empty directions a covariance has (docs/training.md). This
-tests every finished run of a comparison once more, after its statistics were averaged anew over training batches, and
-prints the errors beside those recorded. Nothing is trained.
+Running statistics lag behind the weights, and more so the more zero eigenvalues a covariance has (docs/training.md).
+This command recomputes the statistics of every finished run over training batches, tests it again, and prints the
+errors beside the recorded ones. Nothing is trained.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..training.steps import Stepper, batches
 
 
 def renewed_test_error(folder: Path, config: Config, data: Dataset) -> float:
-    """Test error in per cent of the network in a run's folder, its statistics renewed."""
+    """Test error in per cent of the network in the folder of a run, with recomputed statistics."""
     train, test = batches(config, data, Group())
     components = build(config, train.shape, len(data.classes), Group())
     components.net.load_state_dict(load_weights(folder))
@@ -41,7 +41,7 @@ def renewed_test_error(folder: Path, config: Config, data: Dataset) -> float:
 
 
 def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result], list[Result]]:
-    """The finished runs as recorded, and the same with the new error after the last epoch."""
+    """The finished runs as recorded, and the same runs with the new error after the last epoch."""
     before, after = [], []
     datasets: dict[tuple[str, int | None], Dataset] = {}
     for folder in sorted((comparison / "runs").iterdir()):
@@ -60,7 +60,7 @@ def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result
 
 
 def plot(before: list[Result], after: list[Result], path: Path) -> None:
-    """Mean test errors against the group size, a line a method: as recorded, and renewed."""
+    """Plot mean test errors against the group size, one line per method: as recorded, and renewed."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -89,13 +89,13 @@ def plot(before: list[Result], after: list[Result], path: Path) -> None:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the arguments of the study."""
     parser.description = __doc__
     parser.add_argument("comparison", type=Path, help="folder of `spectralgrad compare`")
-    parser.add_argument("--data", help="folder of the images, if it is another now")
-    parser.add_argument("--batches", type=int, default=20, help="training batches to average over (20)")
-    parser.add_argument("--json", type=Path, help="also write the errors")
-    parser.add_argument("--plot", type=Path, help="also draw them (png, svg, pdf)")
+    parser.add_argument("--data", help="folder of the images, if it has changed")
+    parser.add_argument("--batches", type=int, default=20, help="training batches to average over (default: 20)")
+    parser.add_argument("--json", type=Path, help="also write the errors as JSON")
+    parser.add_argument("--plot", type=Path, help="also plot the errors (png, svg, pdf)")
     parser.set_defaults(run=run)
 
 

@@ -1,4 +1,4 @@
-"""The outcomes as text and as JSON, with the machine named."""
+"""The outcomes as text and as JSON, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TITLES = {
     "polar": "polar factor, rows × columns (batch)",
 }
 LEGEND = (
-    "Rows: size d (batch B). a:b is how many times b's time is a's, the least of alternating runs; torch at the\n"
-    "better of its thread counts. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
-    "ns5, ns10: Newton–Schulz in plain torch. *: timed, but one of the two is off by more than rounding explains; the\n"
-    "second table says by how much. wrong: claims to be exact and is not, so not timed. failed: raised an error."
+    "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
+    "uses its best thread count. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
+    "ns5, ns10: Newton–Schulz in plain torch. *: timed, but the error of one of the two exceeds rounding (see the\n"
+    "second table). wrong: claims to be exact but is not, so not timed. failed: raised an error."
 )
 _SHORT = {"float32": "f32", "float64": "f64"}
 
@@ -31,7 +31,7 @@ Cell = Callable[[Outcome], str]
 
 
 def as_table(outcomes: Iterable[Outcome]) -> str:
-    """The ratios, a table for each contest and spectrum, then the times with the errors.
+    """The ratios, with one table per contest and spectrum, followed by the times and errors.
 
     Example:
         >>> from spectralgrad_lab.bench import Case, run
@@ -54,7 +54,7 @@ def _blocks(outcomes: Iterable[Outcome]) -> list[Block]:
 
 
 def _table(block: Block, what: str, columns: Callable[[Block], dict[str, Cell]]) -> str:
-    """A row a size, and for each type the columns that ``columns`` gives."""
+    """One row per size and, for each dtype, the columns that ``columns`` returns."""
     precisions = list(dict.fromkeys(outcome.case.precision for outcome in block))
     rows: dict[str, dict[str, Outcome]] = {}
     for outcome in block:
@@ -93,7 +93,7 @@ def _time(outcome: Outcome, name: str) -> str:
 
 
 def as_json(outcomes: Iterable[Outcome], seconds: float) -> dict[str, Any]:
-    """The machine and every outcome, ready for json.dump; what was not timed and NaN become null."""
+    """The machine and all outcomes for json.dump; missing times and NaN become null."""
     return {"machine": machine(), "seconds per contest": seconds, "results": [_record(o) for o in outcomes]}
 
 
@@ -128,6 +128,6 @@ def _contestant(entry: Entry) -> dict[str, Any]:
 
 
 def headline() -> str:
-    """The machine in one line."""
+    """A line that describes the machine."""
     m = machine()
     return f"{m['cpu']}, {m['instruction set']}, {m['threads']} threads, torch {m['torch']}, kernel {m['kernel']}"

@@ -1,4 +1,4 @@
-"""What others do, in plain torch and differentiated by autograd."""
+"""Other approaches in plain torch, differentiated by autograd."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def newton_schulz(A: Tensor, steps: int, *, inverse: bool = False) -> Tensor:
-    r"""The root by the coupled Newton–Schulz iteration, trace-normalised, as the networks that use it have it.
+    r"""Matrix root by the coupled Newton–Schulz iteration with trace normalization, as used in networks.
 
-    No product is spent on the identity it starts from, nor on the half of the last pair that is not wanted.
+    Products with the identity in the first step, and those of the last step that are not needed, are skipped.
 
     Args:
         A: positive definite matrices (*, d, d).

@@ -1,4 +1,4 @@
-"""Times to compare: runs that alternate, the least of many, at the thread counts that suit each contestant."""
+"""Comparable times: the minimum of many alternating runs, with the best thread count for each contestant."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 import torch
 
-_BURST = 0.02  # seconds of calls in a row before it is another's turn
-_ROUNDS = 2  # turns everyone gets, however slow
-_HOPELESS = 1.5  # a thread count this much worse than another in the first turn gets no second
+_BURST = 0.02  # seconds of consecutive calls before the next contestant runs
+_ROUNDS = 2  # minimum number of turns for every contestant
+_HOPELESS = 1.5  # a thread count slower than the best by this factor in the first turn is dropped
 
 Job = Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Timing:
-    """The least time of a call in seconds, the thread count it was reached at, and the number of calls."""
+    """The minimum time of a call in seconds, the thread count that reached it, and the number of calls."""
 
     seconds: float
     threads: int
@@ -28,7 +28,7 @@ class Timing:
 
 @contextmanager
 def thread_count(count: int | None = None) -> Iterator[None]:
-    """Set torch's thread count, if one is given; in any case leave the one that was found.
+    """Context that sets torch's thread count, if one is given, and restores the previous one.
 
     Example:
         >>> before = torch.get_num_threads()
@@ -48,18 +48,17 @@ def thread_count(count: int | None = None) -> Iterator[None]:
 
 
 def thread_counts() -> tuple[int, ...]:
-    """The counts torch may choose from: one, two, and all it is set to."""
+    """The thread counts to try: one, two, and torch's current one."""
     found = torch.get_num_threads()
     return tuple(sorted({1, min(2, found), found}))
 
 
 def race(jobs: Mapping[str, tuple[Job, tuple[int, ...]]], seconds: float) -> dict[str, Timing]:
-    """Let the jobs take turns for about ``seconds`` and keep the least time of each.
+    """Run the jobs alternately for about ``seconds`` and return the minimum time of each.
 
     Args:
-        jobs: name → a function without arguments, and the thread counts it is tried at; the better one counts.
-        seconds: how long in all. Every job has at least two turns; a thread count that is
-            clearly the worse one has a single turn.
+        jobs: name → a function without arguments, and the thread counts to try; the best one is reported.
+        seconds: total time. Every job has at least two turns; a thread count that is clearly slower has one.
 
     Returns:
         name → :class:`Timing`.
@@ -93,7 +92,7 @@ def _turn(name: str, job: Job, count: int, burst: float, best: dict[str, Timing]
 
 
 def _burst(job: Job, seconds: float) -> tuple[float, int]:
-    """The least time of calls in a row that fill ``seconds``, at least one."""
+    """The minimum time over consecutive calls for ``seconds``, at least one call."""
     least, calls, stop = float("inf"), 0, time.perf_counter() + seconds
     while calls == 0 or time.perf_counter() < stop:
         start = time.perf_counter()
@@ -112,7 +111,7 @@ def _better(old: Timing | None, new: Timing) -> Timing:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """No garbage collection in between, as in timeit."""
+    """Context without garbage collection, as in timeit."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()

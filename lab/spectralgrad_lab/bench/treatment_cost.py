@@ -1,4 +1,4 @@
-"""What NOG, OLR and the monitor add to a training step of a CIFAR ResNet-18."""
+"""The time that NOG, OLR and the monitor add to a training step of a CIFAR ResNet-18."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GOALS = {"NOG": 0.02, "OLR": 0.01, "OLR exact": 0.01, "Monitor": 0.01}
 
 
 class Training:
-    """A network, a batch and an optimizer, with the parts of a step to be timed."""
+    """A network, a batch and an optimizer, with the parts of a training step to time."""
 
     def __init__(self, batch: int) -> None:
         torch.manual_seed(0)
@@ -39,23 +39,23 @@ class Training:
         self.optimizer.step()
 
     def update(self) -> None:
-        """Only the optimizer's part, with the gradients that are there."""
+        """Only the optimizer step, with the current gradients."""
         self.optimizer.step()
 
     def watch(self) -> None:
-        """Only what the spectral layer does for its hooks, with a covariance of the real size."""
+        """Only the hooks of the spectral layer, with a covariance of the actual size."""
         C = self._covariance.detach().requires_grad_()
         self.net.whiten.watched(C).backward(self._covariance)
 
     def prepare(self) -> None:
-        """Gradients and a covariance for the parts."""
+        """Compute the gradients and the covariance that the parts need."""
         self.step()
         features = self.net.conv1(self.images).detach().transpose(0, 1).flatten(1)
         self._covariance = sg.covariance(features.double(), eps=self.net.whiten.eps)
 
 
 def attach(kind: str, training: Training) -> Callable[[], None]:
-    """Attach one of the tools; what takes it off again."""
+    """Attach one of the tools; returns the function that removes it."""
     if kind == "NOG":
         return NearestOrthogonalGradient(training.optimizer, training.net.conv1).remove
     if kind.startswith("OLR"):
@@ -65,7 +65,7 @@ def attach(kind: str, training: Training) -> Callable[[], None]:
 
 
 def whole_steps(training: Training, rounds: int) -> dict[str, list[float]]:
-    """Seconds of whole steps, plain and with each tool in turn, alternating."""
+    """Seconds of whole steps, alternating between plain steps and each of the tools."""
     seconds: dict[str, list[float]] = {kind: [] for kind in ("plain", *GOALS)}
     for _ in range(rounds):
         for kind, taken in seconds.items():
@@ -78,7 +78,7 @@ def whole_steps(training: Training, rounds: int) -> dict[str, list[float]]:
 
 
 def parts(training: Training, seconds: float) -> dict[str, float]:
-    """Seconds that each tool adds to the part of the step in which it acts; the monitor at its default interval."""
+    """Seconds that each tool adds to its part of the step; the monitor at its default interval."""
     threads = (torch.get_num_threads(),)
 
     def with_tool(kind: str, job: Callable[[], None]) -> Callable[[], None]:
@@ -107,17 +107,17 @@ def parts(training: Training, seconds: float) -> dict[str, float]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("--batch", type=int, default=128, help="images a step (default: 128)")
+    parser.add_argument("--batch", type=int, default=128, help="images per step (default: 128)")
     parser.add_argument("--rounds", type=int, default=7, help="whole steps of each kind (default: 7)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="timing of each part (default: 4)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="time for each part (default: 4)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure both ways and print what each tool adds."""
+    """Measure parts and whole steps, and print what each tool adds."""
     training = Training(options.batch)
     training.prepare()
     added = parts(training, options.seconds)
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> None:
         rows.append(
             [kind, f"{1e3 * added[kind]:.2f} ms", f"{share:.2%}", f"{goal:.0%}", verdict, f"{ratio - 1:+.1%}{note}"]
         )
-    print(f"ResNet-18, 32×32, batch {options.batch}, {torch.get_num_threads()} threads: {step:.2f} s a step\n")
+    print(f"ResNet-18, 32×32, batch {options.batch}, {torch.get_num_threads()} threads: {step:.2f} s per step\n")
     print(render(["", "added", "of a step", "goal", "", "whole steps, alternating"], rows))
     if options.json:
         write_json(options.json, {"step": step, "added": added, "whole": whole, "batch": options.batch})

@@ -1,4 +1,4 @@
-"""All sizes, types and spectra, compared with the goals of the project; writes JSON and images."""
+"""All sizes, dtypes and spectra, compared with the goals of the project; writes JSON and a plot."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FOLDER = Path("bench-results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the arguments of the study."""
     parser.description = __doc__
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder for the results (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="timing of each cell (default: 3)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each cell (default: 3)")
     parser.add_argument("--quick", action="store_true", help="Wishart and graded spectra at four sizes only")
     parser.set_defaults(run=run)
 

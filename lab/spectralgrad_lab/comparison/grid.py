@@ -125,7 +125,7 @@ class Comparison:
 
     Attributes:
         configs: all runs.
-        results: everything in results.jsonl by :func:`~spectralgrad_lab.comparison.results.run_key`, including results of
+        results: all of results.jsonl by :func:`~spectralgrad_lab.comparison.results.run_key`, including results of
             other comparisons in the same folder.
         jobs: the runs without a result when the object was made.
 

@@ -28,7 +28,7 @@ _SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # fields that a compa
 class ResultsFile:
     """A file with one result per line, as JSON.
 
-    It stays readable if a process is killed at any moment: a line is written in one piece, and incomplete lines are skipped.
+    It stays readable if a process is killed at any moment: lines are written whole, and incomplete ones are skipped.
 
     Args:
         path: the file; it need not exist yet.

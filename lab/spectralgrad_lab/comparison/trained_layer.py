@@ -58,7 +58,7 @@ class TrainedLayer:
         return self.features is not None
 
     def gradient(self, method: str, G: Tensor) -> Tensor:
-        """The gradient of ⟨G, √C⟩ with respect to the features, in the dtype of ``G``; NaN if the method raises an error."""
+        """The gradient of ⟨G, √C⟩ with respect to the features, in the dtype of ``G``; NaN if the method fails."""
         assert self.features is not None
         X = self.features.to(G.dtype).requires_grad_()
         try:

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 from their standard binary files: label bytes, then 3 × 32 × 32 pixels, a record an image."""
+"""CIFAR-10 and CIFAR-100 from their standard binary files: per image label bytes, then 3 × 32 × 32 pixels."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from .dataset import Dataset, Split
 from .errors import DataError, find_folder, require_file
 from .labels import checked_labels
 
-MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the papers' code has them for both datasets
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)  # the code of the papers uses them for both datasets
 _PIXELS = 3 * 32 * 32
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a dataset keeps what.
+    """The files of a dataset.
 
     Args:
         name: of the dataset.
-        folder: what its archive unpacks to.
-        train: its training files.
-        test: its test file.
-        names: the file with the names of the classes.
-        classes: how many.
-        label_bytes: at the head of a record; the last one is the label.
-        source: where to get it.
-        records: images in the training files together.
-        test_records: images in the test file.
+        folder: name of the folder in its archive.
+        train: names of the training files.
+        test: name of the test file.
+        names: name of the file with the class names.
+        classes: number of classes.
+        label_bytes: number of bytes before the pixels of a record; the last one is the label.
+        source: where to get the dataset.
+        records: number of images in all training files.
+        test_records: number of images in the test file.
 
     Example:
         >>> CIFAR10.label_bytes, CIFAR100.label_bytes
@@ -114,13 +114,13 @@ def _split(paths: list[Path], count: int, layout: Layout) -> Split:
 
 
 def _check_balance(split: Split, paths: list[Path], layout: Layout) -> None:
-    """All classes are of one size in both datasets; in a damaged file, or one file twice, they are not."""
+    """Check that all classes have the same size, which fails for a damaged file and for the same file given twice."""
     each = len(split) // layout.classes
     counts = split.labels.bincount(minlength=layout.classes)
     wrong = (counts != each).nonzero()[:, 0].tolist()
     if wrong:
         files = ", ".join(path.name for path in paths[1:])
-        said = f"expected {each} images a class, got {int(counts[wrong[0]])} of class {wrong[0]}"
+        said = f"expected {each} images per class, got {int(counts[wrong[0]])} of class {wrong[0]}"
         problem = f"{said}: damaged, or not what its name says{f'; or {files} is' if files else ''}"
         raise DataError(problem, path=paths[0], source=layout.source)
 
@@ -135,10 +135,10 @@ def _names(folder: Path, layout: Layout) -> tuple[str, ...]:
 
 
 def _advice(layout: Layout, folder: Path) -> str:
-    """Where to get the files; what to do with those that are there in another form."""
+    """Where to get the files, and what to do with files in another format."""
     for place in (folder, folder / layout.folder.replace("-bin", "-py").removesuffix("ary")):
         if any((place / name).is_file() for name in ("data_batch_1", "train")):
-            return f"{place} is the Python version, made of pickles, which are not read here. {layout.source}"
+            return f"{place} contains the Python version, which is pickled and not supported. {layout.source}"
     for archive in sorted(folder.glob("cifar-*-binary.tar.gz")) if folder.is_dir() else []:
-        return f"{archive.name} is there, but not unpacked: tar xf it. {layout.source}"
+        return f"{archive.name} has not been unpacked: run tar xf. {layout.source}"
     return layout.source

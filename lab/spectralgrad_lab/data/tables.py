@@ -1,4 +1,4 @@
-"""Text files of rows, as the datasets that list their images have them."""
+"""Text files with columns, in which datasets list their images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import DataError, require_file
 
 
 def rows(path: Path, columns: int, source: str) -> list[list[str]]:
-    """The rows of a text file, split at white space into ``columns`` (the last takes the rest).
+    """Read the rows of a text file, split at white space into ``columns``; the last column takes the rest.
 
     Raises:
         DataError: the file is missing, empty, not text, or has a shorter row.
@@ -28,5 +28,5 @@ def rows(path: Path, columns: int, source: str) -> list[list[str]]:
 
 
 def key_values(path: Path, source: str) -> dict[str, str]:
-    """A file of two columns as key → value."""
+    """Read a file with two columns as key → value."""
     return {key: value.strip() for key, value in rows(path, 2, source)}

@@ -1,8 +1,8 @@
-"""The papers' tables that a comparison stands beside: TPAMI 2021, Tables 3, 4 and 5, as printed.
+"""Published tables to compare with: TPAMI 2021, Tables 3, 4 and 5, as printed.
 
 W. Wang, Z. Dang, Y. Hu, P. Fua and M. Salzmann. Robust Differentiable SVD. TPAMI 2021. Table 4 repeats Table 2 of
-Backpropagation-Friendly Eigendecomposition (NeurIPS 2019); the line of batch normalisation is that paper's Table 5.
-Cells that cannot be right are kept as printed, with a note. Table 5 has no success rates.
+Backpropagation-Friendly Eigendecomposition (NeurIPS 2019); the row of batch normalization is from Table 5 of that
+paper. Cells that cannot be correct are kept as printed, with a note. Table 5 has no success rates.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Cell:
-    """What a paper prints for one setting. Numbers are percentages; NaN where it prints none.
+    """The numbers that a paper prints for one setting, in per cent; NaN where it prints none.
 
     Attributes:
-        success: share of the runs that did not fail.
-        mean: error of those that did not.
-        sd: its standard deviation.
+        success: share of runs that did not fail.
+        mean: mean error of these runs.
+        sd: standard deviation of the error.
         best: the lowest error.
-        note: what cannot be right about the cell.
+        note: why the cell cannot be correct.
 
     Example:
         >>> print(TAYLOR[16])
@@ -162,7 +162,7 @@ _CIFAR100_50 = Table(
 
 
 def table(dataset: str = "cifar10", network: str = "resnet18-cifar") -> Table:
-    """The table that runs stand beside: Table 5 for CIFAR-100, Table 4 for everything else.
+    """The table to compare with: Table 5 for CIFAR-100, Table 4 for everything else.
 
     Example:
         >>> table("cifar100").source.partition(",")[0], table("fashion", "small").dataset
@@ -180,13 +180,13 @@ def published(
     network: str = "resnet18-cifar",
     eps: float | None = None,
 ) -> Cell | None:
-    """The paper's cell for a method and a group size; None where it has none.
+    """The published cell for a method and a group size; None if there is none.
 
     Args:
-        method: by name, ``svd-taylor`` or ``svd-taylor:degree=19``.
-        group_size: channels whitened together, 64 for all of them.
-        dataset: it and the network choose the :func:`table`.
-        network: the same.
+        method: name of the method, such as ``svd-taylor`` or ``svd-taylor:degree=19``.
+        group_size: channels whitened together; 64 for all of them.
+        dataset: selects the :func:`table`, together with the network.
+        network: selects the :func:`table`, together with the dataset.
         eps: ε of the layer; None for 0.01.
 
     Example:
@@ -212,7 +212,7 @@ def published(
 
 
 def _degree(parameters: str) -> int:
-    """Of SVD-Taylor; -1 if more than the degree is set."""
+    """The degree of SVD-Taylor; -1 if other parameters are set."""
     name, _, value = parameters.partition("=")
     if not parameters:
         return _DEGREE

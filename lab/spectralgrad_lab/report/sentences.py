@@ -41,7 +41,7 @@ def headline(summaries: Sequence[Summary]) -> str:
     if sound:
         runs = sum(len(s.done) for found in sound.values() for s in found)
         who = next(iter(sound)) if len(sound) == 1 else f"the {'other ' if broken else ''}{len(sound)} methods"
-        which = "The only run" if runs == 1 else f"All {runs} runs"
+        which = {1: "The only run", 2: "Both runs"}.get(runs, f"All {runs} runs")
         sentences.append(f"{which} of {who} finished.")
     return " ".join(sentences) or "No run has finished yet."
 
