@@ -111,7 +111,7 @@ class Reference:
         try:
             import mpmath
         except ImportError as missing:
-            raise ImportError("the 50-digit reference needs mpmath: pip install 'spectralgrad[lab]'") from missing
+            raise ImportError("the 50-digit reference needs mpmath: pip install 'spectralgrad[plots]'") from missing
         self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
         self._mp.dps = digits
         lower = A.detach().to(torch.float64).tril().tolist()

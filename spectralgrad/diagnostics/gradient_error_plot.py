@@ -60,7 +60,7 @@ def require() -> None:
     """Raise an error that says what to install if a picture cannot be drawn."""
     missing = [name for name in ("matplotlib", "mpmath") if find_spec(name) is None]
     if missing:
-        raise SpectralError(f"a picture needs {' and '.join(missing)}: pip install 'spectralgrad[lab]'")
+        raise SpectralError(f"a picture needs {' and '.join(missing)}: pip install 'spectralgrad[plots]'")
 
 
 def measure(function: str, draws: int = DRAWS) -> dict[str | None, list[float]]:

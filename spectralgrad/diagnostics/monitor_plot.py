@@ -22,7 +22,7 @@ _PANELS = (
 def draw(monitor: Monitor, path: str | Path | None = None) -> Any:
     """Four panels over the steps, a line a layer; returns the figure and writes it if a path is given."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("a picture needs matplotlib: pip install 'spectralgrad[lab]'")
+        raise SpectralError("a picture needs matplotlib: pip install 'spectralgrad[plots]'")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.4), dpi=150, facecolor="white", layout="constrained")

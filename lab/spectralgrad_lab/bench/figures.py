@@ -28,7 +28,7 @@ _STYLES = {
 def require() -> None:
     """Raise an error that says what to install if plotting is not possible."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("plotting needs matplotlib: pip install 'spectralgrad[lab]'")
+        raise SpectralError("plotting needs matplotlib: pip install 'spectralgrad[plots]'")
 
 
 def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", spectrum: str = "wishart") -> None:

@@ -44,7 +44,7 @@ class ImageFiles:
 
     def __init__(self, root: Path, names: Sequence[str], *, resize: int, crop: int) -> None:
         if find_spec("PIL") is None:
-            raise SpectralError("Image files need Pillow: pip install 'spectralgrad[lab]'")
+            raise SpectralError("Image files need Pillow: pip install pillow")
         if not 1 <= crop <= resize:
             raise DataError(f"ImageFiles: expected 1 ≤ crop ≤ resize, got {crop} and {resize}")
         self.root, self.names, self.resize, self.crop = root, tuple(names), resize, crop

@@ -55,7 +55,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
         'svd failed in its only run.'
     """
     if find_spec("jinja2") is None:
-        raise SpectralError("the report needs jinja2: pip install 'spectralgrad[lab]'")
+        raise SpectralError("the report needs jinja2: pip install jinja2")
     file = Path(source) / RESULTS if Path(source).is_dir() else Path(source)
     results = ResultsFile(file).read()
     if not results:
