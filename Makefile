@@ -30,7 +30,7 @@ mutants: .venv/ready
 bench: .venv/ready
 	$(BIN)/spectralgrad bench grid
 
-docs: .venv/ready
+docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 

@@ -1,4 +1,4 @@
-"""Pictures drowned in noise, few to learn from: PCA denoising in front of a net against batch normalisation."""
+"""Few and very noisy training images: PCA denoising before a network, compared with batch normalisation."""
 
 import torch
 from torch import nn
@@ -10,21 +10,21 @@ fashion = load("fashion", train_size=500)
 
 
 def noisy(split):
-    """Pictures of 14×14 under noise as strong as they are, as rows of 196 numbers."""
+    """Images of 14×14 with noise as strong as the signal, as rows of 196 numbers."""
     small = nn.functional.avg_pool2d(split.images / 255, 2).flatten(1)
     return small + 0.3 * torch.randn(small.shape, generator=torch.Generator().manual_seed(0)), split.labels
 
 
 def accuracy(norm):
-    """On the test pictures, after training."""
+    """Test accuracy after training."""
     torch.manual_seed(1)
     net = nn.Sequential(norm, nn.Linear(196, 64), nn.ReLU(), nn.Linear(64, 10))
-    optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
+    optimizer = torch.optim.Adam(net.parameters(), lr=3e-3)
     X, y = noisy(fashion.train)
     for _ in range(80):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.cross_entropy(net(X), y).backward()
-        optimiser.step()
+        optimizer.step()
     X, y = noisy(fashion.test)
     return (net.eval()(X).argmax(1) == y).double().mean().item()
 

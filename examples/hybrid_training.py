@@ -6,7 +6,7 @@ import spectralgrad as sg
 
 
 def start():
-    """A model and what drives it."""
+    """A model, its optimizer, scheduler and switch."""
     torch.manual_seed(0)
     whiten = sg.nn.DecorrelatedBatchNorm1d(4)
     model = torch.nn.Sequential(torch.nn.Linear(6, 4), whiten, torch.nn.Tanh(), torch.nn.Linear(4, 2))
@@ -16,7 +16,7 @@ def start():
 
 
 def train(epochs, model, optimizer, *drivers):
-    """One batch an epoch; say which method and which rate were in force."""
+    """One batch per epoch; print the method and the learning rate."""
     for epoch in epochs:
         optimizer.zero_grad()
         model(torch.arange(192.0).sin().reshape(32, 6)).logsumexp(1).mean().backward()

@@ -1,4 +1,4 @@
-"""Learn the exponent of a matrix power: the networks that pool A^p need not fix p = 1/2."""
+"""Learn the exponent of a matrix power: networks that pool A^p do not have to fix p = 1/2."""
 
 import torch
 
@@ -10,14 +10,14 @@ covariances = sg.covariance(features, eps=1e-3)
 target = sg.matrix_power(covariances, 0.3)  # what some teacher produced
 
 p = torch.tensor(1.0, dtype=torch.float64, requires_grad=True)
-optimiser = torch.optim.SGD([p], lr=2.0)
+optimizer = torch.optim.SGD([p], lr=2.0)
 for step in range(41):
     error = (sg.matrix_power(covariances, p) - target).square().mean()
     if step % 10 == 0:
         print(f"step {step:2d}   loss {error.item():.2e}   p = {p.item():.8f}")
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     error.backward()
-    optimiser.step()
+    optimizer.step()
 
 identity = torch.eye(6, dtype=torch.float64).requires_grad_()
 (inside,) = torch.autograd.grad(sg.matrix_power(identity, p.detach()).sum(), identity)

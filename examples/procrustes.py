@@ -12,7 +12,7 @@ Q = turn @ P + 0.01 * torch.randn_like(P)
 Q[:, :15] = 3 * torch.randn(3, 15, dtype=torch.float64)  # a quarter are false matches
 
 logits = torch.zeros(60, dtype=torch.float64, requires_grad=True)
-optimiser = torch.optim.Adam([logits], lr=0.3)
+optimizer = torch.optim.Adam([logits], lr=0.3)
 
 
 def angle(R):
@@ -26,9 +26,9 @@ for step in range(76):
     miss = (R @ P - Q).square().sum(0)
     if step % 25 == 0:
         print(f"step {step:3d}   off by {angle(R):6.3f}°   trust in false matches {trust[:15].sum().item():.3f}")
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     (miss / (miss + 0.1)).mean().backward()  # a robust loss
-    optimiser.step()
+    optimizer.step()
 
 M = turn.clone().requires_grad_()  # at a rotation all singular values are equal
 U, _, Vh = torch.linalg.svd(M)

@@ -1,4 +1,4 @@
-"""ZCA whitening of a batch with fewer samples than channels: the covariance is singular whatever the data."""
+"""ZCA whitening of a batch with fewer samples than channels: the covariance is always singular."""
 
 import torch
 

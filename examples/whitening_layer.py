@@ -1,4 +1,4 @@
-"""Train a small net with whitening after its first convolution, then fold the layer into the convolution."""
+"""Train a small network with whitening after its first convolution, then fold the layer into the convolution."""
 
 import torch
 from torch import nn
@@ -8,22 +8,22 @@ from spectralgrad_lab.data import load
 
 torch.manual_seed(0)
 fashion = load("fashion", train_size=2000)
-pictures, classes = fashion.train.images / 255, fashion.train.labels
+images, classes = fashion.train.images / 255, fashion.train.labels
 
 net = nn.Sequential(
     nn.Conv2d(1, 16, 3, stride=2), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.ReLU(),
     nn.Flatten(), nn.Linear(32 * 36, 10),
 )  # fmt: skip
 sg.nn.convert_decorrelated_batchnorm(net)  # rank 9 of 16: plain autograd through eigh would give NaN
-optimiser = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
 for step in range(121):
-    batch = torch.randint(len(pictures), (100,))
-    loss = nn.functional.cross_entropy(net(pictures[batch]), classes[batch])
+    batch = torch.randint(len(images), (100,))
+    loss = nn.functional.cross_entropy(net(images[batch]), classes[batch])
     if step % 40 == 0:
         print(f"step {step:3d}   loss {loss.item():.4f}")
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     loss.backward()
-    optimiser.step()
+    optimizer.step()
 
 test = fashion.test.images / 255
 before = net.eval()(test)

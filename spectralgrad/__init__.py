@@ -1,8 +1,9 @@
 """Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
 
-from . import errors, solvers
-from ._lazy import load as __getattr__  # noqa: F401
-from .errors import IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
+from typing import TYPE_CHECKING
+
+from . import errors, linalg, solvers
+from .errors import ArgumentError, IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
 from .linalg.matrix_functions import (
@@ -35,12 +36,19 @@ from .rules import (
     register_method,
 )
 
+if TYPE_CHECKING:  # what loads when it is first used; __getattr__ would hide its types, and misspelt names
+    from . import diagnostics, nn, optim, training
+else:
+    from ._lazy import listing as __dir__  # noqa: F401
+    from ._lazy import load as __getattr__  # noqa: F401
+
 __version__ = "0.1.0"
 
 __all__ = [
     "PI",
     "SVDPI",
     "Analytic",
+    "ArgumentError",
     "Clip",
     "Exact",
     "GapMethod",

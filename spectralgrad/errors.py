@@ -30,7 +30,11 @@ class SpectralError(Exception):
         return _rebuilt, (type(self), str(self)), self.__dict__
 
 
-class ShapeError(SpectralError, RuntimeError, ValueError):
+class ArgumentError(SpectralError, RuntimeError, ValueError):
+    """An argument cannot be used: a number out of range, an unknown option, a network that does not fit."""
+
+
+class ShapeError(ArgumentError):
     """The input has the wrong shape or the wrong kind of number."""
 
 
@@ -119,9 +123,23 @@ def check_dense(X: Tensor, operation: str) -> None:
 
 def check_features(X: Tensor, where: str) -> None:
     """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of real numbers."""
+    if not isinstance(X, Tensor):
+        raise ShapeError(f"{where}: expected a tensor, got {type(X).__name__}")
     if not X.is_floating_point():
         raise ShapeError(f"{where}: expected a real floating-point tensor, got {X.dtype}")
     check_dense(X, where)
+
+
+def check_tolerance(rtol: float | None, operation: str) -> None:
+    """Raise :class:`ArgumentError` unless ``rtol`` is None or a number from 0 to 1."""
+    if rtol is not None and not 0 <= rtol <= 1:
+        raise ArgumentError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
+
+
+def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is one of the allowed words."""
+    if value not in allowed:
+        raise ArgumentError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
 
 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:

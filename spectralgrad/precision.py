@@ -47,7 +47,7 @@ def _largest(X: Tensor) -> Tensor:
     X = X.detach()
     if 0 in X.shape[-2:]:
         return X.real.new_zeros((*X.shape[:-2], 1, 1))
-    size = torch.maximum(X.real.abs(), X.imag.abs()) if X.is_complex() else X.abs()
+    size = torch.maximum(X.real.abs(), X.imag.abs()) if X.dtype.is_complex else X.abs()
     return size.amax((-2, -1), keepdim=True)
 
 
@@ -99,3 +99,24 @@ def negative_tolerance(d: int, dtype: torch.dtype) -> float:
 def resolved(size: Tensor) -> Tensor:
     """A norm, but no less than the smallest normal number: below it numbers are spaced as they are there."""
     return size.clamp_min(torch.finfo(size.dtype).tiny)
+
+
+def reciprocal(x: Tensor, where: Tensor) -> Tensor:
+    """``1/x`` where ``where`` holds and 0 elsewhere, without a gradient there; saturated for denormal x."""
+    return saturated(quotient(1, x, where))
+
+
+def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
+    """``x/y`` where ``where`` holds and 0 elsewhere, without a gradient there.
+
+    Unlike x times 1/y it is finite for denormal y if the result is.
+    """
+    return torch.where(where, x / torch.where(where, y, 1), 0)
+
+
+def saturated(x: Tensor, share: float = 1.0) -> Tensor:
+    """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
+    if x.dtype.is_complex:
+        return torch.complex(saturated(x.real, share), saturated(x.imag, share))
+    limit = torch.finfo(x.dtype).max * share
+    return x.clamp(-limit, limit)

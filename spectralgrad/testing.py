@@ -84,7 +84,7 @@ def relative_error(x: Tensor, reference: Tensor) -> float:
         >>> relative_error(torch.tensor([1.1]), torch.tensor([1.0]))  # doctest: +ELLIPSIS
         0.10...
     """
-    wide = torch.complex128 if reference.is_complex() else torch.float64
+    wide = torch.complex128 if reference.dtype.is_complex else torch.float64
     x, reference = x.detach().to(wide), reference.detach().to(wide)
     error = torch.linalg.vector_norm(x - reference) / torch.linalg.vector_norm(reference)
     return float(error) if bool(torch.isfinite(error)) else float("inf")

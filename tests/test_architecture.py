@@ -10,14 +10,15 @@ import pytest
 
 import spectralgrad
 import spectralgrad_lab
+from spectralgrad._lazy import _LAZY
 
 # From the bottom to the top. A room may import those of earlier lines, and modules of its own.
 LIBRARY = [
     ["_lazy", "errors", "io", "dispatch"],
     ["precision", "native"],
     ["solvers"],
-    ["rules"],
     ["autograd"],
+    ["rules"],
     ["linalg", "testing"],
     ["nn"],
     ["optim", "training", "diagnostics"],
@@ -138,6 +139,21 @@ def test_every_public_name_has_a_docstring_with_an_example():
             is_error = isinstance(thing, type) and issubclass(thing, Exception)
             assert documented, name
             assert is_error or ">>>" in documented, name
+
+
+def test_subpackages_that_load_later_are_listed_and_typed():
+    """In a new process, where none has been used yet."""
+    code = "import sys, spectralgrad as sg; print(*dir(sg)); print('spectralgrad.nn' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    listed, loaded = done.stdout.splitlines()
+    assert set(spectralgrad.__all__) <= set(listed.split())
+    assert loaded == "False"
+    body = ast.parse(Path(spectralgrad.__file__).read_text(encoding="utf-8")).body
+    (condition,) = (node for node in body if isinstance(node, ast.If))
+    assert ast.unparse(condition.test) == "TYPE_CHECKING"
+    assert {alias.name for alias in condition.body[0].names} == _LAZY
+    with pytest.raises(AttributeError, match="no attribute 'nm'"):
+        spectralgrad.nm  # noqa: B018
 
 
 def test_importing_the_package_loads_the_core_only():

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad import solvers
 from spectralgrad.cli import main
 
 
@@ -74,3 +75,42 @@ def test_module_runs_and_importing_loads_no_more_than_torch():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {name.split(".")[0] for name in loaded} <= {"spectralgrad", "numpy", *sys.stdlib_module_names}
+
+
+def test_tune_calls_the_solvers_or_says_there_is_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(solvers, "tune", lambda progress: progress("d = 3") or "the table")
+    assert main(["tune"]) == 0
+    assert capsys.readouterr().out.split("\n") == ["d = 3", "", "the table", ""]
+
+    def absent(progress):
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(solvers, "tune", absent)
+    assert main(["tune"]) == 0
+    assert "nothing to tune: no kernel" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["bench", "compare", "report", "train"])
+def test_without_the_lab_its_commands_say_how_to_get_it(command, monkeypatch, capsys):
+    monkeypatch.setattr("spectralgrad.io.plugins._points", lambda group: [])
+    with pytest.raises(SystemExit) as stopped:
+        main([command, "--quick"])
+    assert stopped.value.code == 2
+    assert "part of spectralgrad-lab, which is not installed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "(needs the lab)" in " ".join(capsys.readouterr().out.split())
+
+
+def test_other_packages_may_add_commands(monkeypatch, capsys):
+    def add_arguments(parser):
+        parser.add_argument("--times", type=int, default=1)
+        parser.set_defaults(run=lambda options: print("hello " * options.times))
+
+    monkeypatch.setattr("spectralgrad.io.plugins.names", lambda group: ["greet", "broken"])
+    monkeypatch.setattr("spectralgrad.io.plugins.load", lambda group, name: {"greet": add_arguments}.get(name))
+    assert main(["greet", "--times", "2"]) == 0
+    assert capsys.readouterr().out.split() == ["hello", "hello"]
+    with pytest.raises(SystemExit):
+        main(["broken"])
+    assert "cannot be imported" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from spectralgrad.cli import main
 from spectralgrad.diagnostics import gradient_error_plot
 from spectralgrad.rules import METHODS
 from spectralgrad_lab.data import DATASETS
+from tools import arrows
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,7 +51,7 @@ def test_examples_run(page):
 
 def test_the_guide_pages_have_examples():
     silent = {page.stem for page in PAGES if ">>>" not in text(page)}
-    assert silent == {"api", "benchmarks"}
+    assert silent == {"api", "benchmarks", "lab-api"}
 
 
 def test_fences_are_closed_after_a_blank_line():
@@ -83,11 +84,28 @@ def test_relative_links_lead_somewhere(page):
             assert anchor in anchors(linked), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("name", ["README.md", "CITATION.cff"])
+def test_the_citation_has_the_version(name):
+    assert re.search(rf"^\s*version\s*[:=]\s*{{?{re.escape(sg.__version__)}}}?", text(ROOT / name), re.MULTILINE)
+
+
 def test_the_api_page_lists_every_callable():
     listed = text(ROOT / "docs" / "api.md")
-    modules = {"diagnostics", "errors", "iterative", "solvers", "__version__"}
+    modules = {"diagnostics", "errors", "solvers", "__version__"}
     missing = [name for name in sg.__all__ if name not in modules and not re.search(rf"\b{name}\b", listed)]
     assert missing == []
+
+
+def test_the_picture_of_the_rooms_is_up_to_date():
+    assert arrows.PICTURE.read_text("utf-8") == arrows.draw(), "run: python tools/arrows.py"
+
+
+def test_the_table_of_rooms_is_complete():
+    """CONTRIBUTING.md names each room, and no other."""
+    section = text(ROOT / "CONTRIBUTING.md").split("\n## The rooms\n")[1].split("\n## ")[0]
+    tables = re.findall(r"((?:^\|.*\n)+)", section, re.MULTILINE)
+    for package, table in zip(reversed(arrows.PACKAGES), tables, strict=True):
+        assert set(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) == set(arrows.arrows(package))
 
 
 def test_the_picture_shows_what_the_text_beside_it_says():

@@ -180,7 +180,7 @@ def test_derivative_of_the_inverse_root_where_its_weights_alone_overflow():
 
 @pytest.mark.parametrize("eps", [-1.0, float("inf"), float("nan")])
 def test_eps_is_checked(eps):
-    with pytest.raises(sg.errors.ShapeError, match="finite eps"):
+    with pytest.raises(sg.errors.ArgumentError, match="finite eps"):
         sg.covariance_sqrt(_features(1.0), eps=eps)
 
 
@@ -224,3 +224,35 @@ def test_roots_of_covariances_at_the_ends_of_double_precision(scale, name):
     wanted, slope = _derivatives(ROOTS[name], X / scale)[:2]  # of the features as they were rounded
     assert_close(S, wanted * scale, rtol=1e-11, atol=2.0**-1074)
     assert relative_error(gradient, slope) < 1e-11
+
+
+@pytest.mark.parametrize("eps", [1e-4, 1e-5, 1e-6, 1e-8, 1e-10, 1e-13])
+@pytest.mark.parametrize("side", ["positions", "channels"])
+@pytest.mark.parametrize("center", [True, False])
+def test_small_eps_is_neither_lost_nor_magnified(center, side, eps):
+    """Of both sides, although in single precision these ε are at or below the rounding of the largest eigenvalue."""
+    generator = torch.Generator().manual_seed(0)
+    X, G = torch.randn(64, 20, generator=generator), torch.randn(64, 64, generator=generator)
+
+    def value_and_gradient(X):
+        X = X.clone().requires_grad_()
+        S = sg.covariance_sqrt(X, eps=eps, side=side, center=center)
+        return S.detach(), torch.autograd.grad(S, X, G.to(X.dtype))[0]
+
+    (S, g), (wanted, slope) = value_and_gradient(X), value_and_gradient(X.double())
+    null = torch.linalg.svd(X.double() - X.double().mean(-1, keepdim=True) * center)[0][:, 20:]
+    assert relative_error(g.double(), slope) < 1e-4
+    assert relative_error(S.double(), wanted) < 1e-5
+    assert_close(
+        (null.T @ S.double() @ null).diagonal().mean(), torch.tensor(eps**0.5, dtype=DOUBLE), rtol=2e-2, atol=0
+    )
+
+
+@pytest.mark.parametrize("power", ["log", -0.5, 0.3, 0.5])
+def test_pooling_keeps_a_small_eps_on_the_null_space(power):
+    X = torch.randn(1, 64, 20, generator=torch.Generator().manual_seed(0))
+    S = sg.nn.functional.covariance_pooling(X, power=power, eps=1e-5, output="full")[0].double()
+    null = torch.linalg.svd(X[0].double() - X[0].double().mean(-1, keepdim=True))[0][:, 20:]
+    expected = torch.tensor(1e-5, dtype=DOUBLE)
+    expected = expected.log() if power == "log" else expected**power
+    assert_close((null.T @ S @ null).diagonal(), expected.expand(44), rtol=1e-2, atol=0)

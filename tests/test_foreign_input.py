@@ -90,13 +90,13 @@ NOT_ELEMENTWISE = {
 def test_functions_that_are_not_elementwise(case, gradient, method):
     f, message = NOT_ELEMENTWISE[case]
     A = torch.diag_embed(torch.tensor([[1.0, 2.0, 3.0], [2.0, 3.0, 4.0]])).requires_grad_(gradient)
-    with pytest.raises(sg.ShapeError, match=f"matrix_function: expected f to be elementwise, .*{message}"):
+    with pytest.raises(sg.ArgumentError, match=f"matrix_function: expected f to be elementwise, .*{message}"):
         sg.matrix_function(A, f, method=method)
 
 
 def test_a_derivative_that_is_not_elementwise():
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0])).requires_grad_()
-    with pytest.raises(sg.ShapeError, match="matrix_function: expected df to be elementwise"):
+    with pytest.raises(sg.ArgumentError, match="matrix_function: expected df to be elementwise"):
         sg.matrix_function(A, torch.tanh, lambda x: x.sum())
 
 
@@ -115,6 +115,7 @@ TORCH_ERRORS = {
     "NonFiniteError": torch.linalg.LinAlgError,
     "IndefiniteError": torch.linalg.LinAlgError,
     "SolverError": torch.linalg.LinAlgError,
+    "ArgumentError": RuntimeError,
     "ShapeError": RuntimeError,
 }
 
@@ -134,3 +135,51 @@ def test_code_around_torch_catches_our_errors():
     for decompose in (torch.linalg.eigh, sg.eigh):
         with pytest.raises(RuntimeError):
             decompose(torch.eye(3)[:2])
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: torch.cumsum(x, -1), lambda x: x * torch.arange(1, x.shape[-1] + 1), lambda x: x - x.min()]
+)
+def test_functions_that_look_elementwise_at_the_first_entry_only(f):
+    A = torch.diag(torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64))
+    with pytest.raises(sg.ArgumentError, match="elementwise"):
+        sg.matrix_function(A, f)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 3), (0, 5, 3), (4, 0, 3), (4, 3, 0)])
+def test_empty_results_have_the_strides_of_meta_ones(shape):
+    for call in (sg.svd, *([sg.eigh] if shape[-1] == shape[-2] else [])):
+        for real, meta in zip(call(torch.zeros(shape)), call(torch.zeros(shape, device="meta")), strict=True):
+            assert real.stride() == meta.stride()
+
+
+def test_layers_say_what_to_do_instead_of_torch_jit_script():
+    for module in (sg.nn.CovariancePooling(3), torch.nn.Sequential(sg.nn.DecorrelatedBatchNorm2d(3))):
+        with pytest.raises(RuntimeError, match=r"cannot be compiled by TorchScript.*torch\.export"):
+            torch.jit.script(module)
+
+
+@pytest.mark.parametrize("rtol", [float("nan"), -1e-3, 2.0])
+def test_tolerances_that_mean_nothing(rtol):
+    A = torch.eye(3)
+    for call in (
+        sg.matrix_sqrt,
+        sg.matrix_inv_sqrt,
+        sg.matrix_log,
+        sg.polar,
+        lambda A, rtol: sg.matrix_power(A, 0.3, rtol=rtol),
+    ):
+        with pytest.raises(sg.ArgumentError, match="rtol between 0 and 1"):
+            call(A, rtol=rtol)
+
+
+def test_shifts_that_mean_nothing():
+    for call in (sg.covariance, sg.covariance_sqrt):
+        with pytest.raises(sg.ArgumentError, match="eps"):
+            call(torch.eye(3), eps=float("nan"))
+
+
+@pytest.mark.parametrize("value", [[1.0], None, "x"], ids=repr)
+def test_layers_want_tensors(value):
+    with pytest.raises(sg.ShapeError, match="expected a tensor, got"):
+        sg.nn.CovariancePooling(3)(value)

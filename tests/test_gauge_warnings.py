@@ -104,3 +104,12 @@ def test_the_limits_of_what_cotangents_show():
 
     assert _silent(lambda X: _by_hand(torch.log)(X).sum(), identity)  # missed: log 1 = 0, so it looks like log det
     assert not _silent(reported, identity)
+
+
+@pytest.mark.parametrize("method", ["svd", "svd-pi", "svd-pade"])
+def test_a_function_by_hand_is_noticed_whatever_the_rule(method):
+    A = with_spectrum([1.0, 2.0, 2.0, 3.0, 3.0, 3.0]).requires_grad_()
+    w, V = sg.eigh(A, method=method)
+    G = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with sg.diagnostics.gauge_warnings(), pytest.warns(sg.diagnostics.GaugeWarning):
+        ((V * w.sqrt()) @ V.mH * G).sum().backward()

@@ -344,15 +344,15 @@ OPERATORS = {name: value for name, value in vars(solvers).items() if isinstance(
 ARGUMENTS = {
     "eigh": lambda A: (A,),
     "svd": lambda A: (A[..., :3],),
-    "root": lambda A: (A, "matrix_sqrt", False, -1.0, False),
+    "root_and_eigenpairs": lambda A: (A, "matrix_sqrt", False, -1.0, False),
     "root_derivative": lambda A: (*_root_of(A), A, True, 10),
-    "weighted": lambda A: (_root_of(A)[0], A.real.abs(), A),
+    "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
 }
 
 
 def _root_of(A):
-    _, s, V = solvers.root(A, "matrix_sqrt", False, -1.0, False)
+    _, s, V = solvers.root_and_eigenpairs(A, "matrix_sqrt", False, -1.0, False)
     return V, s
 
 
@@ -438,3 +438,15 @@ def test_an_ordinary_call_goes_past_the_dispatcher():
     assert function.eager(_matrices(), nn.Parameter(torch.eye(2)))
     with torch.inference_mode():
         assert function.eager(_matrices())
+
+
+@pytest.mark.parametrize("method", ["exact", "newton-schulz", "svd-pade"])
+def test_an_ordinary_network_is_traced_checked_and_saved(method, tmp_path):
+    """With parameters that require a gradient, and with the check that torch.jit.trace makes by default."""
+    network = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), sg.nn.CovariancePooling(8, method=method)).eval()
+    X = torch.randn(2, 3, 6, 6, generator=torch.Generator().manual_seed(0))
+    traced = torch.jit.trace(network, X)
+    traced.save(str(tmp_path / "network.pt"))
+    again = torch.jit.load(str(tmp_path / "network.pt"))
+    for x in (X, 2 * X + 1):
+        assert_close(again(x), network(x))

@@ -63,7 +63,7 @@ DEFAULTS = {  # as the papers have them, and ours
     "svd-trunc": {"threshold": 1e10, "relative": False, "faithful": False},
     "svd-topn": {"keep": 200},
     "svd-taylor": {"degree": 9, "faithful": False},
-    "svd-pade": {"floor": None, "published": False, "degree": 100},
+    "svd-pade": {"floor": None, "faithful": False, "degree": 100},
     "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
     "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0},
     "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},

@@ -145,7 +145,7 @@ def test_given_divided_differences_are_four_products(d, dtype):
     V = random_orthogonal(d, dtype=torch.float64).expand(5, d, d)
     gamma, G = symmetric_noise(d).expand(5, d, d), torch.randn(5, d, d, dtype=torch.float64)
     expected = V @ (gamma * (V.mT @ (G + G.mT) / 2 @ V)) @ V.mT
-    result = NATIVE.weighted(V.to(dtype), gamma.to(dtype).tril(), G.to(dtype))
+    result = NATIVE.function_derivative(V.to(dtype), gamma.to(dtype).tril(), G.to(dtype))
     assert relative_error(result.double(), expected) < 8 * d * unit(dtype)
     assert torch.equal(result, result.mT)
 
@@ -218,10 +218,53 @@ def test_a_forked_child_can_call():
     assert child.exitcode == 0
 
 
+@needs_kernel
+@pytest.mark.parametrize("function", [sg.matrix_sqrt, sg.matrix_inv_sqrt])
+def test_a_root_that_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, function):
+    """The kernel runs once; the other matrices keep its results."""
+    A = torch.stack([with_spectrum([1.0, 2, 3], seed=seed) for seed in range(4)])
+    expected, calls, run = function(A), [], NATIVE.root_and_eigenpairs
+
+    def spoiled(*args):
+        calls.append(args)
+        S, s, V, _ = run(*args)
+        for x in (S, s, V):
+            x[2] = torch.nan
+        return S, s, V, 1
+
+    monkeypatch.setattr(NATIVE, "root_and_eigenpairs", spoiled)
+    monkeypatch.setattr(NATIVE, "eigh", lambda A: pytest.fail("the kernel was run again"))
+    result = function(A)
+    assert len(calls) == 1
+    assert_close(result, expected)
+    assert torch.equal(result[[0, 1, 3]], expected[[0, 1, 3]])
+    A[1] = -A[1]
+    with pytest.raises(sg.IndefiniteError, match=r"got eigenvalue -3 in batch position \(1,\)"):
+        function(A)
+
+
+@needs_kernel
+def test_the_kernels_eigh_is_not_run_again_on_what_it_fails_on(monkeypatch):
+    A = torch.stack([with_spectrum([1.0, 2, 3], seed=seed) for seed in range(4)])
+    expected, calls, run = sg.eigh(A), [], NATIVE.eigh
+
+    def spoiled(A):
+        calls.append(A)
+        w, V, _ = run(A)
+        w[2] = V[2] = torch.nan
+        return w, V, 1
+
+    monkeypatch.setattr(NATIVE, "eigh", spoiled)
+    w, V = sg.eigh(A)
+    assert len(calls) == 1
+    assert_close(w, expected.eigenvalues)
+    assert_close((V * w.unsqueeze(-2)) @ V.mT, A)
+
+
 def test_kernel_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
     assert kernel() is None
-    assert choice.fusing(torch.eye(3)) is None
+    assert choice.kernel_for_functions(torch.eye(3)) is None
     assert_close(sg.eigh(torch.eye(3)).eigenvalues, torch.ones(3))
 
 

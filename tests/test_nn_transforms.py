@@ -109,6 +109,7 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
 
 
 @_needs_onnx
+@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="torch 2.6 does not say that it exports")
 @pytest.mark.parametrize("normalize", ["trace", "frobenius"])
 def test_pooling_by_products_runs_in_onnxruntime(normalize):
     """Newton–Schulz is made of products; the checks of the input, an operator of ours, are left out at export."""

@@ -264,11 +264,11 @@ def test_a_step_in_bfloat16_is_right_to_its_rounding():
 def test_bad_requests_say_what_is_wanted():
     net = matrix_net()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    with pytest.raises(sg.MethodError, match="'paper' or 'exact', got 'best'"):
+    with pytest.raises(sg.ArgumentError, match="'paper' or 'exact', got 'best'"):
         OptimalLearningRate(optimizer, net[0], objective="best")
-    with pytest.raises(sg.MethodError, match="'gradient' or 'update', got 'momentum'"):
+    with pytest.raises(sg.ArgumentError, match="'gradient' or 'update', got 'momentum'"):
         OptimalLearningRate(optimizer, net[0], direction="momentum")
-    with pytest.raises(sg.MethodError, match="'paper' or 'exact'"):
+    with pytest.raises(sg.ArgumentError, match="'paper' or 'exact'"):
         optimal_rate(net[0].weight, net[0].weight, objective="best")
     with pytest.raises(sg.ShapeError, match=r"\(5, 6\) and \(3, 5\)"):
         optimal_rate(net[0].weight, net[3].weight)

@@ -204,14 +204,14 @@ def test_module_habits():
     ],
 )
 def test_bad_requests_say_what_is_wanted(options, message):
-    with pytest.raises(sg.ShapeError, match=message):
+    with pytest.raises(sg.ArgumentError, match=message):
         OrthogonalConv2d(**{"in_channels": 2, "out_channels": 2, **options})
 
 
 def test_bad_input_says_what_is_wanted():
     with pytest.raises(sg.ShapeError, match=r"\(B, 3, H, W\), got \(2, 4, 5, 5\)"):
         OrthogonalConv2d(3, 3)(torch.zeros(2, 4, 5, 5))
-    with pytest.raises(sg.ShapeError, match="'smaller' or 'rows', got 'columns'"):
+    with pytest.raises(sg.ArgumentError, match="'smaller' or 'rows', got 'columns'"):
         orthogonality_loss(torch.eye(2), side="columns")
     with pytest.raises(sg.ShapeError, match=r"\(\*, m, n\)"):
         orthogonality_loss(torch.ones(3))

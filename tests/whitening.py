@@ -19,10 +19,7 @@ class Whitening(SpectralModule):
     def forward(self, x):
         features = x.transpose(0, 1).flatten(1)
         centred = features - features.mean(1, keepdim=True)
-        C = sg.covariance(features, eps=self.eps)
-        tell = self._watched(C) if self.training else None
-        if tell is not None and C.requires_grad:
-            C.register_hook(tell)
+        C = self.watched(sg.covariance(features, eps=self.eps))
         white = sg.matrix_inv_sqrt(C, method=self.method) @ centred
         return white.reshape(x.shape[1], x.shape[0], *x.shape[2:]).transpose(0, 1)
 

@@ -1,4 +1,4 @@
-"""Make the pictures in spectralgrad/lab/data/fashion from the whole of Fashion-MNIST.
+"""Make the pictures in lab/spectralgrad_lab/data/fashion from the whole of Fashion-MNIST.
 
     python tools/embed_fashion.py DIR
 

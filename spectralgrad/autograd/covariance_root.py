@@ -24,14 +24,13 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, magnitude, ordinary, room, widen
-from ..rules.base import reciprocal
+from ..precision import full_precision, magnitude, ordinary, reciprocal, room, widen
 from ..solvers.symmetry import hermitian
 from . import square_root
-from .square_root import Root
+from .spectra import Domain
 
 
-def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
+def root_from_positions(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
     """The square root (*, d, d) of the covariance of features (*, d, N), in reverse mode only; N×N is decomposed.
 
     Args:
@@ -40,15 +39,14 @@ def root(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
         count: what the sum over positions is divided by.
         rtol: relative rank tolerance of the N×N matrix; None for the default.
     """
-    which = Root("covariance_sqrt", True, -1.0 if rtol is None else float(rtol), False)
-    result: Tensor = _Root.apply(widen(X), center, count**-0.5, which)
+    result: Tensor = _RootFromPositions.apply(widen(X), center, count**-0.5, Domain("covariance_sqrt", rtol=rtol))
     return result
 
 
-def products(X: Tensor, centred: bool) -> Tensor:
+def products(X: Tensor, centered: bool) -> Tensor:
     """XᴴX, with the null vector of centred features lifted off zero."""
     A = X.mH @ X
-    return lifted(A) if centred else A
+    return lifted(A) if centered else A
 
 
 def lifted(A: Tensor) -> Tensor:
@@ -57,6 +55,13 @@ def lifted(A: Tensor) -> Tensor:
         return A
     mean = A.detach().diagonal(dim1=-2, dim2=-1).real.mean(-1) / A.shape[-1]
     return A + mean[..., None, None]
+
+
+def mean(X: Tensor) -> Tensor:
+    """The mean over positions (*, d, 1); that of one position is exact, which torch 2.6 misses for complex numbers."""
+    if not X.dtype.is_complex:
+        return X.mean(-1, keepdim=True)
+    return torch.complex(X.real.mean(-1, keepdim=True), X.imag.mean(-1, keepdim=True))
 
 
 def features(
@@ -68,13 +73,13 @@ def features(
     ``steep`` function, whose slope times the power may overflow, they are divided by no more than they have to be.
     """
     if function.eager(X):  # the usual case by a short way
-        centred = X - X.mean(-1, keepdim=True) if center else X
-        if bool(ordinary(centred).all()):
-            return centred * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
+        centered = X - mean(X) if center else X
+        if bool(ordinary(centered).all()):
+            return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
-    X = X / size
+    X = X * (1 / size)  # exact; torch 2.6 rounds when it divides complex numbers, by 1 too
     if center:
-        X = X - X.mean(-1, keepdim=True)
+        X = X - mean(X)
         again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features
         scale, size = scale / again, size * again
     if steep:
@@ -82,12 +87,12 @@ def features(
     return X * scale, size
 
 
-class _Root(torch.autograd.Function):
+class _RootFromPositions(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, X, center, scale, which):  # type: ignore[no-untyped-def]
-        ctx.center, ctx.scale, ctx.which = center, scale, which
+    def forward(ctx, X, center, scale, domain):  # type: ignore[no-untyped-def]
+        ctx.center, ctx.scale, ctx.domain = center, scale, domain
         prepared, size = features(X, center, scale)
-        M, s, V = which.solve(products(prepared, center))
+        M, s, V = square_root.root_and_eigenpairs(products(prepared, center), True, domain)
         ctx.save_for_backward(X, prepared, M, s, V)
         B = prepared @ V * reciprocal(s, s > 0).sqrt().unsqueeze(-2)
         usual = function.eager(size) and bool((size == 1).all())
@@ -98,7 +103,7 @@ class _Root(torch.autograd.Function):
         X, prepared, M, s, V = ctx.saved_tensors
         with full_precision(X):
             if function.differentiating():
-                return _composed(X, G, ctx.center, ctx.scale, ctx.which), None, None, None
+                return _composed(X, G, ctx.center, ctx.scale, ctx.domain), None, None, None
             T = hermitian(G) @ prepared
             K = solvers.root_derivative(V, s, prepared.mH @ T, True)
             gX = _sum_of_products(T, M, prepared, K)
@@ -113,11 +118,11 @@ def _sum_of_products(A: Tensor, B: Tensor, C: Tensor, D: Tensor) -> Tensor:
     return torch.bmm(flat[0], flat[1]).baddbmm_(flat[2], flat[3]).reshape(A.shape)
 
 
-def _composed(X: Tensor, G: Tensor, center: bool, scale: float, which: Root) -> Tensor:
+def _composed(X: Tensor, G: Tensor, center: bool, scale: float, domain: Domain) -> Tensor:
     """The gradient with a graph of its own, for derivatives of higher order."""
     with torch.enable_grad():
         prepared, _ = features(X, center, scale)
-        S = prepared @ square_root.root(products(prepared, center), which) @ prepared.mH
+        S = prepared @ square_root.exact_root(products(prepared, center), True, domain) @ prepared.mH
         # By the prepared features: on the way to X and back the power of two cancels.
         (gX,) = torch.autograd.grad(S, prepared, hermitian(G), create_graph=True)
         return (gX - gX.mean(-1, keepdim=True) if center else gX) * scale

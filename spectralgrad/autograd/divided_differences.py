@@ -11,7 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..rules.base import norm, quotient
+from .. import solvers
+from ..precision import quotient
+from .pairwise import norm
 
 Scalar = Callable[[Tensor], Tensor]
 Differences = tuple[Tensor, Tensor, Tensor]
@@ -80,7 +82,7 @@ def power(w: Tensor, p: Tensor) -> Differences:
 def sqrt(w: Tensor) -> Differences:
     r""":math:`1/(\sqrt a+\sqrt b)`."""
     s = w.sqrt()
-    return s, 1 / (s.unsqueeze(-1) + s.unsqueeze(-2)), -1 / (4 * s * w)
+    return s, solvers.inverse_sums(s), -1 / (4 * s * w)
 
 
 def inv_sqrt(w: Tensor) -> Differences:

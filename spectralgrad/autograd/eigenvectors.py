@@ -18,21 +18,29 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules import GapMethod
 from ..solvers.symmetry import hermitian
 from . import gauge
+from .gap_rule import GapRule
 
 
-def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapMethod, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
+    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
+    w, V = solvers.eigh(A.detach(), operation)
+    w, V = attach(A, w, V, rule)
+    return without_gradient(w, V, rule.kept(A, w, V))
+
+
+def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates.
 
     Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
     """
-    if function.idle(A):
+    if function.needs_no_gradient(A):
         return w, V
-    result: tuple[Tensor, Tensor] = function.apply(_Eigh, _EighForward, A, w, V, support, rule)
+    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule)
     return result
 
 
@@ -50,11 +58,9 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
     return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
 
 
-class _Eigh(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Eigh(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapMethod) -> tuple[Tensor, Tensor]:
+    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapRule) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
 
     @staticmethod
@@ -73,18 +79,16 @@ class _Eigh(torch.autograd.Function):
             inner = torch.zeros_like(V)
             if gV is not None:
                 coupling = V.mH @ gV
+                sizes = gauge.column_norms(gV)
+                gauge.watch(coupling, sizes, w, gw)
                 if ctx.rule.filters_gauge:
-                    coupling = gauge.drop_noise(coupling, gauge.column_norms(gV), w, gw)
+                    coupling = gauge.drop_noise(coupling, sizes, w)
                 inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
                 if not function.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
                     inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None
-
-
-class _EighForward(_Eigh):
-    """:class:`_Eigh` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

@@ -37,13 +37,13 @@ def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvat
         gamma: divided differences (*, d, d).
         curvature: f″(λ) (*, d).
     """
-    result: Tensor = function.apply(_Function, _FunctionForward, A, w, V, values, gamma, curvature)
+    result: Tensor = function.apply(_Function, A, w, V, values, gamma, curvature)
     return result
 
 
 def _derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
     """Df(A)[G]."""
-    result: Tensor = function.apply(_Derivative, _DerivativeForward, A, G, *spectrum)
+    result: Tensor = function.apply(_Derivative, A, G, *spectrum)
     return result
 
 
@@ -51,9 +51,7 @@ def _congruent(V: Tensor, inner: Tensor) -> Tensor:
     return V @ inner @ V.mH
 
 
-class _Function(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Function(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
         return (V * values.unsqueeze(-2)) @ V.mH
@@ -71,12 +69,12 @@ class _Function(torch.autograd.Function):
         with full_precision(V):
             G = hermitian(gS)
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
-            gA = _derivative(A, G, *spectrum) if function.differentiating() else solvers.weighted(V, spectrum[2], G)
+            gA = (
+                _derivative(A, G, *spectrum)
+                if function.differentiating()
+                else solvers.function_derivative(V, spectrum[2], G)
+            )
             return gA, None, None, diagonal, None, None
-
-
-class _FunctionForward(_Function):
-    """:class:`_Function` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, *_):  # type: ignore[no-untyped-def]
@@ -87,14 +85,12 @@ class _FunctionForward(_Function):
             return dS if dvalues is None else dS + (V * dvalues.unsqueeze(-2)) @ V.mH
 
 
-class _Derivative(torch.autograd.Function):
+class _Derivative(function.DerivativeRule):
     """Df(A)[G], linear and self-adjoint in G."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-        return solvers.weighted(V, gamma, G)
+        return solvers.function_derivative(V, gamma, G)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -110,10 +106,6 @@ class _Derivative(torch.autograd.Function):
             gG = _derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
             weights = ((V.mH @ G @ V).conj() * (V.mH @ Y @ V)).real if ctx.needs_input_grad[4] else None
             return gA, gG, None, None, weights, None
-
-
-class _DerivativeForward(_Derivative):
-    """:class:`_Derivative` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, dG, dw, dV, dgamma, _):  # type: ignore[no-untyped-def]

@@ -21,7 +21,7 @@ import warnings
 import torch
 from torch import Tensor
 
-from ..rules.base import differences, identity_mask, norm
+from .pairwise import differences, identity_mask, norm
 
 
 class GaugeWarning(UserWarning):
@@ -46,7 +46,20 @@ def noise_level(sizes: Tensor, eps: float) -> Tensor:
     return 8 * eps * sizes.shape[-1] ** 0.5 * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
 
 
-def drop_noise(coupling: Tensor, sizes: Tensor, w: Tensor, slopes: Tensor | None = None) -> Tensor:
+def watch(coupling: Tensor, sizes: Tensor, w: Tensor, slopes: Tensor | None) -> None:
+    r"""Warn if :func:`spectralgrad.diagnostics.gauge_warnings` is on and the loss depends on vectors within a tie.
+
+    Args:
+        coupling: :math:`V^H\bar V` (*, d, d).
+        sizes: norms of the cotangent's columns (*, d).
+        w: eigenvalues or singular values (*, d).
+        slopes: their cotangent (*, d).
+    """
+    if watching and not torch.compiler.is_compiling():
+        _warn(coupling, sizes, slopes, tied(w) & ~identity_mask(w))
+
+
+def drop_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
     r"""Remove from :math:`V^H\bar V` what rounding alone explains between tied vectors.
 
     :math:`\hat K` would blow it up, and it carries no information. Pairs that are resolved are not touched.
@@ -55,12 +68,9 @@ def drop_noise(coupling: Tensor, sizes: Tensor, w: Tensor, slopes: Tensor | None
         coupling: :math:`V^H\bar V` (*, d, d).
         sizes: norms of the cotangent's columns (*, d).
         w: eigenvalues or singular values (*, d).
-        slopes: their cotangent (*, d), which only warnings look at.
     """
     skew = (coupling - coupling.mH) / 2
     unresolved = tied(w)
-    if watching and not torch.compiler.is_compiling():
-        _warn(coupling, sizes, slopes, unresolved & ~identity_mask(w))
     noise = noise_level(sizes, torch.finfo(w.dtype).eps)
     return torch.where(unresolved & (skew.abs() <= noise), coupling - skew, coupling)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ..dispatch import function
@@ -22,13 +21,11 @@ def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
     """
     if function.exporting():
         return mirrored(A)
-    result: Tensor = function.apply(_FromLower, _FromLowerForward, A, operation, positive)
+    result: Tensor = function.apply(_FromLower, A, operation, positive)
     return result
 
 
-class _FromLower(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _FromLower(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, operation: str, positive: bool) -> Tensor:
         return checked_hermitian(A, operation, positive)
@@ -40,10 +37,6 @@ class _FromLower(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         return hermitian(g), None, None
-
-
-class _FromLowerForward(_FromLower):
-    """:class:`_FromLower` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

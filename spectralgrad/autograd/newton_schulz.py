@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import full_precision, resolved
-from ..rules import NewtonSchulz
-from ..rules.base import reciprocal
+from ..precision import full_precision, reciprocal, resolved
 from ..solvers.symmetry import hermitian
+
+OnResidual = Callable[[Tensor], None]
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
@@ -63,7 +64,7 @@ def _size(A: Tensor) -> Tensor:
 def _scale(A: Tensor, normalize: str) -> Tensor:
     if normalize == "trace":
         return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)
-    squares = (A.abs() if A.is_complex() else A).square().sum((-2, -1))
+    squares = (A.abs() if A.dtype.is_complex else A).square().sum((-2, -1))
     return torch.where(squares > 0, torch.where(squares > 0, squares, 1).sqrt(), 0)
 
 
@@ -115,18 +116,35 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     return LyapunovResult(X * (unit_g / unit_s), residual)
 
 
-class _LyapunovBackward(torch.autograd.Function):
+def lyapunov_root(
+    A: Tensor, inverse: bool, steps: int, normalize: str, lyapunov_steps: int, on_residual: OnResidual | None = None
+) -> Tensor:
+    """The Newton–Schulz root with the true gradient of a root, by :func:`lyapunov`.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d).
+        inverse: the inverse root.
+        steps: as in :func:`newton_schulz`.
+        normalize: as in :func:`newton_schulz`.
+        lyapunov_steps: iterations of the backward pass.
+        on_residual: called in the backward pass with the relative residual (*,).
+    """
+    S, Z = newton_schulz(A.detach(), steps, normalize)
+    S = function.apply(_LyapunovBackward, A, S, lyapunov_steps, on_residual)
+    result: Tensor = function.apply(_InverseOf, S, Z) if inverse else S
+    return result
+
+
+class _LyapunovBackward(function.DerivativeRule):
     """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(A: Tensor, S: Tensor, method: NewtonSchulz) -> Tensor:
+    def forward(A: Tensor, S: Tensor, steps: int, on_residual: OnResidual | None) -> Tensor:
         return S.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.method = inputs[2]
+        _, _, ctx.steps, ctx.on_residual = inputs
         ctx.save_for_backward(output)
         ctx.save_for_forward(output)
 
@@ -134,38 +152,20 @@ class _LyapunovBackward(torch.autograd.Function):
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         (S,) = ctx.saved_tensors
         with full_precision(S):
-            X, residual = lyapunov(S, hermitian(gS), ctx.method.lyapunov_steps)
-        if ctx.method.on_residual is not None:
-            ctx.method.on_residual(residual.detach())
-        return X, None, None
-
-
-class _LyapunovBackwardForward(_LyapunovBackward):
-    """:class:`_LyapunovBackward` with a forward-mode rule, which Dynamo does not trace."""
+            X, residual = lyapunov(S, hermitian(gS), ctx.steps)
+        if ctx.on_residual is not None:
+            ctx.on_residual(residual.detach())
+        return X, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         (S,) = ctx.saved_tensors
         with full_precision(S):
-            return lyapunov(S, hermitian(dA), ctx.method.lyapunov_steps).solution
+            return lyapunov(S, hermitian(dA), ctx.steps).solution
 
 
-def newton_schulz_root(A: Tensor, operation: str, method: NewtonSchulz) -> Tensor:
-    """The root named by ``operation`` (sqrt or inv_sqrt) with the backward pass that ``method`` asks for."""
-    if method.backward == "unrolled":
-        return newton_schulz(A, method.steps, method.normalize)[operation == "inv_sqrt"]
-    S, Z = newton_schulz(A.detach(), method.steps, method.normalize)
-    S = function.apply(_LyapunovBackward, _LyapunovBackwardForward, A, S, method)
-    if operation == "sqrt":
-        return S
-    result: Tensor = function.apply(_InverseOf, _InverseOfForward, S, Z)
-    return result
-
-
-class _InverseOf(torch.autograd.Function):
+class _InverseOf(function.DerivativeRule):
     """Identity on Z ≈ S⁻¹ in the forward pass, −Z dS Z in the derivatives."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(S: Tensor, Z: Tensor) -> Tensor:
@@ -181,10 +181,6 @@ class _InverseOf(torch.autograd.Function):
         (Z,) = ctx.saved_tensors
         with full_precision(Z):
             return -Z.mH @ gZ @ Z.mH, None
-
-
-class _InverseOfForward(_InverseOf):
-    """:class:`_InverseOf` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dS, _):  # type: ignore[no-untyped-def]

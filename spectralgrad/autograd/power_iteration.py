@@ -2,60 +2,108 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..precision import magnitude, rank_tolerance, room
-from ..rules import PI, SVDPI, Method
-from ..rules.base import norm, reciprocal
-from ..rules.iterations import stopping_rules
+from ..precision import magnitude, rank_tolerance, reciprocal, room
+from ..solvers.symmetry import mirrored
+from .eigenvectors import without_gradient
+from .hermitian import from_lower
+from .pairwise import norm
+from .scalar_functions import Function
 
 
-def iterates(rule: Method) -> TypeGuard[PI | SVDPI]:
-    """Whether the rule finds eigenpairs by power iteration instead of taking the solver's."""
-    return isinstance(rule, PI) or (isinstance(rule, SVDPI) and rule.unrolled)
+@dataclass(frozen=True)
+class PowerIteration:
+    """Algorithm 1 of the NeurIPS 2019 paper; see :class:`spectralgrad.SVDPI` for its parameters.
 
-
-def power_iteration(A: Tensor, method: PI | SVDPI) -> tuple[Tensor, Tensor, Tensor]:
-    r"""NeurIPS 2019 Algorithm 1, step by step, with autograd through iterations and deflation.
-
-    Vector i comes from K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
-    :math:`\tilde M\leftarrow\tilde M-\tilde Mvv^H`, started from the solver's vector (``svd-pi``) or at
-    random (``pi``); its eigenvalue is the Rayleigh quotient. Where deflation has left nothing but its own rounding,
-    up to d rank tolerances, the steps go on without a gradient: a derivative of normalised noise is larger noise.
-
-    Returns:
-        eigenvalues (*, d) and eigenvectors (*, d, d) in ascending order of the deflation, and the mask of the
-        pairs that the stopping rules keep.
+    Attributes:
+        iterations: power steps for each vector.
+        eps: stop at an eigenvalue up to this.
+        energy: stop at this share of the trace.
+        tolerance: stop at a Rayleigh quotient off by this share.
+        seed: of the random start; None starts from the solver's vectors.
     """
-    d = A.shape[-1]
-    exact, V0 = solvers.eigh(A.detach())
-    start = V0.flip(-1) if isinstance(method, SVDPI) else _random_start(d, method.seed).to(A)
-    size = magnitude(A)  # a norm squares the entries
-    size = size / room(size).clamp_min(1)  # cotangents are multiplied by it
-    noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
-    M, values, vectors = A / size, [], []
-    for i in range(d):
-        v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
-        for _ in range(method.iterations):
+
+    iterations: int
+    eps: float
+    energy: float
+    tolerance: float
+    seed: int | None = None
+
+    def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+        """Eigenpairs of ``A``; discarded pairs carry no gradient."""
+        return without_gradient(*self.run(from_lower(A, operation)))
+
+    def function(self, M: Tensor, f: Function) -> Tensor:
+        """f(M) of the kept eigenpairs with positive eigenvalues, for Hermitian M."""
+        w, V, keep = self.run(M)
+        support = keep & (w > 0)
+        return (V * torch.where(support, f.value(torch.where(support, w, 1)), 0).unsqueeze(-2)) @ V.mH
+
+    def run(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        r"""NeurIPS 2019 Algorithm 1, step by step, with autograd through iterations and deflation.
+
+        Vector i comes from K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
+        :math:`\tilde M\leftarrow\tilde M-\tilde Mvv^H`, started from the solver's vector or, with a :attr:`seed`,
+        at random; its eigenvalue is the Rayleigh quotient. Where deflation has left nothing but its own rounding,
+        up to d rank tolerances, the steps go on without a gradient: a derivative of normalised noise is larger noise.
+
+        Returns:
+            eigenvalues (*, d) and eigenvectors (*, d, d) in ascending order of the deflation, and the mask of the
+            pairs that the stopping rules keep.
+        """
+        d = A.shape[-1]
+        exact, V0 = solvers.eigh(A.detach())
+        start = V0.flip(-1) if self.seed is None else _random_start(d, self.seed).to(A)
+        size = magnitude(A)  # a norm squares the entries
+        size = size / room(size).clamp_min(1)  # cotangents are multiplied by it
+        noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
+        M, values, vectors = A / size, [], []
+        for i in range(d):
+            v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
+            for _ in range(self.iterations):
+                Mv = M @ v
+                live = torch.linalg.vector_norm(Mv.detach(), dim=-2, keepdim=True) > noise
+                Mv = torch.where(live, Mv, Mv.detach())
+                length = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True)
+                v = torch.where(length > 0, Mv * reciprocal(length, length > 0), v)
             Mv = M @ v
-            live = torch.linalg.vector_norm(Mv.detach(), dim=-2, keepdim=True) > noise
-            Mv = torch.where(live, Mv, Mv.detach())
-            length = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True)
-            v = torch.where(length > 0, Mv * reciprocal(length, length > 0), v)
-        Mv = M @ v
-        values.append((v.mH @ Mv)[..., 0, 0].real)
-        vectors.append(v)
-        M = M - Mv @ v.mH
-    if d == 0:
-        return A.real.sum(-1), A.clone(), torch.ones_like(exact, dtype=torch.bool)
-    w, V = torch.stack(values[::-1], -1) * size[..., 0], torch.cat(vectors[::-1], -1)
-    reference = V0 if isinstance(method, SVDPI) else V
-    return w, V, stopping_rules(A, exact, reference, method.eps, method.energy, method.tolerance)
+            values.append((v.mH @ Mv)[..., 0, 0].real)
+            vectors.append(v)
+            M = M - Mv @ v.mH
+        if d == 0:
+            return A.real.sum(-1), A.clone(), torch.ones_like(exact, dtype=torch.bool)
+        w, V = torch.stack(values[::-1], -1) * size[..., 0], torch.cat(vectors[::-1], -1)
+        return w, V, self.kept(A, exact, V0 if self.seed is None else V)
+
+    def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor:
+        """The mask of kept eigenpairs (*, d) for ascending ``w``: a pair is kept while no rule has stopped.
+
+        The leading pair is kept whatever its share of the energy (``rank <- 1`` in the algorithm), provided its
+        eigenvalue exceeds :attr:`eps`. Deflation is carried out as written, so its rounding errors count.
+        """
+        w, V, M = w.detach().flip(-1), V.detach().flip(-1), mirrored(A.detach())
+        total = w.sum(-1, keepdim=True)
+        share = w.cumsum(-1) / torch.where(total == 0, 1, total)
+        quotients = []
+        for i in range(w.shape[-1]):
+            v = V[..., i : i + 1]
+            Mv = M @ v
+            quotients.append((v.mH @ Mv)[..., 0, 0].real)
+            M = M - Mv @ v.mH
+        quotient = torch.stack(quotients, -1) if quotients else torch.zeros_like(w)
+        positive = w > self.eps
+        accurate = (quotient - w).abs() < self.tolerance * w.abs()
+        first = torch.arange(w.shape[-1], device=w.device) == 0
+        passes = positive & accurate
+        if self.energy < 1:
+            passes = passes & ((share < self.energy) | first)
+        return passes.int().cumprod(-1).bool().flip(-1)
 
 
 @torch.library.custom_op("spectralgrad::random_start", mutates_args=())

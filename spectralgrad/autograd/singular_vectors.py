@@ -17,23 +17,32 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
-from ..rules import GapMethod
-from ..rules.base import norm, reciprocal
+from ..precision import full_precision, reciprocal
 from . import gauge
+from .gap_rule import GapRule
+from .pairwise import norm
 
 
-def decompose(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``."""
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, _SVDForward, M, rule)
-    return result
+def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
+    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``.
+
+    Discarded triples carry no gradient.
+    """
+    U, S, Vh = function.apply(_SVD, M, rule)
+    keep = rule.kept(M, S.flip(-1), M)
+    if keep is None:
+        return U, S, Vh
+    keep = keep.flip(-1)
+    return (
+        torch.where(keep.unsqueeze(-2), U, U.detach()),
+        torch.where(keep, S, S.detach()),
+        torch.where(keep.unsqueeze(-1), Vh, Vh.detach()),
+    )
 
 
-class _SVD(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _SVD(function.DerivativeRule):
     @staticmethod
-    def forward(M: Tensor, rule: GapMethod) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
         return solvers.svd(M)
 
     @staticmethod
@@ -49,10 +58,12 @@ class _SVD(torch.autograd.Function):
             V, gV = Vh.mH, gVh.mH
             P, Q = U.mH @ gU, V.mH @ gV
             joint = (P + Q) / 2
+            sizes = gauge.column_norms(gU) + gauge.column_norms(gV)
+            gauge.watch(joint, sizes, S, gS)
             if ctx.rule.filters_gauge:
-                joint = gauge.drop_noise(joint, gauge.column_norms(gU) + gauge.column_norms(gV), S, gS)
+                joint = gauge.drop_noise(joint, sizes, S)
             joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
-            apart = inverse_sums(S) * (P - Q) / 2
+            apart = _inverse_sums(S) * (P - Q) / 2
             core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
             gM = U @ core @ Vh
             inverse = _inverse(S)
@@ -62,10 +73,6 @@ class _SVD(torch.autograd.Function):
                 gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
             return gM, None
 
-
-class _SVDForward(_SVD):
-    """:class:`_SVD` with a forward-mode rule, which Dynamo does not trace."""
-
     @staticmethod
     def jvp(ctx, dM, _):  # type: ignore[no-untyped-def]
         U, S, Vh = ctx.saved_tensors
@@ -73,7 +80,7 @@ class _SVDForward(_SVD):
             V = Vh.mH
             D = U.mH @ dM @ V
             joint = ctx.rule.gaps(S).mT * (D + D.mH) / 2
-            apart = inverse_sums(S) * (D - D.mH) / 2
+            apart = _inverse_sums(S) * (D - D.mH) / 2
             inverse = _inverse(S).unsqueeze(-2)
             dU, dV = U @ (joint + apart), V @ (joint - apart)
             dU = dU + (dM @ V - U @ D) * inverse
@@ -81,10 +88,9 @@ class _SVDForward(_SVD):
             return dU, D.diagonal(dim1=-2, dim2=-1).real, dV.mH
 
 
-def inverse_sums(S: Tensor) -> Tensor:
+def _inverse_sums(S: Tensor) -> Tensor:
     r"""The matrix :math:`1/(\sigma_i+\sigma_j)`, zero where both are zero to far below rounding."""
-    total = S.unsqueeze(-1) + S.unsqueeze(-2)
-    return reciprocal(total, total > _negligible(S)[..., None, None])
+    return solvers.inverse_sums(S, _negligible(S)[..., None, None])
 
 
 def _inverse(S: Tensor) -> Tensor:

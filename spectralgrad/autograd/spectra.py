@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..rules.base import norm
 from .hermitian import from_lower
+from .pairwise import norm
 
 
 class Spectrum(NamedTuple):
@@ -20,32 +21,49 @@ class Spectrum(NamedTuple):
     support: Tensor
 
 
-def positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Spectrum:
-    """The spectrum of a matrix that should be positive semi-definite; negative rounding noise becomes zero."""
-    w, V = solvers.eigh(A.detach(), operation)
-    w, support = positive_part(w, operation, -1.0 if rtol is None else rtol, clamp)
-    return Spectrum(w, V, support)
+@dataclass(frozen=True)
+class Domain:
+    """Which matrices a function takes, and on which part of their spectrum it is taken.
 
+    Attributes:
+        operation: the function's name in errors.
+        positive: only positive semi-definite matrices, on their range; otherwise any sign of eigenvalue.
+        rtol: relative rank tolerance. None is the default one for positive matrices, and the whole spectrum for others.
+        clamp: set negative eigenvalues to zero instead of raising :class:`IndefiniteError`.
+    """
 
-def positive_matrix(A: Tensor, operation: str, clamp: bool) -> Tensor:
-    """What a method that never decomposes ``A`` works on: checked, or with its negative part taken off."""
-    M = from_lower(A, operation, positive=not clamp)
-    if not clamp:
-        return M
-    w, V = solvers.eigh(M.detach(), operation)
-    return M - (V * w.clamp_max(0).unsqueeze(-2)) @ V.mH
+    operation: str
+    positive: bool = True
+    rtol: float | None = None
+    clamp: bool = False
 
+    def spectrum(self, A: Tensor) -> Spectrum:
+        """The solver's eigenpairs without gradient; negative rounding noise of a positive matrix becomes zero."""
+        w, V = solvers.eigh(A.detach(), self.operation)
+        if self.positive:
+            w, support = positive_part(w, self.operation, self.solver_rtol, self.clamp)
+            return Spectrum(w, V, support)
+        if self.rtol is None:
+            return Spectrum(w, V, torch.ones_like(w, dtype=torch.bool))
+        return Spectrum(w, V, w.abs() > self.rtol * norm(w).unsqueeze(-1))
 
-def signed(A: Tensor, operation: str, rtol: float | None) -> Spectrum:
-    """The spectrum of any Hermitian matrix; all of it unless a rank tolerance is given."""
-    w, V = solvers.eigh(A.detach(), operation)
-    support = torch.ones_like(w, dtype=torch.bool) if rtol is None else w.abs() > rtol * norm(w).unsqueeze(-1)
-    return Spectrum(w, V, support)
+    def matrix(self, A: Tensor) -> Tensor:
+        """What a method without the solver's eigenpairs works on: ``A`` checked, or its negative part taken off."""
+        M = from_lower(A, self.operation, positive=self.positive and not self.clamp)
+        if not self.clamp:
+            return M
+        w, V = solvers.eigh(M.detach(), self.operation)
+        return M - (V * w.clamp_max(0).unsqueeze(-2)) @ V.mH
+
+    @property
+    def solver_rtol(self) -> float:
+        """The tolerance as operators take it: a number, negative for the default."""
+        return -1.0 if self.rtol is None else float(self.rtol)
 
 
 @torch.library.custom_op("spectralgrad::positive_part", mutates_args=())
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
-    """See :func:`spectralgrad.solvers.positive.positive_part`.
+    """See :func:`spectralgrad.solvers.fused.positive_part`.
 
     An operator of its own, because an error that depends on data, and tolerances that depend on the size, must
     stay opaque to torch.compile.

@@ -20,32 +20,34 @@ from torch import Tensor
 from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision
-from ..rules import PI, SVDPI, Exact, GapMethod, Method, Pade, Taylor
-from ..rules.base import differences, identity_mask
 from ..solvers.symmetry import hermitian
-from . import divided_differences, frechet_derivative, power_iteration
+from . import divided_differences, frechet_derivative
 from .eigenvectors import attach, within
-from .hermitian import from_lower
+from .gap_rule import GapRule
+from .pairwise import differences, identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectra import Spectrum
 
 
-def apply(A: Tensor, rule: Method, f: Function, spectrum: Spectrum) -> Tensor:
-    """f(A) by the rule: exact divided differences, or those that a gap rule implies. f may have parameters."""
-    if power_iteration.iterates(rule):
-        return _by_power_iteration(from_lower(A, "power iteration"), rule, f)
-    if function.idle(A) and isinstance(rule, Exact):
-        return _composed(spectrum.vectors, divided_differences.kept(f.value, spectrum.values, spectrum.support))
-    if isinstance(rule, GapMethod):
-        return _by_gap_rule(A, rule, f, spectrum)
+def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
+    """f(A) with exact divided differences. f may have parameters.
+
+    Args:
+        A: matrices (*, d, d).
+        f: the function.
+        spectrum: the eigenpairs of ``A`` without gradient.
+        eigenpairs: the rule that differentiates them if f has parameters that learn.
+    """
     w, V, support = spectrum
+    if function.needs_no_gradient(A):
+        return _composed(V, divided_differences.kept(f.value, w, support))
     values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not function.tracked(values):
         return frechet_derivative.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
-    return _learning(A, f, spectrum)
+    return _learning(A, f, spectrum, eigenpairs)
 
 
-def _by_gap_rule(A: Tensor, rule: GapMethod, f: Function, spectrum: Spectrum) -> Tensor:
+def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
     w, V, support = spectrum
     keep = rule.kept(A, w, V)
@@ -60,12 +62,12 @@ def _by_gap_rule(A: Tensor, rule: GapMethod, f: Function, spectrum: Spectrum) ->
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 
-def _learning(A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
+def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
 
     They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
     """
-    w, V = attach(A, spectrum.values, spectrum.vectors, Pade())
+    w, V = attach(A, spectrum.values, spectrum.vectors, eigenpairs)
     values, gamma, _ = divided_differences.on_range(f.differences, w, spectrum.support)
     return _diagonal_by_values(A, w, V, values, gamma)
 
@@ -73,13 +75,6 @@ def _learning(A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
 def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """Let the diagonal of Γ reach A through f(w), where the parameters of f are, and the rest through ``gamma``."""
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
-
-
-def _by_power_iteration(A: Tensor, rule: PI | SVDPI, f: Function) -> Tensor:
-    """The kept eigenpairs of Algorithm 1 recomposed; autograd goes through every step."""
-    w, V, keep = power_iteration.power_iteration(A, rule)
-    support = keep & (w > 0)
-    return _composed(V, torch.where(support, f.value(torch.where(support, w, 1)), 0))
 
 
 def _composed(V: Tensor, values: Tensor) -> Tensor:
@@ -98,7 +93,7 @@ class Implied:
         range: which eigenpairs belong to the range.
     """
 
-    rule: GapMethod
+    rule: GapRule
     f: Function
     support: Tensor
     range: Tensor
@@ -117,11 +112,11 @@ class Implied:
         return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root all of it may happen inside the kernel."""
-        if isinstance(self.rule, Taylor) and self.rule.skew and self.f in (SQRT, INV_SQRT):
+        """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for a series rule and a root all of it may happen inside the kernel."""
+        if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
-            return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.degree + 1)
-        return solvers.weighted(V, self.gamma(w), G)
+            return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
+        return solvers.function_derivative(V, self.gamma(w), G)
 
 
 class _ByRule(torch.autograd.Function):
@@ -146,14 +141,12 @@ class _ByRule(torch.autograd.Function):
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
-    result: Tensor = function.apply(_Spectral, _SpectralForward, A, w, V, values, gamma)
+    result: Tensor = function.apply(_Spectral, A, w, V, values, gamma)
     return result
 
 
-class _Spectral(torch.autograd.Function):
+class _Spectral(function.DerivativeRule):
     """V diag(values) Vᴴ with derivative Γ in A. (w, V) and Γ carry A's graph for the second derivative."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
@@ -171,10 +164,6 @@ class _Spectral(torch.autograd.Function):
         with full_precision(V):
             inner = V.mH @ hermitian(gS) @ V
             return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
-
-
-class _SpectralForward(_Spectral):
-    """:class:`_Spectral` with a forward-mode rule, which Dynamo does not trace."""
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]

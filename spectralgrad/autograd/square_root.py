@@ -19,68 +19,42 @@ differentials are made of Z and N alone, so they too can be differentiated any n
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
-import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
-from ..rules.base import reciprocal
+from ..precision import full_precision, reciprocal
 from ..solvers.symmetry import hermitian
+from .spectra import Domain
 
 
-@dataclass(frozen=True)
-class Root:
-    """Which root, and what :func:`spectralgrad.solvers.root` is to know; negative ``rtol`` is the default one."""
-
-    operation: str
-    inverse: bool
-    rtol: float
-    clamp: bool
-
-    def solve(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The root without gradient, √λ and the eigenvectors."""
-        return solvers.root(A, self.operation, self.inverse, self.rtol, self.clamp)
-
-
-def root(A: Tensor, which: Root) -> Tensor:
+def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """The square root of ``A`` or its inverse, differentiable in ``A``."""
-    if function.idle(A):
-        return which.solve(A)[0]
-    result: Tensor = function.apply(_Root, _RootForward, A, which)[0]
+    result: Tensor = function.apply(_ExactRoot, A, inverse, domain)[0]
     return result
+
+
+def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """The root, √λ and the eigenvectors, without gradient."""
+    return solvers.root_and_eigenpairs(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
-    return function.apply(_Lyapunov, _LyapunovForward, S, G, s, V)
-
-
-def _sums(s: Tensor) -> Tensor:
-    total = s.unsqueeze(-1) + s.unsqueeze(-2)
-    return reciprocal(total, total > 0)
+    return function.apply(_Lyapunov, S, G, s, V)
 
 
 def _compose(V: Tensor, values: Tensor) -> Tensor:
     return (V * values.unsqueeze(-2)) @ V.mH
 
 
-def _weighted(V: Tensor, weights: Tensor, G: Tensor) -> Tensor:
-    """V (weights ∘ VᴴGV) Vᴴ: the four products that every exact gradient here costs."""
-    return V @ (weights * (V.mH @ G @ V)) @ V.mH
-
-
-def _parts(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+def _inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
-    result: tuple[Tensor, Tensor] = function.apply(_Parts, _PartsForward, S, s, V)
+    result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
     return result
 
 
-class _Parts(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _InverseAndProjector(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
@@ -96,8 +70,6 @@ class _Parts(torch.autograd.Function):
         with full_precision(Z):
             return _inverse_moved(Z, N, gZ) - N @ gN @ Z - Z @ gN @ N, None, None
 
-
-class _PartsForward(_Parts):
     @staticmethod
     def jvp(ctx, dS, *_):  # type: ignore[no-untyped-def]
         Z, N = ctx.saved_tensors
@@ -110,16 +82,14 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
     return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
 
 
-class _Root(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _ExactRoot(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, which: Root) -> tuple[Tensor, Tensor, Tensor]:
-        return which.solve(A)
+    def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+        return root_and_eigenpairs(A, inverse, domain)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.which = inputs
+        A, ctx.inverse, ctx.domain = inputs
         ctx.mark_non_differentiable(*output[1:])
         function.skip_unused(ctx)
         ctx.save_for_backward(A, *output)
@@ -128,42 +98,35 @@ class _Root(torch.autograd.Function):
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
         if g is None:
-            return None, None
+            return None, None, None
         A, R, s, V = ctx.saved_tensors
         if function.differentiating():
-            return _derivative(A, R, s, V, g, ctx.which), None
-        return solvers.root_derivative(V, s, g, ctx.which.inverse), None
-
-
-class _RootForward(_Root):
-    """:class:`_Root` with a forward-mode rule, which Dynamo does not trace."""
+            return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None
+        return solvers.root_derivative(V, s, g, ctx.inverse), None, None
 
     @staticmethod
-    def jvp(ctx, dA, _):  # type: ignore[no-untyped-def]
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         A, R, s, V = ctx.saved_tensors
-        return _derivative(A, R, s, V, dA, ctx.which), None, None
+        return _derivative(A, R, s, V, dA, ctx.inverse, ctx.domain), None, None
 
 
-def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, which: Root) -> Tensor:
+def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
 
     It is self-adjoint, so the same map serves both modes.
     """
     with full_precision(V):
         G = hermitian(G)
-        if not which.inverse:
+        if not inverse:
             return solve_lyapunov(R, G, s, V)
-        S = root(A, replace(which, inverse=False))
-        return solve_lyapunov(S, _inverse_moved(*_parts(S, s, V), G), s, V)
+        S = exact_root(A, False, domain)
+        return solve_lyapunov(S, _inverse_moved(*_inverse_and_projector(S, s, V), G), s, V)
 
 
-class _Lyapunov(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Lyapunov(function.DerivativeRule):
     @staticmethod
     def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        with full_precision(V):
-            return _weighted(V, _sums(s), G)
+        return solvers.congruence(V, solvers.inverse_sums(s), G)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -176,19 +139,17 @@ class _Lyapunov(torch.autograd.Function):
         with full_precision(V):
             H = solve_lyapunov(S, gX, s, V)
             gS = -H @ X.mH - X.mH @ H
-            inverse, null = _parts(S, s, V)
+            inverse, null = _inverse_and_projector(S, s, V)
             dropped, held = null @ G.mH @ null, null @ gX @ null
             gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
             gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
             return gS, H, None, None
 
-
-class _LyapunovForward(_Lyapunov):
     @staticmethod
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
         S, G, s, V, X = ctx.saved_tensors
         with full_precision(V):
-            inverse, null = _parts(S, s, V)
+            inverse, null = _inverse_and_projector(S, s, V)
             dropped = null @ G @ null
             rhs = dG - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null

@@ -8,9 +8,10 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..dispatch.torch_internals import in_transform
-from ..errors import ShapeError
-from ..rules.base import differences, identity_mask, norm, quotient
+from ..errors import ArgumentError
+from ..precision import quotient
 from .divided_differences import Differences, Scalar
+from .pairwise import differences, identity_mask, norm
 from .scalar_functions import Function
 
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
@@ -40,8 +41,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
     cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
-    centre, half = (i + j) / 2, torch.where(close, gap, 0) / 2
-    inside = torch.where(close, centre, i)  # keep f' away from where the quadrature is not used
+    middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
+    inside = torch.where(close, middle, i)  # keep f' away from where the quadrature is not used
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     apart = quotient(differences(values), gap, ~close)
     return values, torch.where(close, mean, apart), _slope(derivative, w)
@@ -50,7 +51,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
 def elementwise(f: Scalar, name: str) -> Scalar:
     """``f``, refused if it is not elementwise: a result of another shape, or one that depends on the other entries.
 
-    The second is seen by calling ``f`` once more on a single entry, in eager mode. Any shape may be passed to f.
+    The second is seen by calling ``f`` on the first and on the last entry alone, in eager mode, once. Any shape may be
+    passed to f.
     """
     tried = False
 
@@ -59,22 +61,27 @@ def elementwise(f: Scalar, name: str) -> Scalar:
         values = f(x)
         if not isinstance(values, Tensor) or values.shape != x.shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
-            raise ShapeError(
+            raise ArgumentError(
                 f"matrix_function: expected {name} to be elementwise, got {got} for eigenvalues of shape "
                 f"{tuple(x.shape)}; it must take tensors of any shape"
             )
         if not tried and function.eager(x, values) and x.numel():
             tried = True
-            alone = f(x.detach().reshape(-1)[:1])
-            among = values.detach().reshape(-1)[:1]
-            if alone.shape != (1,) or not torch.allclose(alone.detach(), among, rtol=1e-3, equal_nan=True):
-                raise ShapeError(
-                    f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
-                    f"{x.reshape(-1)[0].item():.6g} among others and {alone.detach().cpu().tolist()} for it alone"
-                )
+            for entry in (slice(-1, None), slice(0, 1)):
+                _compare_alone(f, name, x.detach().reshape(-1)[entry], values.detach().reshape(-1)[entry])
         return values
 
     return checked
+
+
+def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
+    """Refuse ``f`` if its value for one ``entry`` (1,) is another than it was among others."""
+    alone = f(entry).detach()
+    if alone.shape != (1,) or not torch.allclose(alone, among, rtol=1e-3, equal_nan=True):
+        raise ArgumentError(
+            f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
+            f"{entry.item():.6g} among others and {alone.cpu().tolist()} for it alone"
+        )
 
 
 def _derivative(f: Scalar, learns: bool) -> Scalar:

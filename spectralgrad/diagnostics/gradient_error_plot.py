@@ -84,18 +84,18 @@ def _draw(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _line(axes: Any, name: str | None, errors: list[float]) -> None:
-    colour, marker, line = _STYLES[name]
+    color, marker, line = _STYLES[name]
     aside = 10 ** (0.42 * (3 - list(_STYLES).index(name)))  # at a tie several methods have the same error
     x, y = np.array([gap or _TIE * aside for gap in GAPS]), np.array(errors)
     size = {"*": 11, "D": 9, "^": 8}.get(marker, 6)
-    look = {"color": colour, "marker": marker, "markersize": size, "markeredgewidth": 1.5, "zorder": 3}
+    look = {"color": color, "marker": marker, "markersize": size, "markeredgewidth": 1.5, "zorder": 3}
     if marker in "D^":  # hollow, to show what they cover
         look["markerfacecolor"] = "none"
     label = {None: "torch autograd", "newton-schulz": "newton-schulz, 5 steps"}.get(name, name)
     axes.plot(x[:-1], y[:-1], linestyle=line, linewidth=1.8, label=label, **look)
     axes.plot(x[-1:], y[-1:], linestyle="", **look)
     lost = np.isnan(y)
-    axes.plot(x[lost], np.full(lost.sum(), _NAN), "x", color=colour, markersize=10, markeredgewidth=2.5, zorder=4)
+    axes.plot(x[lost], np.full(lost.sum(), _NAN), "x", color=color, markersize=10, markeredgewidth=2.5, zorder=4)
 
 
 def _dress(axes: Any, root: str) -> None:

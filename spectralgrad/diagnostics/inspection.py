@@ -11,11 +11,11 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import gauge
+from ..autograd.pairwise import differences, identity_mask, norm
 from ..errors import ShapeError, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, rank_tolerance, widen
-from ..rules import Exact, GapMethod, Method, resolve
-from ..rules.base import differences, identity_mask, norm
+from ..rules import Exact, Method, resolve
 from .table import number, render
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -82,7 +82,7 @@ class Inspection:
         """One sentence on what can be trusted."""
         if self.condition.numel() == 0:
             return "Nothing to look at."
-        if isinstance(self.method, Exact):
+        if self.method.exact:
             return "Gradients of matrix functions are exact here, ties included."
         ties, bias = int(self.ties.max()), float(self.bias.nan_to_num(0).max())
         if self.gauge_sensitivity is not None and ties and float(self.gauge_sensitivity.max()) > 1e-6:
@@ -130,6 +130,7 @@ def inspect(
         gap = torch.where(upper, differences(w).abs(), torch.inf)
         unresolved = gauge.tied(w) & upper
         resolved = torch.where(unresolved, torch.inf, gap)
+        bias, bound = rule.bias(w), rule.bound(w)
         spread = w.abs().amin(-1) if w.shape[-1] else size
         return Inspection(
             method=rule,
@@ -143,8 +144,8 @@ def inspect(
             exact_ties=(w.diff(dim=-1) == 0).sum(-1),
             ties=unresolved.sum((-2, -1)),
             noise=eps * size / _smallest(resolved),
-            bias=_largest(rule.bias(w).abs()) if isinstance(rule, GapMethod) else torch.full_like(size, torch.nan),
-            bound=rule.bound(w) if isinstance(rule, GapMethod) else torch.full_like(size, torch.nan),
+            bias=torch.full_like(size, torch.nan) if bias is None else _largest(bias.abs()),
+            bound=torch.full_like(size, torch.nan) if bound is None else bound,
             gradient_error=_gradient_error(wide, rule),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )

@@ -51,9 +51,7 @@ class Monitor:
         >>> import spectralgrad as sg
         >>> class Whiten(sg.nn.SpectralModule):
         ...     def forward(self, x):
-        ...         C = sg.covariance(x.T, eps=1e-3)
-        ...         if (tell := self._watched(C)) and C.requires_grad:
-        ...             C.register_hook(tell)
+        ...         C = self.watched(sg.covariance(x.T, eps=1e-3))
         ...         return x @ sg.matrix_inv_sqrt(C, method=self.method)
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), Whiten())
         >>> with Monitor(model, every=2) as monitor:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import gauge
+from ..autograd.pairwise import differences, identity_mask, norm
 from ..precision import full_precision, rank_tolerance, widen
-from ..rules import Exact, GapMethod, Method
-from ..rules.base import differences, identity_mask, norm
+from ..rules import Method
 
 NAN = float("nan")
 
@@ -112,10 +112,10 @@ def _note(record: Record, w: Tensor, condition: Tensor, tolerance: float) -> Non
 
 def _note_cut(record: Record, w: Tensor, method: Method) -> None:
     d = w.shape[-1]
-    if isinstance(method, Exact) or d < 2:
+    if method.exact or d < 2:
         record.cut = record.cut_most = 0.0
-    elif isinstance(method, GapMethod):
-        share = torch.where(differences(w) == 0, 1, method.bias(w).abs()).masked_fill(identity_mask(w), 0)
+    elif (bias := method.bias(w)) is not None:
+        share = torch.where(differences(w) == 0, 1, bias.abs()).masked_fill(identity_mask(w), 0)
         record.cut, record.cut_most = float(share.sum() / (w[..., 0].numel() * d * (d - 1))), float(share.max())
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -14,40 +14,65 @@ from .torch_internals import in_forward_mode, in_transform, intercepted, is_batc
 VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
 
 
-def apply(plain: Any, forward: Any, *inputs: Any) -> Any:
-    """Call the autograd function ``plain``, or ``forward``, its subclass that adds a forward-mode rule.
+class DerivativeRule:
+    """Base of the derivatives of this package: one class for eager mode, transforms and compilers.
 
-    Dynamo does not trace functions with a forward-mode rule, so it gets the plain one. Torch switches forward
-    mode off inside such a rule: forward mode over forward mode would silently lose a term, and is refused.
+    A subclass writes the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
+    ``torch.autograd.Function``, and is called by :func:`apply`. Three autograd functions are made of it when it is
+    defined. (It is none itself, because Dynamo does not look at the attributes of one.)
+
+    Attributes:
+        transformed: as it is written, for the transforms of torch.func.
+        traced: without ``jvp``, because Dynamo does not trace a function that has one.
+        immediate: context and forward pass in one, for eager calls. For a separate ``setup_context``, which the
+            transforms need, torch binds the arguments anew at every call.
     """
-    if idle(*(x for x in inputs if isinstance(x, Tensor))):
-        return plain.forward(*inputs)
+
+    generate_vmap_rule = True
+    forward: ClassVar[Callable[..., Any]]
+    setup_context: ClassVar[Callable[..., None]]
+    transformed: ClassVar[Any]
+    traced: ClassVar[Any]
+    immediate: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if issubclass(cls, torch.autograd.Function):  # one of the three
+            return
+
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            output = cls.forward(*inputs)
+            cls.setup_context(ctx, inputs, output)
+            return output
+
+        absent = torch.autograd.Function
+        cls.transformed = _variant(cls, {})
+        cls.traced = _variant(cls, {"jvp": absent.jvp})
+        cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
+
+
+def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:
+    return type(rule.__name__, (rule, torch.autograd.Function), changed)
+
+
+def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
+    """The forward pass of a rule, recorded for differentiation as the surroundings of the call need it.
+
+    Torch switches forward mode off inside a forward-mode rule: forward mode over forward mode would silently lose a
+    term, and is refused.
+    """
+    if needs_no_gradient(*(x for x in inputs if isinstance(x, Tensor))):
+        return rule.forward(*inputs)
     if torch.compiler.is_compiling():
-        return plain.apply(*inputs)
-    if in_transform():
-        if nested("Jvp") > 1:
-            raise NotImplementedError(
-                "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
-                "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
-            )
-        return forward.apply(*inputs)
-    return _eager(forward).apply(*inputs)
-
-
-@cache
-def _eager(function: Any) -> Any:
-    """The same autograd function with context and forward pass in one, which torch calls without a detour.
-
-    (For a separate ``setup_context``, which its transforms need, torch binds the arguments anew at every call.)
-    """
-
-    def forward(ctx: Any, *inputs: Any) -> Any:
-        output = function.forward(*inputs)
-        function.setup_context(ctx, inputs, output)
-        return output
-
-    body = {"forward": staticmethod(forward), "setup_context": torch.autograd.Function.setup_context}
-    return type(function.__name__, (function,), body)
+        return rule.traced.apply(*inputs)
+    if not in_transform():
+        return rule.immediate.apply(*inputs)
+    if nested("Jvp") > 1:
+        raise NotImplementedError(
+            "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
+            "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
+        )
+    return rule.transformed.apply(*inputs)
 
 
 def differentiating() -> bool:
@@ -85,10 +110,15 @@ def reverse_only(*tensors: Tensor) -> bool:
     return eager(*tensors) and not in_forward_mode()
 
 
-def idle(*tensors: Tensor) -> bool:
-    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result."""
+def needs_no_gradient(*tensors: Tensor) -> bool:
+    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result.
+
+    What torch.jit.trace records is for inference: TorchScript cannot hold an autograd function of Python.
+    """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        return True
     return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
 
 

@@ -28,14 +28,16 @@ def overridable(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         return handle_torch_function(call, given, *args, **kwargs)
 
-    def refuse() -> None:
-        raise RuntimeError(
-            f"spectralgrad.{function.__name__} cannot be compiled by TorchScript. Call it in a function decorated with "
-            "@torch.jit.ignore, or use torch.export or torch.compile."
-        )
-
-    call.__prepare_scriptable__ = refuse  # type: ignore[attr-defined]  # torch.jit.script calls it before it compiles
+    call.__prepare_scriptable__ = lambda: refuse_script(f"spectralgrad.{function.__name__}")  # type: ignore[attr-defined]
     return call
+
+
+def refuse_script(name: str) -> None:
+    """Say what to do instead of torch.jit.script, which calls ``__prepare_scriptable__`` before it compiles."""
+    raise RuntimeError(
+        f"{name} cannot be compiled by TorchScript. Call it in a function decorated with @torch.jit.ignore, or use "
+        "torch.export or torch.compile."
+    )
 
 
 def _left_to_torch(given: tuple[Any, ...]) -> bool:

@@ -18,14 +18,15 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import covariance_root, scalar_functions, spectral_function
-from ..autograd.spectra import Spectrum
+from ..autograd import covariance_root, scalar_functions
+from ..autograd.divided_differences import Differences
+from ..autograd.pairwise import norm, resolution
+from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_matrix
+from ..errors import ArgumentError, ShapeError, check_choice, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
-from ..rules.base import norm, resolution
 from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 
@@ -52,6 +53,7 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
     Reference: ICCV 2021, Eq. 1.
     """
     check_matrix(X, "covariance")
+    _check_shift(eps)
     with full_precision(X):
         features = scaled_features(X, center, correction)
         return shifted(features @ features.mH, eps)
@@ -95,40 +97,70 @@ def covariance_sqrt(
     Reference: design of this library; the identity stands at the top of the module.
     """
     check_matrix(X, "covariance_sqrt")
-    if side not in ("auto", "channels", "positions"):
-        raise ShapeError(f"covariance_sqrt: expected side 'auto', 'channels' or 'positions', got {side!r}")
+    check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
     rule = resolve(method, "sqrt")
     d, n = X.shape[-2:]
-    exact = isinstance(rule, Exact)
     if side == "auto":
-        side = "positions" if n < d and exact else "channels"
-    if side == "positions" and not exact:
-        raise ShapeError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
+        side = "positions" if n < d and rule.exact else "channels"
+    if side == "positions" and not rule.exact:
+        raise ArgumentError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
     with full_precision(X):
-        if not exact:  # some methods have absolute thresholds: they get the covariance as it is
+        if not rule.exact:  # some methods have absolute thresholds: they get the covariance as it is
             C = covariance(X, center=center, correction=correction, eps=eps)
             return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
-            return covariance_root.root(X, center, count_of(X, correction), rtol).to(X.dtype)
+            return covariance_root.root_from_positions(X, center, count_of(X, correction), rtol).to(X.dtype)
         from_side = _from_channels if side == "channels" else _from_positions
         prepared = scaled(X, center, correction, eps, side == "channels")
         return from_side(*prepared, center, eps, rtol).to(X.dtype)
 
 
 def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
-    return matrix_sqrt(shifted(X @ X.mH, q.square() if eps else 0), rtol=rtol) * size
+    if eps == 0:
+        return matrix_sqrt(X @ X.mH, rtol=rtol) * size
+    C, shift = X @ X.mH, q.square()
+    return of_shifted(shifted(C, shift), C, shift, scalar_functions.SQRT, "covariance_sqrt", rtol) * size
+
+
+def of_shifted(
+    M: Tensor, C: Tensor, shift: Tensor, f: scalar_functions.Function, operation: str, rtol: float | None = None
+) -> Tensor:
+    """f(M) for M = C + εI, exact, differentiable in ``M``; the rank tolerance is applied to C, and no ε is too small.
+
+    Where ε is below the tolerance, pairs of null vectors have no part in the derivative: it would multiply what
+    rounding left of the features there by 1/√ε. Without rounding they leave nothing.
+
+    Args:
+        M: the shifted matrices (*, d, d).
+        C: the matrices without ε.
+        shift: ε (*, 1, 1).
+        f: the function.
+        operation: named in errors.
+        rtol: relative rank tolerance.
+    """
+    w, V, support = Domain(operation, rtol=rtol).spectrum(C)
+    w, offset = torch.where(support, w, 0), shift[..., 0]
+    tolerance = rank_tolerance(w.shape[-1], w.dtype) if rtol is None else rtol
+    vague = ~support & (offset <= tolerance * norm(w).unsqueeze(-1))
+
+    def differences(w: Tensor) -> Differences:
+        values, gamma, curvature = f.differences(w)
+        return values, torch.where(vague.unsqueeze(-1) & vague.unsqueeze(-2), 0, gamma), curvature
+
+    everything = Spectrum(w + offset, V, torch.ones_like(support))
+    return Exact().compose(M, scalar_functions.Function(f.value, f.slope, differences), everything)
 
 
 def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
     if eps == 0:
         return X @ (matrix_inv_sqrt(covariance_root.products(X, center), rtol=rtol) * size) @ X.mH
-    A = X.mH @ X
+    A = covariance_root.products(X, center)
     w, V = solvers.eigh(A.detach(), "covariance_sqrt")
     largest = norm(w).unsqueeze(-1)
-    # Once √ε is below the rounding of X, g would magnify what rounding left of X on the null space of XᴴX.
-    resolved = q[..., 0] > resolution(w.dtype) * largest.sqrt()
+    # The derivative of g is about q⁻³: for small √ε it would magnify what rounding left of X on the null space of XᴴX.
+    resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
-    g = spectral_function.apply(A, Exact(), scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
+    g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
 
@@ -137,11 +169,15 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
 
     The power is 1 for features of ordinary size. A function of XXᴴ, the side of the ``channels``, has a steep slope.
     """
-    if not 0 <= eps < math.inf:
-        raise ShapeError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
+    _check_shift(eps)
     least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
     X, size = covariance_root.features(widen(X), center, 1 / _root_of_count(X, correction), least, steep=channels)
     return X, eps**0.5 / size, size
+
+
+def _check_shift(eps: float) -> None:
+    if not 0 <= eps < math.inf:
+        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
@@ -149,7 +185,7 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     root = _root_of_count(X, correction)
     X = widen(X)
     if center:
-        X = X - X.mean(-1, keepdim=True)
+        X = X - covariance_root.mean(X)
     return X / root
 
 
@@ -171,6 +207,6 @@ def count_of(X: Tensor, correction: int) -> int:
 
 def shifted(C: Tensor, eps: float | Tensor) -> Tensor:
     """C + εI."""
-    if isinstance(eps, float | int) and eps == 0:
+    if isinstance(eps, (float, int)) and eps == 0:
         return C
     return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)

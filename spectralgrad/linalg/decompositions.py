@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from .. import solvers
-from ..autograd import power_iteration, singular_vectors
-from ..autograd.eigenvectors import attach, without_gradient
-from ..autograd.hermitian import from_lower
+from ..autograd.singular_vectors import completed
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, real_dtype, widen
-from ..rules import GapMethod, Method, resolve
+from ..rules import Method, resolve
 
 
 class EighResult(NamedTuple):
@@ -62,19 +58,8 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
     check_square(A, "eigh")
     rule = resolve(method, "eigh")
     with full_precision(A):
-        w, V = decompose(widen(A), rule)
+        w, V = rule.decompose(widen(A), "eigh")
     return EighResult(w.to(real_dtype(A.dtype)), V.to(A.dtype))
-
-
-def decompose(A: Tensor, rule: Method, operation: str = "eigh") -> tuple[Tensor, Tensor]:
-    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
-    if power_iteration.iterates(rule):
-        w, V, keep = power_iteration.power_iteration(from_lower(A, operation), rule)
-        return without_gradient(w, V, keep)
-    assert isinstance(rule, GapMethod)
-    w, V = solvers.eigh(A.detach(), operation)
-    w, V = attach(A, w, V, rule)
-    return without_gradient(w, V, rule.kept(A, w, V))
 
 
 class SVDResult(NamedTuple):
@@ -116,15 +101,8 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
     """
     check_matrix(M, "svd")
     rule = resolve(method, "svd")
-    assert isinstance(rule, GapMethod)
     with full_precision(M):
-        A = widen(M)
-        U, S, Vh = singular_vectors.decompose(A, rule)
-        keep = rule.kept(A, S.flip(-1), A)
-        if keep is not None:
-            keep = keep.flip(-1)
-            U, S = torch.where(keep.unsqueeze(-2), U, U.detach()), torch.where(keep, S, S.detach())
-            Vh = torch.where(keep.unsqueeze(-1), Vh, Vh.detach())
+        U, S, Vh = rule.decompose_svd(widen(M))
         if full_matrices:
-            U, Vh = singular_vectors.completed(U), singular_vectors.completed(Vh.mH).mH
+            U, Vh = completed(U), completed(Vh.mH).mH
     return SVDResult(U.to(M.dtype), S.to(real_dtype(M.dtype)), Vh.to(M.dtype))

@@ -1,4 +1,4 @@
-"""Functions of Hermitian matrices: the verbs. What they share is in :mod:`spectralgrad.autograd.spectral_function`."""
+"""Functions of Hermitian matrices: what a user calls. The method does the work."""
 
 from __future__ import annotations
 
@@ -7,22 +7,14 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from ..autograd import (
-    frechet_derivative,
-    newton_schulz,
-    power_iteration,
-    scalar_functions,
-    spectra,
-    spectral_function,
-    square_root,
-    user_functions,
-)
+from ..autograd import frechet_derivative, scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
+from ..autograd.pairwise import differences
+from ..autograd.spectra import Domain
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_square
+from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
-from ..rules import PI, GapMethod, Method, NewtonSchulz, Pade, SVDNewton, resolve
-from ..rules.base import differences
+from ..rules import Method, Pade, resolve
 
 
 @overridable
@@ -118,19 +110,20 @@ def matrix_power(
     """
     check_square(A, "matrix_power")
     if not isinstance(p, (Tensor, float, int)):
-        raise ShapeError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
+        raise ArgumentError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.is_complex() or not _broadcasts(p, A):
+    elif p.dtype.is_complex or not _broadcasts(p, A):
         raise ShapeError(
             f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
             f"got {p.dtype} of shape {tuple(p.shape)}"
         )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _positive(A, "power", scalar_functions.real_power(exponent), method, rtol, clamp)
+    domain = Domain("matrix_power", True, rtol, clamp)
+    return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
 
 
 @overridable
@@ -148,7 +141,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _positive(A, "log", scalar_functions.LOG, method, rtol, clamp)
+    return _function(A, "log", scalar_functions.LOG, method, Domain("matrix_log", True, rtol, clamp))
 
 
 @overridable
@@ -172,7 +165,7 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
 
     Reference: as in :func:`matrix_sqrt`. For matrices that are not Hermitian see torch.linalg.matrix_exp.
     """
-    return _any(A, "exp", scalar_functions.EXP, method)
+    return _function(A, "exp", scalar_functions.EXP, method, Domain("matrix_exp", positive=False))
 
 
 @overridable
@@ -203,7 +196,8 @@ def matrix_function(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _any(A, "function", user_functions.smooth(f, df), method, rtol)
+    domain = Domain("matrix_function", positive=False, rtol=rtol)
+    return _function(A, "function", user_functions.smooth(f, df), method, domain)
 
 
 @overridable
@@ -231,10 +225,10 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     check_square(A, "spectral_projector")
     d = A.shape[-1]
     if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
-        raise ShapeError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
+        raise ArgumentError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
-        w, V, _ = spectra.signed(wide, "spectral_projector", None)
+        w, V, _ = Domain("spectral_projector", positive=False).spectrum(wide)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
         return frechet_derivative.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
@@ -250,64 +244,24 @@ def _broadcasts(p: Tensor, A: Tensor) -> bool:
 
 def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
     check_square(A, f"matrix_{operation}")
+    check_tolerance(rtol, f"matrix_{operation}")
     rule = resolve(method, operation)
+    domain = Domain(f"matrix_{operation}", True, rtol, clamp)
     with full_precision(A):
-        wide = widen(A)
-        if isinstance(rule, NewtonSchulz):
-            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-            return newton_schulz.newton_schulz_root(wide, operation, rule).to(A.dtype)
-        if isinstance(rule, (GapMethod, PI)):
-            function = scalar_functions.SQRT if operation == "sqrt" else scalar_functions.INV_SQRT
-            return _positive(A, operation, function, rule, rtol, clamp)
-        which = square_root.Root(
-            f"matrix_{operation}", operation == "inv_sqrt", -1.0 if rtol is None else float(rtol), clamp
-        )
-        if not isinstance(rule, SVDNewton):
-            return square_root.root(wide, which).to(A.dtype)
-        exact = which.solve(wide.detach())[0]
-        wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-        iterated = newton_schulz.newton_schulz(wide, rule.steps, rule.normalize)[which.inverse]
-        # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
-        return torch.where(torch.isfinite(iterated), exact + (iterated - iterated.detach()), exact).to(A.dtype)
+        return rule.root(widen(A), operation == "inv_sqrt", domain).to(A.dtype)
 
 
-def _positive(
-    A: Tensor,
-    operation: str,
-    f: scalar_functions.Function,
-    method: str | Method,
-    rtol: float | None,
-    clamp: bool,
-) -> Tensor:
-    """A function of positive semi-definite matrices, taken on the range."""
-    check_square(A, f"matrix_{operation}")
+def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: str | Method, domain: Domain) -> Tensor:
+    check_square(A, domain.operation)
+    check_tolerance(domain.rtol, domain.operation)
     rule = resolve(method, operation)
     with full_precision(A):
-        wide = widen(A)
-        if power_iteration.iterates(rule):
-            wide = spectra.positive_matrix(wide, f"matrix_{operation}", clamp)
-        spectrum = spectra.positive(wide, f"matrix_{operation}", rtol, clamp)
-        return spectral_function.apply(wide, rule, f, spectrum).to(A.dtype)
+        return rule.function(widen(A), f, domain).to(A.dtype)
 
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
     """A whole power: polynomial for n ≥ 0, of the pseudo-inverse for n < 0; any sign of eigenvalue."""
     if n < 0 and rtol is None:
         rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    return _any(A, "power", scalar_functions.whole_power(n), method, rtol)
-
-
-def _any(
-    A: Tensor,
-    operation: str,
-    f: scalar_functions.Function,
-    method: str | Method,
-    rtol: float | None = None,
-) -> Tensor:
-    """A function of Hermitian matrices of any sign, on the range only if ``rtol`` is given."""
-    check_square(A, f"matrix_{operation}")
-    rule = resolve(method, operation)
-    with full_precision(A):
-        wide = widen(A)
-        spectrum = spectra.signed(wide, f"matrix_{operation}", rtol)
-        return spectral_function.apply(wide, rule, f, spectrum).to(A.dtype)
+    domain = Domain("matrix_power", positive=False, rtol=rtol)
+    return _function(A, "power", scalar_functions.whole_power(n), method, domain)

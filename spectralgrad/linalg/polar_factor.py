@@ -14,12 +14,12 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import frechet_derivative
 from ..autograd.divided_differences import integer_power, on_range
+from ..autograd.pairwise import norm
 from ..autograd.square_root import solve_lyapunov
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import check_matrix
-from ..precision import full_precision, rank_tolerance, widen
-from ..rules.base import norm, reciprocal
+from ..errors import check_matrix, check_tolerance
+from ..precision import full_precision, rank_tolerance, reciprocal, widen
 from ..solvers.symmetry import hermitian
 
 
@@ -47,19 +47,18 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17.
     """
     check_matrix(M, "polar")
+    check_tolerance(rtol, "polar")
     if M.shape[-2] < M.shape[-1]:
         return polar(M.mH, rtol=rtol).mH
     with full_precision(M):
         A = widen(M)
         tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
-        if function.idle(A):
+        if function.needs_no_gradient(A):
             return solvers.polar_factors(A)[0].to(M.dtype)
-        return function.apply(_Polar, _PolarForward, A, tolerance)[0].to(M.dtype)
+        return function.apply(_Polar, A, tolerance)[0].to(M.dtype)
 
 
-class _Polar(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Polar(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, tolerance: float) -> tuple[Tensor, Tensor, Tensor]:
         Q, S, Vh = solvers.polar_factors(M)
@@ -77,10 +76,6 @@ class _Polar(torch.autograd.Function):
     def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
         return (None if gQ is None else _derivative(gQ, *ctx.saved_tensors)), None
 
-
-class _PolarForward(_Polar):
-    """:class:`_Polar` with a forward-mode rule, which Dynamo does not trace."""
-
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
         return _derivative(dM, *ctx.saved_tensors, forward=True), None, None
@@ -91,10 +86,9 @@ def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forwa
     with full_precision(Q):
         if function.differentiating() or forward:
             return _composed(M, S, Vh, Q, G)
-        total = S.unsqueeze(-1) + S.unsqueeze(-2)
         QG = Q.mH @ G
         inner = Vh @ (QG - QG.mH) @ Vh.mH
-        rotation = Q @ (Vh.mH @ (reciprocal(total, total > 0) * inner) @ Vh)
+        rotation = Q @ (Vh.mH @ (solvers.inverse_sums(S) * inner) @ Vh)
         if Q.shape[-2] == Q.shape[-1]:
             return rotation
         return rotation + (G - Q @ QG) @ ((Vh.mH * reciprocal(S, S > 0).unsqueeze(-2)) @ Vh)

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "eigh.hpp"
+#include "interface.hpp"
 #include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development

@@ -9,7 +9,7 @@
 #pragma once
 #include <limits>
 
-#include "eigh.hpp"
+#include "interface.hpp"
 #include "lanes.hpp"
 
 namespace SG_NS {

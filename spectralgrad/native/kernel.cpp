@@ -1,5 +1,5 @@
 // One instruction set's kernel. Compiled once for each, with SG_NS naming the namespace and -m flags to match.
-#include "eigh.hpp"
+#include "interface.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
 #include "solver.hpp"

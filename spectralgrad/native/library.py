@@ -63,11 +63,13 @@ class Kernel:
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
         return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
-    def root(self, A: Tensor, inverse: bool, rtol: float, negative: float) -> tuple[Tensor, Tensor, Tensor, int]:
+    def root_and_eigenpairs(
+        self, A: Tensor, inverse: bool, rtol: float, negative: float
+    ) -> tuple[Tensor, Tensor, Tensor, int]:
         r"""The (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), and the eigenvectors.
 
         Eigenvalues up to ``rtol`` times the norm count as zero. The last result counts matrices that have no
-        decomposition or an eigenvalue below ``-negative`` times the norm: if there are any, do not use the others.
+        decomposition, which are NaN, or an eigenvalue below ``-negative`` times the norm.
         """
         A = _in_memory(A)
         s, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
@@ -81,7 +83,7 @@ class Kernel:
         """
         return self._frechet(_INV_SQRT if inverse else _SQRT, V, _in_memory(s), None, G, terms)
 
-    def weighted(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+    def function_derivative(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, whose lower triangle is read."""
         return self._frechet(_GIVEN, V, None, _in_memory(gamma), G)
 

@@ -69,12 +69,12 @@ def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "eigh", np.append(np.diff(values) < 0, failed > 0), np.array(0.0)
     yield "eigh", (v * values) @ v.swapaxes(1, 2), _wide(A)
     yield "eigh", v.swapaxes(1, 2) @ v, np.eye(A.shape[-1])
-    yield "weighted product", _wide(native.weighted(V, torch.ones_like(A), G)), _wide(G)
+    yield "derivative of a function", _wide(native.function_derivative(V, torch.ones_like(A), G)), _wide(G)
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    S, s, V, failed = native.root(A, False, 0.0, 1.0)
-    Z = native.root(A, True, 0.0, 1.0)[0]
+    S, s, V, failed = native.root_and_eigenpairs(A, False, 0.0, 1.0)
+    Z = native.root_and_eigenpairs(A, True, 0.0, 1.0)[0]
     root, inverse = _wide(S), _wide(Z)
     yield "root", root @ root, _wide(A) + failed
     yield "inverse root", inverse @ root, np.eye(A.shape[-1])

@@ -10,15 +10,21 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..errors import ShapeError
+from ..dispatch.overrides import refuse_script
+from ..errors import ArgumentError
 from ..rules import Method, resolve
+from .functional.whitening_matrices import check_finite
 
 GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
 
 
 class SpectralModule(nn.Module):
-    """Base of the layers that decompose a matrix.
+    """Base of the layers that decompose a matrix, and of your own.
+
+    A layer of your own says which ``operation`` its method must serve, passes the matrices it decomposes through
+    :meth:`watched`, and passes :attr:`method` on. Then :class:`spectralgrad.diagnostics.Monitor` records it,
+    :class:`spectralgrad.training.HybridSwitch` switches its method, and errors name it.
 
     Args:
         method: a name or a :class:`Method` that serves the layer's ``operation``.
@@ -29,10 +35,28 @@ class SpectralModule(nn.Module):
         method: the method in use; assigning a name or an object changes it on the live layer.
 
     Example:
-        >>> layer = SpectralModule("exact")
-        >>> layer.method = "newton-schulz"
-        >>> layer.method.name
+        >>> import spectralgrad as sg
+        >>> class Whitening(sg.nn.SpectralModule):
+        ...     operation = "inv_sqrt"
+        ...     def __init__(self, features, eps=1e-3, method="exact"):
+        ...         super().__init__(method)
+        ...         self.features, self.eps = features, eps
+        ...     def forward(self, x):                                       # (N, features)
+        ...         if x.shape[-1] != self.features:
+        ...             raise sg.ShapeError(f"{self.where}: expected {self.features} features, got {x.shape[-1]}")
+        ...         C = self.watched(sg.covariance(x.mT, eps=self.eps))     # what is decomposed
+        ...         return (x - x.mean(0)) @ sg.matrix_inv_sqrt(C, method=self.method)
+        >>> net = torch.nn.Sequential(torch.nn.Linear(8, 4), Whitening(4), torch.nn.Linear(4, 2))
+        >>> with sg.diagnostics.Monitor(net, every=1) as monitor:
+        ...     net(torch.randn(32, 8)).square().sum().backward()
+        >>> monitor.records[0].layer, monitor.records[0].rank
+        ('1', 4)
+        >>> switch = sg.training.HybridSwitch(net, method="svd-pade", decay_epoch=5)
+        >>> net[1].method.name
         'newton-schulz'
+        >>> net[1].name = "whitening"
+        >>> net[1].where
+        "Whitening 'whitening'"
     """
 
     operation: str = "inv_sqrt"
@@ -53,6 +77,9 @@ class SpectralModule(nn.Module):
         self._method = self._resolved(method)
         self._settings_changed()
 
+    def __prepare_scriptable__(self) -> None:
+        refuse_script(type(self).__name__)
+
     def _resolved(self, method: str | Method) -> Method:
         """The method object, if it serves this layer."""
         return resolve(method, self.operation)
@@ -61,15 +88,27 @@ class SpectralModule(nn.Module):
         """For layers that keep something made by the method."""
 
     @property
-    def _where(self) -> str:
-        """The layer as errors name it."""
+    def where(self) -> str:
+        """The layer as errors name it: its kind and, if known, its :attr:`name`."""
         kind = type(self).__name__
         return f"{kind} '{self.name}'" if self.name else kind
 
     def _check_compute_dtype(self) -> None:
         kind = self.compute_dtype
         if kind not in (None, torch.float32, torch.float64):
-            raise ShapeError(f"{self._where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
+            raise ArgumentError(f"{self.where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
+
+    def watched(self, matrices: Tensor) -> Tensor:
+        """The matrices (*, d, d) that a forward pass decomposes, shown to the hooks if this is a training step.
+
+        Call it once in each forward pass and decompose what it returns.
+
+        Raises:
+            NonFiniteError: they hold NaN or infinity; the message names the layer.
+        """
+        matrices = self._shown(matrices, [])
+        check_finite(matrices, self.where)
+        return matrices
 
     def _shown(self, matrices: Tensor, told: list[GradientWatcher | None]) -> Tensor:
         """The matrices, shown to the hooks if this is a training step and ``told`` is still empty.
@@ -78,7 +117,7 @@ class SpectralModule(nn.Module):
         """
         if self.training and self._watchers:
             if not told:
-                told.append(self._watched(matrices))
+                told.append(self._hooks_called(matrices))
             if told[0] is not None and matrices.requires_grad:
                 matrices.register_hook(told[0])
         return matrices
@@ -93,7 +132,7 @@ class SpectralModule(nn.Module):
         self._watchers[handle.id] = hook
         return handle
 
-    def _watched(self, matrices: Tensor) -> GradientWatcher | None:
+    def _hooks_called(self, matrices: Tensor) -> GradientWatcher | None:
         """Show the matrices to the hooks; what to call with their gradient, if anybody wants it."""
         wanted = [f for hook in tuple(self._watchers.values()) if (f := hook(self, matrices.detach())) is not None]
         if not wanted:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import ShapeError, check_features
+from ..errors import ArgumentError, ShapeError, check_features
 from ..rules import Method
 from .base import SpectralModule
 from .functional.coloring import wct
@@ -54,9 +54,9 @@ class WhiteningColoring2d(SpectralModule):
     ) -> None:
         super().__init__(method)
         if groups < 1:
-            raise ShapeError(f"{self._where}: expected groups ≥ 1, got {groups}")
+            raise ArgumentError(f"{self.where}: expected groups ≥ 1, got {groups}")
         if not eps >= 0:
-            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {eps!r}")
+            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
         self.groups, self.strength, self.eps, self.per_sample = groups, strength, eps, per_sample
 
     def forward(
@@ -65,9 +65,9 @@ class WhiteningColoring2d(SpectralModule):
         for name, X in (("content", content), ("style", style)):
             if X is None:
                 continue
-            check_features(X, self._where)
+            check_features(X, self.where)
             if X.dim() != 4:
-                raise ShapeError(f"{self._where}: expected 4D {name} (N, C, H, W), got shape {tuple(X.shape)}")
+                raise ShapeError(f"{self.where}: expected 4D {name} (N, C, H, W), got shape {tuple(X.shape)}")
         return wct(
             content,
             style,
@@ -79,7 +79,7 @@ class WhiteningColoring2d(SpectralModule):
             method=self.method,
             per_sample=self.per_sample,
             shown=lambda M: self._shown(M, []),
-            where=self._where,
+            where=self.where,
         )
 
     def extra_repr(self) -> str:

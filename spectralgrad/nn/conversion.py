@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..errors import ShapeError
+from ..errors import ArgumentError
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 
 Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
@@ -34,8 +34,8 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
         the net, or the new layer if ``net`` is itself a batch normalisation layer.
 
     Raises:
-        ShapeError: nothing to replace, a name that is not that of a batch normalisation layer, a layer with a forward
-            pass of its own, groups that do not fit.
+        ArgumentError: nothing to replace, a name that is not that of a batch normalisation layer, a layer with a
+            forward pass of its own, groups that do not fit.
 
     Example:
         >>> from torch import nn
@@ -69,10 +69,12 @@ def _chosen(found: dict[str, _BatchNorm], which: Which) -> list[str]:
         chosen = [which] if isinstance(which, str) else list(which)
     listed = ", ".join(map(repr, found)) or "none"
     if not chosen:
-        raise ShapeError(f"convert_decorrelated_batchnorm: expected a layer to replace, got none; there are: {listed}")
+        raise ArgumentError(
+            f"convert_decorrelated_batchnorm: expected a layer to replace, got none; there are: {listed}"
+        )
     for name in chosen:
         if name not in found:
-            raise ShapeError(
+            raise ArgumentError(
                 f"convert_decorrelated_batchnorm: expected 'first', 'all' or names of batch normalisation layers, "
                 f"got {name!r}; there are: {listed}"
             )
@@ -93,8 +95,8 @@ def _converted(name: str, old: _BatchNorm, options: dict[str, Any]) -> _Decorrel
         settings |= {"sync": True, "process_group": old.process_group}
     try:
         new = _kind(name, old)(old.num_features, **(settings | options))
-    except ShapeError as error:
-        raise ShapeError(f"convert_decorrelated_batchnorm: layer {name!r}: {error}") from error
+    except ArgumentError as error:
+        raise ArgumentError(f"convert_decorrelated_batchnorm: layer {name!r}: {error}") from error
     new.name = name or None
     _copy(old, new)
     return new.train(old.training)
@@ -110,12 +112,12 @@ def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
     for kind, new in kinds.items():
         if isinstance(old, kind):
             if type(old).forward is not kind.forward:
-                raise ShapeError(
+                raise ArgumentError(
                     f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} has a forward pass of its own, "
                     "which would be lost; choose the layers to replace with which="
                 )
             return new
-    raise ShapeError(
+    raise ArgumentError(
         f"convert_decorrelated_batchnorm: expected BatchNorm1d, 2d or 3d at {name!r}, got {type(old).__name__}"
     )
 

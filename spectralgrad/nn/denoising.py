@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ShapeError
+from ..errors import ArgumentError
 from ..rules import Method
 from .functional.whitening_matrices import check_finite, principal_projector
 from .running import RunningNorm
@@ -60,14 +60,14 @@ class _PCADenoising(RunningNorm):
         keep, d = self.keep, self.num_features // self.groups
         whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
         if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
-            raise ShapeError(
-                f"{self._where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
+            raise ArgumentError(
+                f"{self.where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
                 f"got {keep!r}"
             )
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
         """The projector on the leading components of the standardised features, times the standardisation."""
-        check_finite(C, self._where)
+        check_finite(C, self.where)
         return principal_projector(C, self.keep, self.eps, self.method, shown)
 
     def extra_repr(self) -> str:
@@ -116,7 +116,7 @@ class PCADenoising2d(_PCADenoising):
         (N, C, H, W) → the same.
 
     Raises:
-        ShapeError: as in :class:`DecorrelatedBatchNorm2d`, and a ``keep`` that makes no sense.
+        ArgumentError: as in :class:`DecorrelatedBatchNorm2d`, and a ``keep`` that makes no sense.
         NonFiniteError: the batch has NaN or infinity in it.
 
     Example:

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils import parametrize
 
-from ..errors import ShapeError
+from ..errors import ArgumentError
 from .base import SpectralModule
 from .functional.normalization import with_affine
 from .running import RunningNorm
@@ -42,7 +42,7 @@ def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
         the net.
 
     Raises:
-        ShapeError: a layer is in training or has no running statistics; what stands before it is no convolution
+        ArgumentError: a layer is in training or has no running statistics; what stands before it is no convolution
             or linear layer, or has other users, hooks, shared or parametrised weights; channel groups do not fit.
 
     Example:
@@ -72,7 +72,7 @@ def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
         expected = None if example is None else net(*inputs)
         undo = [_install(net, pair, weight, bias) for pair, (weight, bias) in zip(pairs, folded, strict=True)]
         if example is not None and not _still(net, inputs, expected, undo):
-            raise ShapeError(
+            raise ArgumentError(
                 "fuse_whitening: the folded net gives another result on the example, so it was left as it was; "
                 "what stands before a folded layer has another user in the forward pass"
             )
@@ -93,9 +93,11 @@ def _still(net: nn.Module, inputs: tuple[Any, ...], expected: Any, undo: list[An
 def _check_evaluated(name: str, layer: nn.Module) -> None:
     assert isinstance(layer, RunningNorm)
     if layer.training:
-        raise ShapeError(f"fuse_whitening: expected an evaluated net, got layer {name!r} in training; call net.eval()")
+        raise ArgumentError(
+            f"fuse_whitening: expected an evaluated net, got layer {name!r} in training; call net.eval()"
+        )
     if layer.running_mean is None:
-        raise ShapeError(f"fuse_whitening: layer {name!r} has no running statistics; it changes from batch to batch")
+        raise ArgumentError(f"fuse_whitening: layer {name!r} has no running statistics; it changes from batch to batch")
 
 
 class _Tracer(fx.Tracer):
@@ -108,11 +110,11 @@ class _Tracer(fx.Tracer):
 def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
     """What stands before each layer, from the graph that torch.fx traces."""
     if isinstance(net, RunningNorm):
-        raise ShapeError("fuse_whitening: expected a net with a layer to fold into, got a single layer")
+        raise ArgumentError("fuse_whitening: expected a net with a layer to fold into, got a single layer")
     try:
         graph = _Tracer().trace(net)
     except Exception as error:
-        raise ShapeError(
+        raise ArgumentError(
             f"fuse_whitening: torch.fx cannot trace this net ({error}); pass an example to have a run watched instead"
         ) from error
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
@@ -258,5 +260,5 @@ def _same(result: Any, expected: Any) -> bool:
     return bool(result == expected)
 
 
-def _refusal(name: Any, reason: str) -> ShapeError:
-    return ShapeError(f"fuse_whitening: layer {name!r} cannot be folded exactly: {reason}")
+def _refusal(name: Any, reason: str) -> ArgumentError:
+    return ArgumentError(f"fuse_whitening: layer {name!r} cannot be folded exactly: {reason}")

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..errors import NonFiniteError, ShapeError, check_matrix
+from ..errors import ArgumentError, NonFiniteError, ShapeError, check_choice, check_matrix
 from ..precision import full_precision, widen
 
 _FARTHEST = 4.0  # a series at a larger norm loses more than two digits to cancellation; it is applied in parts
@@ -44,7 +44,8 @@ def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = Fals
         a scalar; the gradient is zero where the norm is zero.
 
     Raises:
-        ShapeError: W has fewer than two dimensions, or the side is unknown.
+        ShapeError: W has fewer than two dimensions.
+        ArgumentError: the side is unknown.
 
     Example:
         >>> W = torch.nn.init.orthogonal_(torch.empty(64, 3, 3, 3, dtype=torch.float64).flatten(1))
@@ -55,8 +56,7 @@ def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = Fals
     :class:`OrthogonalConv2d` is.
     """
     check_matrix(W, "orthogonality_loss")
-    if side not in ("smaller", "rows"):
-        raise ShapeError(f"orthogonality_loss: expected side 'smaller' or 'rows', got {side!r}")
+    check_choice(side, ("smaller", "rows"), "side", "orthogonality_loss")
     with full_precision(W):
         M = widen(W).flatten(1)
         M = M.mH if M.shape[0] > M.shape[1] else M
@@ -216,15 +216,14 @@ def _check(
     in_channels: int, out_channels: int, kernel_size: int, padding_mode: str, tolerance: float, max_norm: float | None
 ) -> None:
     if in_channels < 1 or out_channels < 1:
-        raise ShapeError(f"OrthogonalConv2d: expected at least one channel, got {in_channels} and {out_channels}")
+        raise ArgumentError(f"OrthogonalConv2d: expected at least one channel, got {in_channels} and {out_channels}")
     if kernel_size < 1 or kernel_size % 2 == 0:
-        raise ShapeError(
+        raise ArgumentError(
             f"OrthogonalConv2d: expected an odd kernel_size, got {kernel_size}; "
             "an even filter has no centre to be skew about"
         )
-    if padding_mode not in ("zeros", "circular"):
-        raise ShapeError(f"OrthogonalConv2d: expected padding_mode 'zeros' or 'circular', got {padding_mode!r}")
+    check_choice(padding_mode, ("zeros", "circular"), "padding_mode", "OrthogonalConv2d")
     if not 0 < tolerance < 1:
-        raise ShapeError(f"OrthogonalConv2d: expected a tolerance between 0 and 1, got {tolerance}")
+        raise ArgumentError(f"OrthogonalConv2d: expected a tolerance between 0 and 1, got {tolerance}")
     if max_norm is not None and not max_norm > 0:
-        raise ShapeError(f"OrthogonalConv2d: expected max_norm > 0 or None, got {max_norm}")
+        raise ArgumentError(f"OrthogonalConv2d: expected max_norm > 0 or None, got {max_norm}")

@@ -8,11 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..errors import ShapeError, check_features
+from ..errors import ArgumentError, ShapeError, check_choice, check_features
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .functional.pooling import Side, covariance_pooling, operation_of
-from .functional.whitening_matrices import check_choice
 
 
 class CovariancePooling(SpectralModule):
@@ -76,22 +75,22 @@ class CovariancePooling(SpectralModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         if isinstance(power, str) and power != "log":
-            raise ShapeError(f"{type(self).__name__}: expected power to be a number or 'log', got {power!r}")
+            raise ArgumentError(f"{type(self).__name__}: expected power to be a number or 'log', got {power!r}")
         if power != "log" and not math.isfinite(power):
-            raise ShapeError(f"{type(self).__name__}: expected a finite power, got {power!r}")
+            raise ArgumentError(f"{type(self).__name__}: expected a finite power, got {power!r}")
         self.operation = operation_of(power)
         super().__init__(method)
-        check_choice(output, ("triangle", "full"), "output", self._where)
-        check_choice(side, ("auto", "channels", "positions"), "side", self._where)
+        check_choice(output, ("triangle", "full"), "output", self.where)
+        check_choice(side, ("auto", "channels", "positions"), "side", self.where)
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
         self.normalize, self.output, self.side, self.compute_dtype = normalize, output, side, compute_dtype
         self._check_compute_dtype()
         if not eps >= 0:
-            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {eps!r}")
+            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
         for name, count in (("in_channels", in_channels), ("reduce_to", reduce_to)):
             if count is not None and count < 1:
-                raise ShapeError(f"{self._where}: expected {name} ≥ 1, got {count}")
+                raise ArgumentError(f"{self.where}: expected {name} ≥ 1, got {count}")
         self.reduction = (
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )
@@ -103,9 +102,9 @@ class CovariancePooling(SpectralModule):
         return d * d if self.output == "full" else d * (d + 1) // 2
 
     def forward(self, X: Tensor) -> Tensor:
-        check_features(X, self._where)
+        check_features(X, self.where)
         if X.dim() < 3 or X.shape[1] != self.in_channels:
-            raise ShapeError(f"{self._where}: expected features (N, {self.in_channels}, *), got shape {tuple(X.shape)}")
+            raise ShapeError(f"{self.where}: expected features (N, {self.in_channels}, *), got shape {tuple(X.shape)}")
         X = X.flatten(2)
         if self.reduction is not None:
             X = self.reduction(X)
@@ -120,7 +119,7 @@ class CovariancePooling(SpectralModule):
             side=self.side,
             method=self.method,
             shown=lambda M: self._shown(M, told),
-            where=self._where,
+            where=self.where,
         )
         return pooled.to(X.dtype)
 

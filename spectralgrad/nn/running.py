@@ -14,13 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from ..dispatch import function
-from ..errors import ShapeError, SpectralError, check_features
+from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
 from ..precision import working_dtype
 from ..rules import Method
 from .base import GradientWatcher, SpectralModule
 from .distributed import Reduce, reducer
-from .functional.normalization import Normalised, apply_matrix, normalise
-from .functional.whitening_matrices import check_choice, positive_part
+from .functional.normalization import Normalized, apply_matrix, normalize
+from .functional.whitening_matrices import positive_part
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -78,16 +78,16 @@ class RunningNorm(SpectralModule):
         for name in ("num_features", "groups"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ShapeError(f"{self._where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+                raise ArgumentError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
         if self.num_features % self.groups:
-            raise ShapeError(
-                f"{self._where}: expected a number of groups that divides the {self.num_features} channels, "
+            raise ArgumentError(
+                f"{self.where}: expected a number of groups that divides the {self.num_features} channels, "
                 f"got groups={self.groups}"
             )
         if not self.eps >= 0:
-            raise ShapeError(f"{self._where}: expected eps ≥ 0, got {self.eps!r}")
-        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self._where)
-        check_choice(self.init, ("ones", "uniform"), "init", self._where)
+            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
+        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self.where)
+        check_choice(self.init, ("ones", "uniform"), "init", self.where)
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ class RunningNorm(SpectralModule):
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
         told: list[GradientWatcher | None] = []
-        result = normalise(
+        result = normalize(
             X,
             lambda C: self.matrix_of(C, lambda M: self._shown(M, told)),
             self.weight,
@@ -152,7 +152,7 @@ class RunningNorm(SpectralModule):
         return result.output
 
     @torch.no_grad()
-    def _update(self, batch: Normalised) -> None:
+    def _update(self, batch: Normalized) -> None:
         """Move the running statistics towards the batch's; the covariance is unbiased, as torch's variance is."""
         assert self.running_mean is not None
         assert self.num_batches_tracked is not None
@@ -168,7 +168,9 @@ class RunningNorm(SpectralModule):
         if self.running_whitening is not None:
             return self.running_whitening
         if self.running_cov is None:
-            raise ShapeError(f"{self._where}: expected running statistics, got a layer with track_running_stats=False")
+            raise ArgumentError(
+                f"{self.where}: expected running statistics, got a layer with track_running_stats=False"
+            )
         return self._kept if self._kept is not None and self._is_fresh() else self._from_running()
 
     def _is_fresh(self) -> bool:
@@ -221,13 +223,13 @@ class RunningNorm(SpectralModule):
         return f"{self.num_features}, {common}, method={str(self.method)!r}"
 
     def _check_input(self, X: Tensor, alone: bool) -> None:
-        check_features(X, self._where)
+        check_features(X, self.where)
         if X.dim() not in self._dims:
             wanted = " or ".join(f"{n}D" for n in self._dims)
-            raise ShapeError(f"{self._where}: expected {wanted} input, got shape {tuple(X.shape)}")
+            raise ShapeError(f"{self.where}: expected {wanted} input, got shape {tuple(X.shape)}")
         if X.shape[1] != self.num_features:
-            raise ShapeError(f"{self._where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
+            raise ShapeError(f"{self.where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
         if self.training and alone and X.shape[0] * X.shape[2:].numel() < 2:
             raise ShapeError(
-                f"{self._where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
+                f"{self.where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
             )

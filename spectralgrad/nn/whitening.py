@@ -8,10 +8,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import MethodError
+from ..errors import MethodError, check_choice
 from ..linalg.covariances import shifted
-from ..rules import Exact, Method
-from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, whitening_matrix
+from ..rules import Method
+from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 from .running import RunningNorm, Statistics
 
 
@@ -58,16 +58,16 @@ class _DecorrelatedBatchNorm(RunningNorm):
 
     def _resolved(self, method: str | Method) -> Method:
         rule = super()._resolved(method)
-        if self.whitening == "cholesky" and not isinstance(rule, Exact):
+        if self.whitening == "cholesky" and not rule.exact:
             raise MethodError(
-                f"{self._where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
+                f"{self.where}: whitening='cholesky' has no eigenvectors, so its only method is 'exact', "
                 f"got {rule.name!r}"
             )
         return rule
 
     def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self._where)
+        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
         """The settings, those of torch's BatchNorm first."""
@@ -127,8 +127,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         (N, C, H, W) → the same.
 
     Raises:
-        ShapeError: wrong dimension or number of channels, groups that do not divide it, one value a channel in
-            training.
+        ArgumentError: groups that do not divide the number of channels, a negative ε.
+        ShapeError: wrong dimension or number of channels, one value a channel in training.
         NonFiniteError: the batch has NaN or infinity in it.
 
     Example:

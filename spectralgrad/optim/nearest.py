@@ -138,7 +138,9 @@ class NearestOrthogonalGradient(Treatment):
         R = widen(nearest_orthogonal(M, method=self.method, rtol=self.rtol))
         if self.keep_norm:
             size = torch.linalg.vector_norm(R, dtype=torch.float64)
-            wanted = torch.linalg.vector_norm(M, dtype=torch.float64 if not M.is_complex() else torch.complex128).real
+            wanted = torch.linalg.vector_norm(
+                M, dtype=torch.float64 if not M.dtype.is_complex else torch.complex128
+            ).real
             R = R * torch.where(size > 0, wanted / size, 0).to(R.dtype)
         elif grad_scale is not None:
             R = R * grad_scale.to(R)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..errors import MethodError
+from ..errors import check_choice
 from ..precision import widen
 from .nearest import NearestOrthogonalGradient
 from .parameters import Chosen, Target
-from .rate import OBJECTIVES, optimal_rate
+from .rate import optimal_rate
 from .treatment import ConditioningWarning, Treatment, treatments
 
 _ONE_ONLY = (
@@ -84,10 +84,8 @@ class OptimalLearningRate(Treatment):
     def __init__(
         self, optimizer: Optimizer, parameters: Chosen, *, objective: str = "paper", direction: str = "gradient"
     ) -> None:
-        if objective not in OBJECTIVES:
-            raise MethodError(f"OptimalLearningRate: expected objective 'paper' or 'exact', got {objective!r}")
-        if direction not in ("gradient", "update"):
-            raise MethodError(f"OptimalLearningRate: expected direction 'gradient' or 'update', got {direction!r}")
+        check_choice(objective, ("paper", "exact"), "objective", "OptimalLearningRate")
+        check_choice(direction, ("gradient", "update"), "direction", "OptimalLearningRate")
         self.objective, self.direction = objective, direction
         self._found: dict[int, Tensor] = {}
         self._before: dict[int, tuple[Tensor, Tensor | None]] = {}

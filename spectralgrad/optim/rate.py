@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import MethodError, ShapeError
+from ..errors import ShapeError, check_choice
 from ..precision import full_precision
 
 OBJECTIVES = ("paper", "exact")
@@ -54,15 +54,14 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
 
     Reference: Song, Sebe and Wang, ECCV 2022, Eq. 18–21.
     """
-    if objective not in OBJECTIVES:
-        raise MethodError(f"optimal_rate: expected objective 'paper' or 'exact', got {objective!r}")
+    check_choice(objective, ("paper", "exact"), "objective", "optimal_rate")
     if W.shape != G.shape or W.dim() < 2:
         raise ShapeError(
             "optimal_rate: expected a weight and a gradient of one shape (m, n), "
             f"got {tuple(W.shape)} and {tuple(G.shape)}"
         )
     with torch.no_grad(), full_precision(W):
-        W, G = (x.detach().flatten(1).to(torch.complex128 if x.is_complex() else torch.float64) for x in (W, G))
+        W, G = (x.detach().flatten(1).to(torch.complex128 if x.dtype.is_complex else torch.float64) for x in (W, G))
         if objective == "exact":
             return _exact(W, G, limit)
         rate = _newton_step(W, G)

@@ -93,7 +93,7 @@ class _Trace:
 
     def _cut(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         def leaf(x: Any) -> Any:
-            if not isinstance(x, Tensor) or not (x.is_floating_point() or x.is_complex()):
+            if not isinstance(x, Tensor) or not (x.is_floating_point() or x.dtype.is_complex):
                 return x
             cut = x.detach().requires_grad_()
             self._cuts[id(cut)] = (cut, module)

@@ -8,7 +8,12 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ..autograd import eigenvectors, singular_vectors, spectral_function
+from ..autograd.pairwise import differences, identity_mask
+from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
+from ..autograd.spectra import Domain, Spectrum
 from ..errors import MethodError
+from ..precision import saturated
 
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
@@ -17,12 +22,85 @@ ROOTS = frozenset({"sqrt", "inv_sqrt"})
 
 @dataclass(frozen=True)
 class Method:
-    """Base of all methods: a name, where it comes from, and the operations it serves."""
+    """Base of all methods: a name, where it comes from, the operations it serves, and what it does for each.
+
+    A method implements :meth:`decompose` if it serves ``eigh``, :meth:`decompose_svd` for ``svd``, :meth:`root` for
+    ``sqrt`` and ``inv_sqrt``, :meth:`function` for every other function of a matrix and, unless it has a root, for
+    those too. Each is called with matrices in working precision, and returns what autograd can differentiate. A rule
+    for the gaps has all of them from :class:`GapMethod`.
+
+    Attributes:
+        name: the word that means the method.
+        summary: one line for :func:`methods`.
+        reference: where it comes from.
+        operations: what it serves, words of ``methods(operation)``.
+        exact: whether its gradient is the true one for every matrix. Such a method may be given a scaled matrix, or
+            that of the smaller side, which have the same gradient.
+
+    Example:
+        >>> import spectralgrad as sg
+        >>> @dataclass(frozen=True)
+        ... class Cubic(Method):
+        ...     name, summary, reference = "cubic", "Newton-Schulz, differentiated by steps", "this example"
+        ...     operations = frozenset({"sqrt", "inv_sqrt"})
+        ...     steps: int = 20
+        ...     def root(self, A, inverse, domain):
+        ...         M = domain.matrix(A)                        # checked: Hermitian, finite, positive semi-definite
+        ...         size = torch.linalg.matrix_norm(M)[..., None, None]
+        ...         Y, Z = M / size, torch.eye(M.shape[-1], dtype=M.dtype).expand_as(M)
+        ...         for _ in range(self.steps):
+        ...             T = (3 * torch.eye(M.shape[-1], dtype=M.dtype) - Z @ Y) / 2
+        ...             Y, Z = Y @ T, T @ Z
+        ...         return Z / size.sqrt() if inverse else Y * size.sqrt()
+        >>> sg.matrix_sqrt(torch.diag(torch.tensor([4.0, 9.0])), method=Cubic()).diagonal()
+        tensor([2., 3.])
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     reference: ClassVar[str]
     operations: ClassVar[frozenset[str]]
+    exact: ClassVar[bool] = False
+
+    def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+        """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, whose lower triangle is read."""
+        raise NotImplementedError
+
+    def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """U (*, m, k), descending singular values (*, k) and Vh (*, k, n) of matrices (*, m, n)."""
+        raise NotImplementedError
+
+    def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        """The square root of positive semi-definite ``A`` or its inverse on the range; by default by :meth:`function`.
+
+        Args:
+            A: matrices (*, d, d), not yet checked: take ``domain.spectrum(A)`` or ``domain.matrix(A)``.
+            inverse: the inverse root.
+            domain: which matrices to refuse, and the rank tolerance.
+        """
+        return self.function(A, INV_SQRT if inverse else SQRT, domain)
+
+    def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
+        """f(A); by default :meth:`compose` of the solver's eigenpairs.
+
+        Args:
+            A: as in :meth:`root`.
+            f: a function of eigenvalues with its derivative and its divided differences.
+            domain: as in :meth:`root`.
+        """
+        return self.compose(A, f, domain.spectrum(A))
+
+    def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
+        """f(A) = V f(λ) Vᴴ on the range, from eigenpairs of ``A`` that are known and carry no gradient."""
+        raise NotImplementedError
+
+    def bias(self, w: Tensor) -> Tensor | None:
+        """Relative entrywise bias (*, d, d) of the gradient at eigenvalues ``w``; None if there is no formula."""
+        return None
+
+    def bound(self, w: Tensor) -> Tensor | None:
+        """An upper bound (*,) of what stands for 1/gap at eigenvalues ``w``; None if there is no formula."""
+        return None
 
     def __str__(self) -> str:
         """The name, and after colons what is not the default: ``svd-taylor:degree=19``."""
@@ -51,8 +129,8 @@ class GapMethod(Method):
         ... class Halved(GapMethod):
         ...     name, summary, reference = "halved", "half the textbook gradient", "this example"
         ...     def gaps(self, w):
-        ...         gap = differences(w)
-        ...         return reciprocal(2 * gap, gap != 0)
+        ...         gap = w.unsqueeze(-1) - w.unsqueeze(-2)
+        ...         return torch.where(gap == 0, 0, 0.5 / gap)
         >>> Halved().bias(torch.tensor([1.0, 3.0]))
         tensor([[0.0000, 0.5000],
                 [0.5000, 0.0000]])
@@ -62,6 +140,15 @@ class GapMethod(Method):
     filters_gauge: ClassVar[bool] = True  # whether cotangents below rounding level are dropped between tied vectors
     saturates: ClassVar[bool] = True  # whether what leaves the type comes back as its largest number
 
+    def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+        return eigenvectors.decompose(A, self, operation)
+
+    def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return singular_vectors.decompose(M, self)
+
+    def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
+        return spectral_function.by_gap_rule(A, self, f, spectrum)
+
     def gaps(self, w: Tensor) -> Tensor:
         r"""The matrix :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
         raise NotImplementedError
@@ -70,6 +157,11 @@ class GapMethod(Method):
     def skew(self) -> bool:
         r"""Whether :math:`\hat K` is skew-symmetric, as every rule should be; some of the papers' own are not."""
         return True
+
+    @property
+    def series_terms(self) -> int:
+        r"""n if :math:`\hat K_{ij}=(1-x^n)/(\lambda_i-\lambda_j)`, for which the kernel has code of its own; else 0."""
+        return 0
 
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
         """Boolean mask (*, d) of the eigenpairs the method does not discard; None if it keeps all."""
@@ -100,57 +192,3 @@ def require(condition: bool, method: Method, field: str, wanted: str) -> None:
     """Refuse a method whose field makes no sense, saying what came and what is wanted."""
     if not condition:
         raise MethodError(f"{type(method).__name__}: expected {field} {wanted}, got {getattr(method, field)!r}")
-
-
-def differences(w: Tensor) -> Tensor:
-    """The matrix of differences ``w_i - w_j`` (*, d, d)."""
-    return w.unsqueeze(-1) - w.unsqueeze(-2)
-
-
-def leading(w: Tensor) -> Tensor:
-    r"""The larger modulus of each pair, :math:`\max(|\lambda_i|,|\lambda_j|)` (*, d, d)."""
-    size = w.abs()
-    return torch.maximum(size.unsqueeze(-1), size.unsqueeze(-2))
-
-
-def norm(w: Tensor) -> Tensor:
-    r"""The spectral norm :math:`\max_i|\lambda_i|` (*,) without gradient; zero for empty matrices."""
-    if w.shape[-1] == 0:
-        return w.new_zeros(w.shape[:-1])
-    return w.detach().abs().amax(-1)
-
-
-def floored(w: Tensor) -> Tensor:
-    """The leading modulus of each pair, no smaller than the eigensolver's resolution of the whole matrix."""
-    return torch.maximum(leading(w), resolution(w.dtype) * norm(w)[..., None, None])
-
-
-def identity_mask(w: Tensor) -> Tensor:
-    """Boolean identity (d, d) on the device of ``w``."""
-    return torch.eye(w.shape[-1], dtype=torch.bool, device=w.device)
-
-
-def reciprocal(x: Tensor, where: Tensor) -> Tensor:
-    """``1/x`` where ``where`` holds and 0 elsewhere, without a gradient there; saturated for denormal x."""
-    return saturated(quotient(1, x, where))
-
-
-def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
-    """``x/y`` where ``where`` holds and 0 elsewhere, without a gradient there.
-
-    Unlike x times 1/y it is finite for denormal y if the result is.
-    """
-    return torch.where(where, x / torch.where(where, y, 1), 0)
-
-
-def saturated(x: Tensor, share: float = 1.0) -> Tensor:
-    """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
-    if x.is_complex():
-        return torch.complex(saturated(x.real, share), saturated(x.imag, share))
-    limit = torch.finfo(x.dtype).max * share
-    return x.clamp(-limit, limit)
-
-
-def resolution(dtype: torch.dtype) -> float:
-    """Machine epsilon of the real type that goes with ``dtype``."""
-    return torch.finfo(dtype).eps

@@ -14,18 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from .base import (
-    GapMethod,
-    differences,
-    floored,
-    identity_mask,
-    norm,
-    quotient,
-    reciprocal,
-    require,
-    resolution,
-    saturated,
-)
+from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
+from ..precision import quotient, reciprocal, saturated
+from .base import GapMethod, require
 
 
 @dataclass(frozen=True)
@@ -196,6 +187,10 @@ class Taylor(GapMethod):
     @property
     def skew(self) -> bool:
         return not self.faithful
+
+    @property
+    def series_terms(self) -> int:
+        return self.degree + 1 if self.skew else 0
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

@@ -9,9 +9,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..solvers.symmetry import mirrored
-from .base import FUNCTIONS, ROOTS, GapMethod, Method, differences, require
+from ..autograd import newton_schulz, spectral_function, square_root
+from ..autograd.pairwise import differences
+from ..autograd.power_iteration import PowerIteration
+from ..autograd.scalar_functions import Function
+from ..autograd.spectra import Domain, Spectrum
+from .base import FUNCTIONS, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
+from .pade import Pade
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,13 @@ class Exact(Method):
     summary: ClassVar[str] = "divided differences: the true gradient, ties and all"
     reference: ClassVar[str] = "Daleckiĭ–Kreĭn 1965"
     operations: ClassVar[frozenset[str]] = FUNCTIONS
+    exact: ClassVar[bool] = True
+
+    def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        return square_root.exact_root(A, inverse, domain)
+
+    def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
+        return spectral_function.exact(A, f, spectrum, eigenpairs=Pade())
 
 
 @dataclass(frozen=True)
@@ -91,8 +103,18 @@ class SVDPI(GapMethod):
         up = Taylor.series(w, self.iterations - 1)
         return torch.where(gap > 0, down, torch.where(gap < 0, -up, 0))
 
+    @property
+    def _algorithm(self) -> PowerIteration:
+        return PowerIteration(self.iterations, self.eps, self.energy, self.tolerance)
+
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
-        return stopping_rules(A, w, V, self.eps, self.energy, self.tolerance)
+        return self._algorithm.kept(A, w, V)
+
+    def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+        return self._algorithm.decompose(A, operation) if self.unrolled else super().decompose(A, operation)
+
+    def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
+        return self._algorithm.function(domain.matrix(A), f) if self.unrolled else super().function(A, f, domain)
 
     def bound(self, w: Tensor) -> Tensor:
         return Taylor(degree=self.iterations - 1).bound(w)
@@ -127,6 +149,16 @@ class PI(Method):
 
     def __post_init__(self) -> None:
         require(self.iterations >= 0, self, "iterations", "≥ 0")
+
+    @property
+    def _algorithm(self) -> PowerIteration:
+        return PowerIteration(self.iterations, self.eps, self.energy, self.tolerance, self.seed)
+
+    def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+        return self._algorithm.decompose(A, operation)
+
+    def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
+        return self._algorithm.function(domain.matrix(A), f)
 
 
 @dataclass(frozen=True)
@@ -167,6 +199,14 @@ class NewtonSchulz(Method):
         require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
         require(self.backward in ("unrolled", "lyapunov"), self, "backward", "'unrolled' or 'lyapunov'")
 
+    def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        M = domain.matrix(A)
+        if self.backward == "unrolled":
+            return newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
+        return newton_schulz.lyapunov_root(
+            M, inverse, self.steps, self.normalize, self.lyapunov_steps, self.on_residual
+        )
+
 
 @dataclass(frozen=True)
 class SVDNewton(Method):
@@ -194,27 +234,8 @@ class SVDNewton(Method):
         require(self.steps >= 1, self, "steps", "≥ 1")
         require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
 
-
-def stopping_rules(A: Tensor, w: Tensor, V: Tensor, eps: float, energy: float, tolerance: float) -> Tensor:
-    """Algorithm 1's mask of kept eigenpairs (*, d) for ascending ``w``: a pair is kept while no rule has stopped.
-
-    The leading pair is kept whatever its share of the energy (``rank <- 1`` in the algorithm), provided its
-    eigenvalue exceeds ``eps``. Deflation is carried out as written, so its rounding errors count.
-    """
-    w, V, M = w.detach().flip(-1), V.detach().flip(-1), mirrored(A.detach())
-    total = w.sum(-1, keepdim=True)
-    share = w.cumsum(-1) / torch.where(total == 0, 1, total)
-    quotients = []
-    for i in range(w.shape[-1]):
-        v = V[..., i : i + 1]
-        Mv = M @ v
-        quotients.append((v.mH @ Mv)[..., 0, 0].real)
-        M = M - Mv @ v.mH
-    quotient = torch.stack(quotients, -1) if quotients else torch.zeros_like(w)
-    positive = w > eps
-    accurate = (quotient - w).abs() < tolerance * w.abs()
-    first = torch.arange(w.shape[-1], device=w.device) == 0
-    passes = positive & accurate
-    if energy < 1:
-        passes = passes & ((share < energy) | first)
-    return passes.int().cumprod(-1).bool().flip(-1)
+    def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]
+        iterated = newton_schulz.newton_schulz(domain.matrix(A), self.steps, self.normalize)[inverse]
+        # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
+        return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base import GapMethod, differences, floored, identity_mask, norm, reciprocal, require, resolution, saturated
+from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
+from ..precision import reciprocal, saturated
+from .base import GapMethod, require
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Pade(GapMethod):
     Args:
         floor: :math:`\phi`; the default is :math:`64\,\epsilon` of the working precision (1.4e-14 in float64,
             7.6e-6 in float32): vectors that are closer are not determined by the stored matrix.
-        published: evaluate the paper's degenerate [degree/2 / degree/2] coefficients with its sign rule at
+        faithful: evaluate the paper's degenerate [degree/2 / degree/2] coefficients with its sign rule at
             ties instead. For comparison only.
         degree: total degree of the approximant asked for (100 in the paper).
 
@@ -54,7 +56,7 @@ class Pade(GapMethod):
     summary: ClassVar[str] = "1/(λi − λj) exact above a floor on 1 − λj/λi, zero at ties"
     reference: ClassVar[str] = "ICCV 2021, Eq. 17–20"
     floor: float | None = None
-    published: bool = False
+    faithful: bool = False
     degree: int = 100
 
     def __post_init__(self) -> None:
@@ -63,11 +65,11 @@ class Pade(GapMethod):
 
     @property
     def skew(self) -> bool:
-        return not self.published
+        return not self.faithful
 
     def gaps(self, w: Tensor) -> Tensor:
-        if self.published:
-            return self._published_gaps(w)
+        if self.faithful:
+            return self._faithful_gaps(w)
         gap, floor = differences(w), self._floor(w)
         size = floored(w.detach())
         cut = floor * size
@@ -77,7 +79,7 @@ class Pade(GapMethod):
         return torch.where(exact, reciprocal(gap, exact), inside)
 
     def bound(self, w: Tensor) -> Tensor:
-        if self.published:
+        if self.faithful:
             return super().bound(w)
         if w.shape[-1] < 2:
             return torch.zeros_like(norm(w))
@@ -88,15 +90,15 @@ class Pade(GapMethod):
     def coefficients(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Numerator and denominator, constant term first, as this object evaluates them."""
         half = self.degree // 2
-        if self.published:
-            return published_pade(half)
+        if self.faithful:
+            return faithful_pade(half)
         p, q = robust_pade([1.0] * (self.degree + 1), half, half)
         return tuple(p), tuple(q)
 
     def _floor(self, w: Tensor) -> float:
         return 64 * resolution(w.dtype) if self.floor is None else self.floor
 
-    def _published_gaps(self, w: Tensor) -> Tensor:
+    def _faithful_gaps(self, w: Tensor) -> Tensor:
         """Released behaviour: eigenvalues clamped at 2.2e-16, what overflows set to the largest finite entry."""
         clamped = w.clamp_min(resolution(torch.float64))
         big = torch.maximum(clamped.unsqueeze(-1), clamped.unsqueeze(-2))
@@ -161,7 +163,7 @@ def _length(c: np.ndarray, tolerance: float) -> int:
 
 
 @lru_cache(maxsize=4)
-def published_pade(half: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def faithful_pade(half: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """The papers' coefficients: numerically differentiated series, 20 digits, singular system solved as it is."""
     import mpmath
 

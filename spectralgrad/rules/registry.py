@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import MethodError
 from ..io import plugins
-from .base import DECOMPOSITIONS, FUNCTIONS, GapMethod, Method
+from .base import DECOMPOSITIONS, FUNCTIONS, ROOTS, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
@@ -25,7 +25,6 @@ METHODS: dict[str, type[Method]] = {
 GROUP = "spectralgrad.methods"  # of entry points
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _RESERVED = ("batchnorm", "none")  # words of the lab
-_OWN = tuple(METHODS.values())
 
 
 class MethodList(dict[str, str]):
@@ -72,8 +71,8 @@ def register_method(kind: type[Method]) -> type[Method]:
     method's, is found when somebody asks for that name.
 
     Args:
-        kind: a frozen dataclass derived from :class:`GapMethod`, or from a method of this library, with ``name``,
-            ``summary``, ``reference`` and a default for every field.
+        kind: a frozen dataclass derived from :class:`GapMethod` or :class:`Method`, with ``name``, ``summary``,
+            ``reference``, a default for every field, and what its ``operations`` need.
 
     Returns:
         the class.
@@ -105,8 +104,8 @@ def register_method(kind: type[Method]) -> type[Method]:
 
 def _problem(kind: Any) -> str:
     """Why something cannot be registered; empty if it can."""
-    if not _derived(kind):
-        return f"expected a class derived from GapMethod or from a method of spectralgrad, got {kind!r}"
+    if not isinstance(kind, type) or not issubclass(kind, Method):
+        return f"expected a class derived from GapMethod or Method, got {kind!r}"
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
         return f"expected a name of small letters, digits and hyphens, not {' or '.join(_RESERVED)}, got {name!r}"
@@ -117,12 +116,19 @@ def _problem(kind: Any) -> str:
         return f"expected {kind.__name__} to have a summary and a reference, a line each"
     if not kind.operations or not kind.operations <= DECOMPOSITIONS | FUNCTIONS:
         return f"expected operations of {', '.join(sorted(DECOMPOSITIONS | FUNCTIONS))}, got {kind.operations!r}"
+    if _missing(kind):
+        return f"expected {kind.__name__} to have the method {_missing(kind)}, which its operations need"
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     return f"expected a default for {', '.join(needed)}" if needed else ""
 
 
-def _derived(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, (GapMethod, *_OWN))
+def _missing(kind: type[Method]) -> str:
+    """Methods that a class needs for its operations and does not have."""
+    by_function = ("function", "compose")  # each calls the next by default
+    needs: dict[str, tuple[str, ...]] = {"eigh": ("decompose",), "svd": ("decompose_svd",)}
+    needs |= {operation: ("root", *by_function) if operation in ROOTS else by_function for operation in FUNCTIONS}
+    wanted = {needs[o] for o in kind.operations if all(getattr(kind, n) is getattr(Method, n) for n in needs[o])}
+    return " and ".join(sorted(names[0] for names in wanted))
 
 
 def named(text: str) -> Method:

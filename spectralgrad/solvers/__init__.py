@@ -1,23 +1,25 @@
 """The forward eigensolvers and the ladder they fall back on."""
 
+from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, polar_factors, root, root_derivative, svd, weighted
-from .positive import positive_part
+from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd
 from .statistics import SolverReport, report, reset_report
 from .tuning import tune
 
 __all__ = [
     "SolverReport",
+    "congruence",
     "eigh",
     "eigh_ratio",
+    "function_derivative",
+    "inverse_sums",
     "polar_factors",
     "positive_part",
     "report",
     "reset_report",
-    "root",
+    "root_and_eigenpairs",
     "root_derivative",
     "svd",
     "svd_ratio",
     "tune",
-    "weighted",
 ]

@@ -44,16 +44,13 @@ class Table:
         return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
 
 
-def by_kernel(A: Tensor) -> tuple[Tensor, ...] | None:
-    """Eigenvalues and eigenvectors by the kernel, if the table names it and it had no trouble with any matrix.
+def eigh_by_kernel(A: Tensor) -> tuple[Tensor, Tensor, int] | None:
+    """Eigenvalues, eigenvectors and the number of matrices without (they are NaN) by the kernel, if the table names it.
 
-    It looks at its input anyway, so what it vouches for needs no other check.
+    It looks at its input anyway, so what it does not count as failed needs no other check.
     """
     native = _named(A)
-    if native is None:
-        return None
-    w, V, failed = native.eigh(A)
-    return None if failed else (w, V)
+    return None if native is None else native.eigh(A)
 
 
 def _named(A: Tensor) -> Kernel | None:
@@ -76,8 +73,8 @@ def eigh(A: Tensor) -> tuple[Tensor, ...]:
     return lapack.eigh(A)
 
 
-def fusing(A: Tensor) -> Kernel | None:
-    """The kernel, if roots of these matrices are to be computed inside it."""
+def kernel_for_functions(A: Tensor) -> Kernel | None:
+    """The kernel, if roots and derivatives of functions of these matrices are to be computed inside it."""
     return _named(A) if A.shape[-1] <= table().fused else None
 
 

@@ -32,7 +32,7 @@ class Problem:
     """A kind of decomposition: its drivers and the test that accepts a result for one matrix."""
 
     name: str
-    quick: Callable[[Tensor], Factors | None]  # decomposes a batch and vouches for it, or leaves it to the others
+    kernel: Callable[[Tensor], tuple[Tensor, Tensor, int] | None]  # factors, and how many matrices are NaN; or None
     fast: Callable[[Tensor], Factors]  # decomposes a batch; may leave NaN where it fails
     driver: str
     others: tuple[str, ...]
@@ -41,19 +41,17 @@ class Problem:
     read: Callable[[Tensor], Tensor]  # what the driver reads of a matrix, as a whole matrix
 
     def solve(self, A: Tensor, operation: str) -> Factors:
-        """Decompose a batch with the plain driver; send what fails down the ladder."""
+        """Decompose a batch by the kernel or the fastest driver; send what fails down the ladder."""
         counts.call(A.shape[:-2].numel())
-        quick = self.quick(A)
-        if quick is not None:
-            return quick
-        A = self.readable(A, operation)
+        by_kernel = self.kernel(A)
+        if by_kernel is not None and not by_kernel[2]:
+            return by_kernel[:2]
+        A = self.readable(A, operation)  # the drivers below may hang on NaN
         try:
-            factors = self.fast(A)
+            factors = self.fast(A) if by_kernel is None else by_kernel[:2]
         except _FAILURES:
             return self._one_by_one(A, operation)
-        good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
-        if not bool(good.all()):
-            self._repair(A, factors, batch_positions(~good), operation)
+        self.repair(A, factors, operation)
         return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
@@ -75,10 +73,14 @@ class Problem:
         results = [self._climb(A[index], tuple(index), operation) for index in np.ndindex(*batch)]
         return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
 
-    def _repair(self, A: Tensor, factors: Factors, positions: list[tuple[int, ...]], operation: str) -> None:
-        for position in positions:
+    def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
+        """Send matrices whose factors are not finite down the ladder and put the results in place; their positions."""
+        good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
+        failed = [] if bool(good.all()) else batch_positions(~good)
+        for position in failed:
             for factor, part in zip(factors, self._climb(A[position], position, operation), strict=True):
                 factor[position] = part
+        return failed
 
     def _climb(self, A: Tensor, position: tuple[int, ...], operation: str) -> Factors:
         A, tried = self.read(A), []
@@ -113,7 +115,7 @@ class Problem:
         return tuple(factors)
 
     def _narrow(self, factors: Factors, A: Tensor) -> Factors:
-        real = A.real.dtype if A.is_complex() else A.dtype
+        real = A.real.dtype if A.dtype.is_complex else A.dtype
         return tuple(f.to(A.dtype if i != self.values else real) for i, f in enumerate(factors))
 
 
@@ -166,7 +168,7 @@ def _dump(A: Tensor, name: str) -> str | None:
 
 EIGH = Problem(
     name="eigh",
-    quick=lambda A: choice.by_kernel(A),
+    kernel=lambda A: choice.eigh_by_kernel(A),
     fast=lambda A: choice.eigh(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
@@ -176,7 +178,7 @@ EIGH = Problem(
 )
 SVD = Problem(
     name="svd",
-    quick=lambda _: None,
+    kernel=lambda _: None,
     fast=lambda M: lapack.svd(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),

@@ -1,4 +1,4 @@
-"""The plain drivers: one function each from a batch of matrices to a decomposition."""
+"""The LAPACK drivers: one function each from a batch of matrices to a decomposition."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..dispatch.torch_internals import operator_options
-from . import orthogonal, positive
+from . import fused, orthogonal
 from .ladder import EIGH, SVD
 
 P = ParamSpec("P")
@@ -28,9 +28,9 @@ class Operator(Generic[P, R]):
     """A function of tensors that is also an operator of torch.library, which is called where it is needed."""
 
     def __init__(self, function: Callable[P, R]) -> None:
-        self.function, self.__doc__ = function, function.__doc__
+        self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
         self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", _packed(function), mutates_args=(), **operator_options()
+            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), **operator_options()
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -38,7 +38,8 @@ class Operator(Generic[P, R]):
         if function.eager(*tensors):
             if any(x.requires_grad for x in tensors):
                 args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
-            return self.function(*args, **kwargs)
+            empty = any(not x.numel() for x in tensors)
+            return (self.packed if empty else self.function)(*args, **kwargs)
         result: R = self.operator(*args, **kwargs)
         return result
 
@@ -46,7 +47,8 @@ class Operator(Generic[P, R]):
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` with results laid out as its shape rule says: row by row, empty ones too.
 
-    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this.
+    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this, unless they
+    are empty.
     """
 
     def pack(x: Tensor) -> Tensor:
@@ -97,26 +99,28 @@ def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
 
 
 @Operator
-def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """See :func:`spectralgrad.solvers.positive.root`."""
-    S, s, V = positive.root(A, operation, inverse, rtol, clamp)
+def root_and_eigenpairs(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.fused.root_and_eigenpairs`."""
+    S, s, V = fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp)
     return S, s, V.contiguous()
 
 
-@root.operator.register_fake
+@root_and_eigenpairs.operator.register_fake
 def _(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
     return A.new_empty(A.shape), A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
-@root.operator.register_vmap
+@root_and_eigenpairs.operator.register_vmap
 def _(info, in_dims, A, operation, inverse, rtol, clamp):  # type: ignore[no-untyped-def]
-    return root(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
+    return root_and_eigenpairs(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
 
 
 @Operator
 def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-    """See :func:`spectralgrad.solvers.positive.root_derivative`."""
-    return positive.root_derivative(V, s, G, inverse, terms)
+    """See :func:`spectralgrad.solvers.fused.root_derivative`."""
+    return fused.root_derivative(V, s, G, inverse, terms)
 
 
 @root_derivative.operator.register_fake
@@ -131,20 +135,20 @@ def _(info, in_dims, V, s, G, inverse, terms=0):  # type: ignore[no-untyped-def]
 
 
 @Operator
-def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-    """See :func:`spectralgrad.solvers.positive.weighted`."""
-    return positive.weighted(V, gamma, G)
+def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+    """See :func:`spectralgrad.solvers.fused.function_derivative`."""
+    return fused.function_derivative(V, gamma, G)
 
 
-@weighted.operator.register_fake
+@function_derivative.operator.register_fake
 def _(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return G.new_empty(G.shape)
 
 
-@weighted.operator.register_vmap
+@function_derivative.operator.register_vmap
 def _(info, in_dims, V, gamma, G):  # type: ignore[no-untyped-def]
     V, gamma, G = _in_front(info.batch_size, in_dims, V, gamma, G)
-    return weighted(V, gamma, G), 0
+    return function_derivative(V, gamma, G), 0
 
 
 def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:

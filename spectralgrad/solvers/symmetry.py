@@ -17,7 +17,7 @@ def hermitian(G: Tensor) -> Tensor:
 def mirrored(A: Tensor) -> Tensor:
     """The Hermitian matrix that the lower triangle of ``A`` stands for; imaginary parts on the diagonal are ignored."""
     below = A.tril(-1)
-    if not A.is_complex():
+    if not A.dtype.is_complex:
         return A.tril() + below.mT
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 

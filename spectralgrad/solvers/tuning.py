@@ -87,7 +87,7 @@ def _fused_up_to(native: Kernel, progress: Callable[[str], None]) -> int:
 
 
 def _fused(native: Kernel, A: Tensor) -> Tensor:
-    _, s, V, _ = native.root(A, True, 0.0, 1.0)
+    _, s, V, _ = native.root_and_eigenpairs(A, True, 0.0, 1.0)
     return native.root_derivative(V, s, A, True)
 
 

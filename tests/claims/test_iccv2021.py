@@ -30,7 +30,7 @@ from .helpers import (
     vector_gradient,
 )
 
-PUBLISHED = sg.Pade(published=True)
+PUBLISHED = sg.Pade(faithful=True)
 
 
 # --- Eq. 1–13 ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ import sys
 import pytest
 import torch
 
-from spectralgrad import solvers
 from spectralgrad.cli import main
 from spectralgrad_lab.bench import (
     Case,
@@ -232,22 +231,6 @@ def test_wrong_usage_exits_with_two(arguments, message, capsys):
         main(["bench", *arguments])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_tune_calls_the_solvers_or_says_there_is_nothing(monkeypatch, capsys):
-    monkeypatch.setattr(solvers, "tune", lambda progress: progress("d = 3") or "the table", raising=False)
-    assert main(["bench", "--tune"]) == 0
-    assert capsys.readouterr().out.split("\n") == ["d = 3", "", "the table", ""]
-
-    def absent(progress):
-        raise RuntimeError("no kernel")
-
-    monkeypatch.setattr(solvers, "tune", absent)
-    assert main(["bench", "--tune"]) == 0
-    assert "nothing to tune: no kernel" in capsys.readouterr().out
-    monkeypatch.delattr(solvers, "tune")
-    assert main(["bench", "--tune"]) == 0
-    assert "nothing to tune" in capsys.readouterr().out
 
 
 def test_importing_the_package_does_not_load_the_benchmark():

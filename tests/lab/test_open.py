@@ -155,7 +155,7 @@ class Wanting(sg.GapMethod):
     ("kind", "words"),
     [
         (plain, "expected a class derived from GapMethod"),
-        (Bare, "expected a class derived from GapMethod"),
+        (Bare, "expected Bare to have the method decompose"),
         (Mine(), "expected a class derived from GapMethod"),
         (Taken, "the name 'svd-taylor' is that of spectralgrad.rules.gaps.Taylor"),
         (Reserved, "expected a name of small letters"),

@@ -44,9 +44,8 @@ class Training:
 
     def watch(self) -> None:
         """Only the hooks of the spectral layer, with a covariance of the actual size."""
-        tell = self.net.whiten._watched(self._covariance)
-        if tell is not None:
-            tell(self._covariance)
+        C = self._covariance.detach().requires_grad_()
+        self.net.whiten.watched(C).backward(self._covariance)
 
     def prepare(self) -> None:
         """Compute the gradients and the covariance that the parts need."""

@@ -14,6 +14,7 @@ from torch import Tensor
 from spectralgrad.diagnostics.peers import own_root
 from spectralgrad.errors import SpectralError
 from spectralgrad.testing import Reference, gradient_of, paired_matrix, relative_error
+
 from .. import untrusted_json
 from ..training.config import Config
 from ..training.records import json_ready
@@ -106,7 +107,9 @@ def function_of(config: Config) -> str:
     return "sqrt" if config.operations[:1] == ("sqrt",) else "inv_sqrt"
 
 
-def measure(function: str, methods: Sequence[str], trained: TrainedLayer | None = None, run: str = "") -> GradientErrors:
+def measure(
+    function: str, methods: Sequence[str], trained: TrainedLayer | None = None, run: str = ""
+) -> GradientErrors:
     """Measure errors at the gaps, and in a trained layer if one is given.
 
     Args:

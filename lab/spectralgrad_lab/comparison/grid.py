@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from spectralgrad.rules import Method
-from ..training.config import Config, ConfigError
-from .jobs import Engine, InProcess, Job
-from ..training.folder_names import job_name, short_hash
+
 from ..networks import NETWORKS
 from ..networks.user_network import accepts
+from ..training.config import Config, ConfigError
+from ..training.folder_names import job_name, label, short_hash
 from ..training.records import Result
-from ..training.folder_names import label
+from .jobs import Engine, InProcess, Job
 from .results import RESULTS, ResultsFile, run_key
 
 BATCHNORM = "batchnorm"
@@ -108,7 +108,10 @@ def job_for(config: Config, folder: Path) -> Job:
         >>> job_for(Config(method="svd-pi", group_size=16, seed=1), Path("out")).name.rpartition("-")[0]
         'svd-pi-d16-seed1'
     """
-    fixed = {**json.loads(run_key(config)), "epochs": None}  # a run with more epochs keeps its folder, and resumes there
+    fixed = {
+        **json.loads(run_key(config)),
+        "epochs": None,
+    }  # a run with more epochs keeps its folder, and resumes there
     name = job_name(config, short_hash(json.dumps(fixed, sort_keys=True)))
     return Job(name, config, folder / "runs" / name)
 
@@ -122,7 +125,7 @@ class Comparison:
 
     Attributes:
         configs: all runs.
-        results: everything in results.jsonl by :func:`~spectralgrad_lab.comparison.results.run_key`, including results of
+        results: all of results.jsonl by :func:`~spectralgrad_lab.comparison.results.run_key`, including results of
             other comparisons in the same folder.
         jobs: the runs without a result when the object was made.
 

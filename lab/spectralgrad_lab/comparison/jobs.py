@@ -18,6 +18,7 @@ import torch
 
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import said
+
 from ..training.config import Config
 from ..training.interrupts import Stopped
 from ..training.memory import keep_memory

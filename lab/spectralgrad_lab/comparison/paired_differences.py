@@ -22,7 +22,7 @@ class PairedDifferences:
     """The runs of a method, paired with those of the baseline that have the same seed and group size.
 
     Attributes:
-        label: the method, or ``batchnorm``, which has no groups and is paired with the baseline's mean over group sizes.
+        label: the method, or ``batchnorm``, which has no groups: it is paired with the baseline averaged over groups.
         differences: test error minus that of the baseline, in percentage points; pairs with a failed run are left out.
         done: number of finished runs.
         runs: number of all runs.

@@ -13,7 +13,8 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from spectralgrad.io.files import naming
-from ..training.config import Config, FIELDS
+
+from ..training.config import FIELDS, Config
 from ..training.folder_names import FREE_FIELDS, label
 from ..training.records import Result
 
@@ -27,7 +28,7 @@ _SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # fields that a compa
 class ResultsFile:
     """A file with one result per line, as JSON.
 
-    It stays readable if a process is killed at any moment: a line is written in one piece, and incomplete lines are skipped.
+    It stays readable if a process is killed at any moment: lines are written whole, and incomplete ones are skipped.
 
     Args:
         path: the file; it need not exist yet.

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from spectralgrad.diagnostics.table import number, render
+
 from ..training.checkpoints import CheckpointError
-from ..training.config import Config
-from .grid import Comparison
-from ..training.resuming import read_result
 from ..training.records import Result, plural
+from ..training.resuming import read_result
+from .grid import Comparison
 from .results import Summary, run_key, summarize
 
 HEADER = ("method", "d", "success", "error %", "best", "ms/step", "κ")
@@ -107,7 +107,9 @@ class _LiveTable:
         from rich.table import Table
 
         comparison, running = self._comparison, self._running()
-        results = [comparison.result_of(c) or running.get(run_key(c)) or Result(c, versions={}) for c in comparison.configs]
+        results = [
+            comparison.result_of(c) or running.get(run_key(c)) or Result(c, versions={}) for c in comparison.configs
+        ]
         caption = f"{comparison.finished} of {len(comparison.configs)} runs done"
         table = Table(caption=caption, caption_justify="left")
         for name in (*HEADER, "now"):

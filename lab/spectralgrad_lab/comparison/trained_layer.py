@@ -13,17 +13,17 @@ from torch import Tensor, nn
 
 from spectralgrad import covariance
 from spectralgrad.errors import SpectralError
-from spectralgrad.nn import CovariancePooling
+from spectralgrad.nn import CovariancePooling, SpectralModule
 from spectralgrad.nn.functional import covariance_pooling
-from spectralgrad.nn import SpectralModule
-from ..training.checkpoints import load_weights
-from ..training.config import Config
+
 from ..data import load_for
-from ..networks import spectral_layers
 from ..import_by_name import is_imported
-from ..training.steps import batches
-from ..training.process_group import Group
+from ..networks import spectral_layers
+from ..training.checkpoints import load_weights
 from ..training.components import build
+from ..training.config import Config
+from ..training.process_group import Group
+from ..training.steps import batches
 
 _BATCHES = 16
 _SAMPLES = 64  # for covariance pooling, which has one matrix per sample
@@ -58,7 +58,7 @@ class TrainedLayer:
         return self.features is not None
 
     def gradient(self, method: str, G: Tensor) -> Tensor:
-        """The gradient of ⟨G, √C⟩ with respect to the features, in the dtype of ``G``; NaN if the method raises an error."""
+        """The gradient of ⟨G, √C⟩ with respect to the features, in the dtype of ``G``; NaN if the method fails."""
         assert self.features is not None
         X = self.features.to(G.dtype).requires_grad_()
         try:

@@ -34,7 +34,11 @@ def own_dataset(name: str, folder: Path | None) -> Dataset:
     asked = "folder" in keyword_parameters(make)
     if folder is not None and not asked:
         raise DataError(f"dataset {name!r}: expected it to have a parameter `folder` for {folder}")
-    return as_dataset(make(folder=folder) if asked else make(), name)
+    try:
+        value = make(folder=folder) if asked else make()
+    except TypeError as problem:
+        raise DataError(f"dataset {name!r}: expected a callable without further arguments: {problem}") from problem
+    return as_dataset(value, name)
 
 
 def as_dataset(value: Any, name: str = "own") -> Dataset:
@@ -124,7 +128,7 @@ def _items(part: Any, which: str) -> Iterator[tuple[Tensor, int]]:
 
 def _of_tensors(images: Tensor, labels: Tensor, which: str) -> Split:
     images = images.unsqueeze(1) if images.dim() == 3 else images
-    if labels.is_floating_point() or labels.is_complex() or labels.dim() != 1:
+    if labels.is_floating_point() or labels.dtype.is_complex or labels.dim() != 1:
         raise DataError(f"{which} labels: expected whole numbers (N,), got {labels.dtype} {tuple(labels.shape)}")
     if images.is_floating_point():  # Batches expects pixels from 0 to 255
         images = images.to(torch.float32) * 255

@@ -42,7 +42,7 @@ class Case(NamedTuple):
         """Random numbers (standard normal) like ``x``, the same each time."""
         random = np.random.default_rng([*self.address[:2], 1, which])
         values = random.standard_normal(x.shape)
-        if x.is_complex():
+        if x.dtype.is_complex:
             values = values + 1j * random.standard_normal(x.shape)
         return torch.from_numpy(values).to(x.dtype)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .references import Rounding, normalised, shifted, wide
+from .references import Rounding, normalized, shifted, wide
 
 FORWARD = 30.0  # LAPACK's bar for residuals in units of n·u‖A‖
 GRADIENT = 100.0  # the contract's bar for exact gradients in units of u·κ
@@ -55,7 +55,7 @@ def hermitian_gradient(g: Tensor, rounding: Rounding, steepest: Tensor | None = 
     With ``steepest``, log₂ of Γ_max‖G‖, it is in units of that instead: a gradient much smaller than what it is
     computed from, because the cotangent happens to miss the steepest direction, has the rounding errors of the latter.
     """
-    g, exponent = normalised(torch.nan_to_num(g, nan=torch.nan, posinf=torch.nan, neginf=torch.nan))
+    g, exponent = normalized(torch.nan_to_num(g, nan=torch.nan, posinf=torch.nan, neginf=torch.nan))
     norm = size(g)
     wanted = torch.isfinite(norm) & rounding.resolves(norm, exponent)
     scale = norm if steepest is None else torch.maximum(norm, torch.exp2(steepest - exponent))
@@ -71,7 +71,7 @@ def orthonormal(V: Tensor, unit: float) -> Tensor:
 
 def residual(A: Tensor, left: Tensor, values: Tensor, right: Tensor, unit: Tensor) -> Tensor:
     """LAPACK's ‖A − left·diag(values)·right‖/(‖A‖ n u) (batch,)."""
-    A, exponent = normalised(A)
+    A, exponent = normalized(A)
     values = shifted(wide(values), -exponent)
     error = one_norm(A - (wide(left) * values.unsqueeze(-2)) @ wide(right))
     norm = one_norm(A)

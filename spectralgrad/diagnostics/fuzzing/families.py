@@ -68,8 +68,8 @@ def _repeated(random: Random, batch: int, d: int, is_complex: bool) -> Array:
 
 def _clustered(random: Random, batch: int, d: int, is_complex: bool) -> Array:
     """One to three clusters of a width between 1e-18 and 0.1, one of them possibly at zero."""
-    centres = random.uniform(0, 1, (batch, 3)).round(2)
-    chosen = np.take_along_axis(centres, random.integers(0, 3, (batch, d)), 1)
+    centers = random.uniform(0, 1, (batch, 3)).round(2)
+    chosen = np.take_along_axis(centers, random.integers(0, 3, (batch, d)), 1)
     width = 10.0 ** random.uniform(-18, -1, (batch, 1))
     return _dense(random, chosen + width * random.uniform(0, 1, (batch, d)), is_complex)
 

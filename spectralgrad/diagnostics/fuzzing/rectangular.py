@@ -15,7 +15,7 @@ from ...precision import rank_tolerance
 from .cases import Case
 from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
 from .hermitian import APPROXIMATE, gradients
-from .references import Rounding, normalised, shifted, wide
+from .references import Rounding, normalized, shifted, wide
 
 
 class Rectangle:
@@ -24,7 +24,7 @@ class Rectangle:
     def __init__(self, M: Tensor) -> None:
         self.M = M
         self.rounding = Rounding(M)
-        self.scaled, self.exponent = normalised(M)
+        self.scaled, self.exponent = normalized(M)
         self.norm = size(self.scaled)
 
     @cached_property
@@ -95,8 +95,8 @@ class Covariance:
     def __init__(self, rectangle: Rectangle) -> None:
         X = rectangle.scaled
         self.rounding, self.exponent, self.count = rectangle.rounding, rectangle.exponent, X.shape[-1]
-        self.centred = (X - X.mean(-1, keepdim=True)) / self.count**0.5
-        self.matrix = self.centred @ self.centred.mH
+        self.centered = (X - X.mean(-1, keepdim=True)) / self.count**0.5
+        self.matrix = self.centered @ self.centered.mH
         self.power = rectangle.norm.square() / self.count  # what rounding is relative to: before the mean is taken off
         self.unit = self.rounding.unit * max(X.shape[-2:])
 
@@ -116,7 +116,7 @@ def judge_covariance(case: Case, rectangle: Rectangle, method: str) -> Iterator[
     scale = size(G) * rectangle.norm / reference.count
     fits = rounding.holds(scale, rectangle.exponent)
     yield finite("gradient finite", g, fits)
-    error = size(shifted(wide(g), -rectangle.exponent) - (G + G.mH) @ reference.centred / reference.count**0.5)
+    error = size(shifted(wide(g), -rectangle.exponent) - (G + G.mH) @ reference.centered / reference.count**0.5)
     yield within(
         "gradient", error, reference.unit * scale, fits & rounding.resolves(scale, rectangle.exponent), FORWARD
     )
@@ -158,7 +158,7 @@ def layer(
     """The judge of a layer's function on real features: finite, by ``exact`` at ``any_scale`` if it claims that."""
 
     def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-        if case.matrices.is_complex() or not _covariance_fits(rectangle, method if any_scale else ""):
+        if case.matrices.dtype.is_complex or not _covariance_fits(rectangle, method if any_scale else ""):
             return
         X = case.matrices.clone().requires_grad_()
         Y = call(X, method)
@@ -175,17 +175,17 @@ def _root_gradient(g: Tensor, G: Tensor, reference: Covariance) -> Finding:
     """2·D·X/√N with D = U(Γ ∘ Uᴴ sym(G) U)Uᴴ and Γᵢⱼ = 1/(σᵢ + σⱼ), from the singular values of the features."""
     G, rounding = wide(G), reference.rounding
     d = G.shape[-1]
-    U, s, _ = torch.linalg.svd(reference.centred)
+    U, s, _ = torch.linalg.svd(reference.centered)
     s = torch.nn.functional.pad(s, (0, d - s.shape[-1]))
-    noise = 64 * max(reference.centred.shape[-2:]) * torch.finfo(s.dtype).eps * reference.power.sqrt().unsqueeze(-1)
+    noise = 64 * max(reference.centered.shape[-2:]) * torch.finfo(s.dtype).eps * reference.power.sqrt().unsqueeze(-1)
     live = s > noise
     least = torch.where(live, s, torch.inf).amin(-1)
     total = torch.where(live, s, 0).unsqueeze(-1) + torch.where(live, s, 0).unsqueeze(-2)
     gamma = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
     D = U @ (gamma * (U.mH @ (G + G.mH) @ U)) @ U.mH
-    error = size(wide(g) - D @ reference.centred / reference.count**0.5)
+    error = size(wide(g) - D @ reference.centered / reference.count**0.5)
     scale = size(G) * (reference.power / reference.count).sqrt()
     unit = reference.unit * (reference.power / least.pow(3) + 1 / least) * scale
-    tolerance = 8 * rank_tolerance(max(reference.centred.shape[-2:]), g.dtype) * reference.power
+    tolerance = 8 * rank_tolerance(max(reference.centered.shape[-2:]), g.dtype) * reference.power
     decided = (least.square() > tolerance) & rounding.resolves(reference.power.sqrt(), reference.exponent)
     return within("gradient", error, unit, decided, GRADIENT)

@@ -56,7 +56,7 @@ class Rounding:
 
 def wide(x: Tensor) -> Tensor:
     """In double precision."""
-    return x.detach().to(torch.complex128 if x.is_complex() else torch.float64)
+    return x.detach().to(torch.complex128 if x.dtype.is_complex else torch.float64)
 
 
 def shifted(x: Tensor, exponent: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ def shifted(x: Tensor, exponent: Tensor) -> Tensor:
     return x * torch.exp2(half) * torch.exp2(exponent - half)
 
 
-def normalised(A: Tensor) -> tuple[Tensor, Tensor]:
+def normalized(A: Tensor) -> tuple[Tensor, Tensor]:
     """A in double precision with its largest entry between 1/2 and 2⁷, and the exponents taken off (*,)."""
     A = wide(A)
     size = A.abs().flatten(1).amax(1) if A.numel() else A.real.new_zeros(len(A))
@@ -150,7 +150,7 @@ class Spectrum:
     def __init__(self, A: Tensor) -> None:
         self.A = A
         self.rounding = Rounding(A)
-        self.scaled, self.exponent = normalised(A)
+        self.scaled, self.exponent = normalized(A)
         self.d = A.shape[-1]
         self.w, self.V = torch.linalg.eigh(self.scaled)
         self.size = self.w.abs().amax(-1)

@@ -1,7 +1,7 @@
 """The mathematics of the layers, without state."""
 
 from .coloring import color, wct, whiten
-from .normalization import apply_matrix, normalise
+from .normalization import apply_matrix, normalize
 from .pooling import covariance_pooling, upper_triangle
 from .whitening_matrices import principal_projector, whitening_matrix
 
@@ -9,7 +9,7 @@ __all__ = [
     "apply_matrix",
     "color",
     "covariance_pooling",
-    "normalise",
+    "normalize",
     "principal_projector",
     "upper_triangle",
     "wct",

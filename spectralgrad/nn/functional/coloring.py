@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...errors import ShapeError, check_features
+from ...errors import ArgumentError, ShapeError, check_choice, check_features
 from ...linalg.covariances import covariance
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
-from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_choice, check_finite, whitening_matrix
+from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
 Shown = Callable[[Tensor], Tensor]
 
@@ -101,14 +101,14 @@ def color(
     Reference: Wang et al., TPAMI 2021, Eq. 32 and 33; Cho et al., GD-WCT, CVPR 2019 (given matrices).
     """
     if (style is None) == (matrix is None):
-        raise ShapeError(
+        raise ArgumentError(
             f"{where}: expected either a style map or a matrix, got {'neither' if style is None else 'both'}"
         )
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
         if style is not None:
             if mean is not None:
-                raise ShapeError(
+                raise ArgumentError(
                     f"{where}: expected a mean only together with a matrix, got it together with a style map"
                 )
             S, shift = _style(style, X, groups, eps, method, per_sample, shown, where)
@@ -202,7 +202,7 @@ def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     if groups < 1 or X.shape[1] % groups:
-        raise ShapeError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")
+        raise ArgumentError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")
     positions = math.prod(X.shape[2:])
     features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
     return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)

@@ -58,7 +58,7 @@ def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
     others = pieces(X if Y is None else Y, groups)
     with full_precision(mean):
         for x, y in zip(pieces(X, groups), others, strict=True):
-            x = centred(x, mean)
+            x = centered(x, mean)
             y = x if Y is None else y.to(mean.dtype)
             if x.shape[-1] < d and x.shape[0] > groups:
                 result.baddbmm_(_joined(y, groups), _joined(x, groups).mT)
@@ -74,7 +74,7 @@ def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
     with full_precision(mean):
         for x, out in zip(pieces(X, groups), pieces(result, groups), strict=True):
             b = len(x)
-            _into(out, spread(shift.unsqueeze(-1), b), spread(matrix, b), centred(x, mean))
+            _into(out, spread(shift.unsqueeze(-1), b), spread(matrix, b), centered(x, mean))
     return result
 
 
@@ -86,12 +86,12 @@ def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Ten
     with full_precision(mean):
         for x, g, out in zip(*every, strict=True):
             b = len(x)
-            first = torch.bmm(spread(A, b), centred(g, g_mean))
-            _into(out, first, spread(B, b), centred(x, mean))
+            first = torch.bmm(spread(A, b), centered(g, g_mean))
+            _into(out, first, spread(B, b), centered(x, mean))
     return result
 
 
-def centred(x: Tensor, mean: Tensor) -> Tensor:
+def centered(x: Tensor, mean: Tensor) -> Tensor:
     """A piece in the type of ``mean`` less that mean."""
     return x.to(mean.dtype) - spread(mean.unsqueeze(-1), len(x))
 

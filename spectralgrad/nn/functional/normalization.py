@@ -35,7 +35,7 @@ from . import feature_matrices
 MatrixOf = Callable[[Tensor], Tensor]
 
 
-class Normalised(NamedTuple):
+class Normalized(NamedTuple):
     """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), size ()."""
 
     output: Tensor
@@ -45,7 +45,7 @@ class Normalised(NamedTuple):
     size: Tensor
 
 
-def normalise(
+def normalize(
     X: Tensor,
     matrix_of: MatrixOf,
     weight: Tensor | None,
@@ -54,7 +54,7 @@ def normalise(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     reduce: Reduce | None = None,
-) -> Normalised:
+) -> Normalized:
     """The features normalised by their own statistics.
 
     Args:
@@ -68,15 +68,15 @@ def normalise(
 
     Example:
         >>> X = torch.randn(8, 4, 10, dtype=torch.float64)
-        >>> result = normalise(X, lambda C: torch.linalg.cholesky(torch.linalg.inv(C)).mT, None, None)
+        >>> result = normalize(X, lambda C: torch.linalg.cholesky(torch.linalg.inv(C)).mT, None, None)
         >>> flat = result.output.transpose(0, 1).flatten(1)
         >>> torch.allclose(flat @ flat.T / 80, torch.eye(4, dtype=torch.float64))
         True
     """
     dtype = dtype or working_dtype(X.dtype)
     if not function.reverse_only(X):
-        return Normalised(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
-    return Normalised(*_Normalise.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
+        return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
+    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
 
 def apply_matrix(
@@ -93,7 +93,7 @@ def apply_matrix(
         X: features (N, C, *).
         mean: (C,).
         matrix: (G, d, d).
-        weight, bias, dtype: as in :func:`normalise`.
+        weight, bias, dtype: as in :func:`normalize`.
 
     Example:
         >>> matrix = torch.tensor([[[1.0, 2.0], [0.0, 1.0]]])
@@ -105,7 +105,7 @@ def apply_matrix(
     mean = mean.to(dtype).view(groups, d)
     matrix, shift = with_affine(matrix.to(dtype), weight, bias)
     learning = torch.is_grad_enabled() and (matrix.requires_grad or shift.requires_grad)
-    if function.idle(X) and not learning and function.eager(X):
+    if function.needs_no_gradient(X) and not learning and function.eager(X):
         return feature_matrices.affine(feature_matrices.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
@@ -146,7 +146,7 @@ def _composed(
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
 
-class _Normalise(torch.autograd.Function):
+class _Normalize(torch.autograd.Function):
     @staticmethod
     def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce):  # type: ignore[no-untyped-def]
         features = feature_matrices.dense(X)
@@ -156,14 +156,14 @@ class _Normalise(torch.autograd.Function):
         leaf = C.clone().requires_grad_(ctx.needs_input_grad[0])
         with torch.set_grad_enabled(ctx.needs_input_grad[0]), full_precision(X):
             W = matrix_of(leaf)
-        plain = W.detach().clone()
-        out = feature_matrices.affine(features, mean, *with_affine(plain, weight, bias))
+        matrix = W.detach().clone()
+        out = feature_matrices.affine(features, mean, *with_affine(matrix, weight, bias))
         ctx.save_for_backward(X, weight, bias, mean, count)
         ctx.inner, ctx.options = (leaf, W), (matrix_of, groups, dtype, reduce)
         flat = mean.flatten().clone()
-        ctx.mark_non_differentiable(flat, C, plain, count)
+        ctx.mark_non_differentiable(flat, C, matrix, count)
         ctx.set_materialize_grads(False)
-        return out, flat, C, plain, count
+        return out, flat, C, matrix, count
 
     @staticmethod
     def backward(ctx, G, *_):  # type: ignore[no-untyped-def]

@@ -18,13 +18,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...autograd import covariance_root, scalar_functions, spectra, spectral_function
-from ...errors import ShapeError, check_features
-from ...linalg.covariances import scaled, scaled_features, shifted
+from ...autograd import covariance_root, scalar_functions
+from ...autograd.spectra import Domain
+from ...errors import ArgumentError, ShapeError, check_choice, check_features
+from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
-from .whitening_matrices import check_choice, check_finite
+from .whitening_matrices import check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -123,21 +124,25 @@ def _pooled(
     where: str,
 ) -> Tensor:
     d, n = X.shape[-2:]
-    exact = isinstance(rule, Exact)
-    possible = exact and eps == 0
+    possible = rule.exact and eps == 0
     if side == "positions" and not possible:
-        raise ShapeError(f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}")
+        raise ArgumentError(
+            f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}"
+        )
     channels = side == "channels" or (side == "auto" and not (possible and n < d))
     shift: float | Tensor = eps
-    if exact:
+    if rule.exact:
         X, q, size = scaled(X, center, 0, eps, channels)
         shift = q.square() if eps else eps
     else:  # some methods have absolute thresholds: they get the covariance as it is
         X = scaled_features(X, center)
-    M = shown(shifted(X @ X.mT, shift) if channels else X.mT @ X)
+    C = X @ X.mT if channels else X.mT @ X
+    M = shown(shifted(C, shift) if channels else C)
     check_finite(M, where)
-    if not exact:
+    if not rule.exact:
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
+    if channels and eps:
+        return _of_shifted(M, C, q.square(), power, size)
     if channels:
         return _of_channels(M, power, size)
     return _of_positions(X, covariance_root.lifted(M) if center else M, power, size)
@@ -148,7 +153,15 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
     f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
-    return spectral_function.apply(M, Exact(), f, spectra.positive(M, "matrix_log", None, False))
+    return Exact().function(M, f, Domain("matrix_log"))
+
+
+def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
+    """As :func:`_of_channels` for M = C + εI, in which no ε is lost."""
+    if power == "log":
+        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), "matrix_log")
+    exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
+    return of_shifted(M, C, shift, scalar_functions.real_power(exponent), "matrix_power") * size ** (2 * float(power))
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
@@ -156,8 +169,8 @@ def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor)
     if power != "log":
         return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
     f = scalar_functions.log_over(2 * size[..., 0, 0].log())
-    spectrum = spectra.signed(products, "matrix_log", rank_tolerance(products.shape[-1], products.dtype))
-    return X @ spectral_function.apply(products, Exact(), f, spectrum) @ X.mT
+    tolerance = rank_tolerance(products.shape[-1], products.dtype)
+    return X @ Exact().function(products, f, Domain("matrix_log", positive=False, rtol=tolerance)) @ X.mT
 
 
 def _norm(S: Tensor) -> Tensor:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...errors import MethodError, NonFiniteError, SpectralError, batch_positions
+from ...errors import NonFiniteError, SpectralError, batch_positions
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
-from ...rules import Exact, Method
+from ...rules import Method
 
 Whitening = Literal["zca", "pca", "cholesky"]
 OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
@@ -34,8 +34,9 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
         where: named in errors.
 
     Example:
+        >>> import spectralgrad as sg
         >>> M = torch.diag(torch.tensor([4.0, 9.0]))
-        >>> whitening_matrix(M, "zca", Exact())
+        >>> whitening_matrix(M, "zca", sg.Exact())
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.3333]])
 
@@ -46,7 +47,7 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
         return _cholesky(M, where)
     if whitening == "pca":
         return _principal(M, method)
-    if not isinstance(method, Exact):
+    if not method.exact:
         return matrix_inv_sqrt(M, method=method)
     size = scale(M)
     return matrix_inv_sqrt(M / size.square()) / size
@@ -77,8 +78,9 @@ def principal_projector(
         watch: called with :math:`DCD`; what it returns is decomposed.
 
     Example:
+        >>> import spectralgrad as sg
         >>> C = torch.diag(torch.tensor([4.0, 9.0]))
-        >>> principal_projector(C, 1.0, 0.0, Exact(), lambda R: R)
+        >>> principal_projector(C, 1.0, 0.0, sg.Exact(), lambda R: R)
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.3333]])
 
@@ -150,9 +152,3 @@ def _cholesky(M: Tensor, where: str) -> Tensor:
             "Raise eps, or take whitening='zca', which works on the range."
         ) from error
     return torch.linalg.solve_triangular(L, torch.eye(M.shape[-1], dtype=M.dtype, device=M.device), upper=False)
-
-
-def check_choice(value: Any, allowed: tuple[str, ...], argument: str, where: str) -> None:
-    """Refuse a word that is not among the allowed ones."""
-    if value not in allowed:
-        raise MethodError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Roots of positive semi-definite matrices: the range, the check, and the fused way through the kernel."""
+"""Roots of positive matrices and derivatives of functions: in one pass of the kernel if it serves, or by torch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from ..errors import IndefiniteError, batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, resolved
+from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal, resolved
 from . import choice
 from .ladder import EIGH
 from .statistics import counts
+from .symmetry import hermitian, mirrored
 
 
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
@@ -29,21 +30,36 @@ def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[
     return values, values > _tolerance(w, rtol) * size.unsqueeze(-1)
 
 
-def root(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
+def root_and_eigenpairs(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor, Tensor]:
     """A^(1/2) or A^(-1/2) on the range, √λ with zeros off it, and the eigenvectors."""
-    native = choice.fusing(A)
-    if native is not None:
-        negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
-        S, s, V, doubtful = native.root(A, inverse, _tolerance(A, rtol), negative)
-        if not doubtful:
-            counts.call(A.shape[:-2].numel())
-            return S, s, V
-    w, V = EIGH.solve(A, operation)
+    native = choice.kernel_for_functions(A)
+    if native is None:
+        w, V = EIGH.solve(A, operation)
+        return *_composed_root(w, V, operation, inverse, rtol, clamp), V
+    counts.call(A.shape[:-2].numel())
+    negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
+    S, s, V, doubtful = native.root_and_eigenpairs(A, inverse, _tolerance(A, rtol), negative)
+    if doubtful:
+        A = EIGH.readable(A, operation)
+        w = (V * (mirrored(A) @ V)).sum(-2)  # the kernel keeps the roots of the eigenvalues only
+        failed = EIGH.repair(A, (w, V), operation)
+        composed = _composed_root(w, V, operation, inverse, rtol, clamp)  # raises if an eigenvalue is clearly negative
+        for position in failed:
+            S[position], s[position] = (x[position] for x in composed)
+    return S, s, V
+
+
+def _composed_root(
+    w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor]:
+    """The root and √λ from eigenpairs."""
     values, support = positive_part(w, operation, rtol, clamp)
     s = torch.where(support, values, 0).sqrt()
     scale = torch.where(support, values.rsqrt(), 0) if inverse else s
     with full_precision(V):
-        return (V * scale.unsqueeze(-2)) @ V.mH, s, V
+        return (V * scale.unsqueeze(-2)) @ V.mH, s
 
 
 def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
@@ -54,19 +70,24 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     may leave the type where the result does not. With ``terms`` it is what SVD-Taylor makes of it: :math:`n` terms of
     its series leave :math:`1-x^n` of an entry off the diagonal, :math:`x=\min/\max` of the two eigenvalues.
     """
-    native = choice.fusing(V)
+    native = choice.kernel_for_functions(V)
     if native is not None:
         return native.root_derivative(V, s, G, inverse, terms)
-    total = s.unsqueeze(-1) + s.unsqueeze(-2)
-    weights = torch.where(total > 0, 1 / torch.where(total > 0, total, 1), 0)
+    weights = inverse_sums(s)
     if terms:
         weights = weights * _series_share(s, terms)
     if not inverse:
-        return _congruent(V, weights, G)
-    z = torch.where(s > 0, 1 / torch.where(s > 0, s, 1), 0)
+        return congruence(V, weights, hermitian(G))
+    z = reciprocal(s, s > 0)
     rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
     first = torch.where((rows > 0) & (columns > 0), -rows * columns, (rows + columns).square())
-    return _congruent(V, first, G, weights)
+    return congruence(V, first, hermitian(G), weights)
+
+
+def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
+    """1/(sᵢ + sⱼ) (*, d, d) for s ≥ 0, the divided differences of the square root; 0 for sums up to ``least``."""
+    total = s.unsqueeze(-1) + s.unsqueeze(-2)
+    return reciprocal(total, total > least)
 
 
 def _series_share(s: Tensor, terms: int) -> Tensor:
@@ -78,15 +99,16 @@ def _series_share(s: Tensor, terms: int) -> Tensor:
     return share.masked_fill(torch.eye(s.shape[-1], dtype=torch.bool, device=s.device), 1)
 
 
-def weighted(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """V (Γ ∘ Vᴴ G V) Vᴴ for a real symmetric Γ and the Hermitian part of G: what the derivative of a function costs."""
-    native = choice.fusing(V)
-    return _congruent(V, gamma, G) if native is None else native.weighted(V, gamma, G)
+    native = choice.kernel_for_functions(V)
+    return congruence(V, gamma, hermitian(G)) if native is None else native.function_derivative(V, gamma, G)
 
 
-def _congruent(V: Tensor, gamma: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
+def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
+    """V (weights ∘ VᴴGV ∘ factor) Vᴴ: the four products that every exact gradient here costs."""
     with full_precision(V):
-        return V @ (gamma * (V.mH @ ((G + G.mH) / 2) @ V) * factor) @ V.mH
+        return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH
 
 
 def _tolerance(A: Tensor, rtol: float) -> float:
