@@ -254,10 +254,10 @@ def test_the_norm_that_scales_tolerances_carries_no_gradient():
 
 @pytest.mark.parametrize("before", [2.0**-20, 1.0, 2.0**20])
 @pytest.mark.parametrize("value", [1e-37, 1e-30, 3e30, 3e37, 1e-30j, 3e30j, 1e-37 + 1e-30j, 3e30 + 1j])
-def test_magnitude_is_the_power_of_two_below_the_largest_entry_within_its_limits(value, before):
-    """Fifteen sixteenths of the 128 exponents of single precision at either end."""
+def test_magnitude_is_the_power_of_two_below_the_largest_entry_but_not_too_small(value, before):
+    """Fifteen sixteenths of the 128 exponents of single precision at the lower end."""
     dtype = torch.complex64 if isinstance(value, complex) else torch.float32
     X = torch.tensor([[0.0, value], [0.0, 0.0]], dtype=dtype)
     largest = max(abs(complex(value).real), abs(complex(value).imag))
-    expected = min(max(2.0 ** math.floor(math.log2(largest)), 2.0**-120 / before), 2.0**120 / before)
+    expected = max(2.0 ** math.floor(math.log2(largest)), 2.0**-120 / before)
     assert float(magnitude(X, before)) == expected
