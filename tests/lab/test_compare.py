@@ -355,10 +355,10 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
     ("arguments", "said"),
     [
         (["--methods", "svd-tailor"], "unknown method"),
-        (["--group-sizes", "0"], "whole number from 1"),
+        (["--group-sizes", "0"], "positive whole number"),
         (["--group-sizes", "7"], "divides"),
         (["--seeds", "x,y"], "number of seeds"),
-        (["--jobs", "0"], "whole number from 1"),
+        (["--jobs", "0"], "positive whole number"),
         (["--dataset", "mnist"], "expected a dataset of fashion, "),
         (["--network", "tests.lab.helpers:tiny"], "to have a parameter `method`"),
         (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
@@ -400,7 +400,7 @@ def test_a_network_of_ones_own_that_takes_the_method_is_compared(tmp_path, monke
     base = TINY.replaced(network="compared_nets:net", eps=None)
     results = compare(grid(base, methods=("svd", "exact"), group_sizes=(None,), seeds=(0,)), tmp_path / "out")
     assert [result.status for result in results] == ["failed", "done"]
-    with pytest.raises(ConfigError, match="a parameter `layer` for batchnorm"):
+    with pytest.raises(ConfigError, match="batchnorm needs a parameter `layer` of"):
         grid(base, methods=("exact", "batchnorm"))
 
 
@@ -434,7 +434,7 @@ def test_other_images_and_another_stopping_rule_make_another_run():
 def test_a_shorter_run_than_the_one_there_is_refused(tmp_path):
     longer = runs(methods=("exact",))
     compare([longer[0].replaced(epochs=2)], tmp_path)
-    with pytest.raises(ConfigError, match="holds a longer run, of 2 epochs"):
+    with pytest.raises(ConfigError, match="contains a longer run of 2 epochs"):
         compare(longer, tmp_path)
     assert len(ResultsFile(tmp_path / RESULTS).read()) == 1
 

@@ -210,21 +210,21 @@ def hooked():
 
 
 @pytest.mark.parametrize(("layer", "what"), [(Doubling(3), "is Doubling"), (hooked(), "is one with hooks")])
-def test_a_batch_normalisation_that_does_more_is_refused(layer, what):
-    with pytest.raises(ConfigError, match=f"the batch normalisation '1' {what}, .* or train in one process"):
+def test_a_batch_normalization_that_does_more_is_refused(layer, what):
+    with pytest.raises(ConfigError, match=f"the batch normalization '1' {what}, .* or train in one process"):
         synchronize(nn.Sequential(nn.Conv2d(1, 3, 3), layer))
 
 
 @pytest.mark.parametrize("name", ["foo", "cuda:99"])
 def test_a_device_that_is_not_there_is_told_in_one_line(name):
     said = f"^device: expected auto, cpu, or a GPU that torch can use, got '{name}': .*$"
-    with pytest.raises(ConfigError, match=said), process_group(name):
+    with pytest.raises(ConfigError, match=said), process_group.processes(name):
         pass
 
 
 def test_after_a_failure_the_processes_make_no_other_run(monkeypatch):
     """What they said to each other when it failed may still be on the way."""
-    monkeypatch.setattr(process_group, "_broken", [True])
+    monkeypatch.setattr(process_group, "_failed_before", [True])
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     with pytest.raises(SpectralError, match="start new processes"), process_group.processes("cpu"):
         pass

@@ -24,6 +24,7 @@ def table_cells(summary: Summary) -> tuple[str, ...]:
     """The cells of a summary.
 
     Example:
+        >>> from spectralgrad_lab import Config
         >>> table_cells(summarize([Result(Config(group_size=16), "failed")])[0])
         ('exact', '16', '0/1', '–', '–', '–', '–')
     """
@@ -43,6 +44,7 @@ def error(summary: Summary) -> str:
     """Mean and standard deviation of the test error.
 
     Example:
+        >>> from spectralgrad_lab import Config
         >>> error(summarize([Result(Config(), "failed")])[0])
         '–'
     """
@@ -64,6 +66,7 @@ def result_line(result: Result) -> str:
     """One line that describes a finished run.
 
     Example:
+        >>> from spectralgrad_lab import Config
         >>> from spectralgrad_lab.training.records import Failure
         >>> failed = Result(Config(method="svd", group_size=16), "failed", failure=Failure(0, 0, "no gradient"))
         >>> print(result_line(failed))
