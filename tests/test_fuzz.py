@@ -67,7 +67,7 @@ def test_wrong_results_are_noticed(monkeypatch):
     campaign.run(range(2))
     assert {f.check for f in campaign.failures} == {"LAPACK ratio"}
     sqrt = sg.matrix_sqrt
-    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", lambda A, **options: sqrt(A * 1.001, **options))
+    monkeypatch.setattr(hermitian.matrix_functions, "matrix_sqrt", lambda A, **options: sqrt(A * 1.001, **options))
     campaign = Campaign(("matrix_sqrt",), methods=("exact",), batch=2)
     campaign.run([0])
     assert {"value", "gradient", "S·S = A"} == {f.check for f in campaign.failures}
@@ -83,7 +83,7 @@ def test_an_exception_is_charged_to_its_matrix(monkeypatch):
             raise RuntimeError("no")
         return sqrt(A, **options)
 
-    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", raises)
+    monkeypatch.setattr(hermitian.matrix_functions, "matrix_sqrt", raises)
     campaign = Campaign(("matrix_sqrt",), batch=3)
     campaign.run([0])
     (failure,) = campaign.failures
@@ -104,7 +104,7 @@ def test_the_command_prints_a_table_and_writes_json(capsys, tmp_path):
 def test_the_command_reports_a_failure_and_how_to_see_it_again(capsys, monkeypatch):
     from spectralgrad.diagnostics.fuzzing import hermitian
 
-    monkeypatch.setattr(hermitian.functions, "matrix_sqrt", lambda A, **_: A * torch.nan)
+    monkeypatch.setattr(hermitian.matrix_functions, "matrix_sqrt", lambda A, **_: A * torch.nan)
     assert main(["fuzz", "--operation", "matrix_sqrt", "--method", "exact", "--case", "0:0"]) == 1
     out = capsys.readouterr().out
     assert "matrix_sqrt by exact: value finite, no on wishart" in out
