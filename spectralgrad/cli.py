@@ -23,9 +23,9 @@ from .io.files import require_folder, said, write_json
 COMMANDS = "spectralgrad.commands"  # entry points: functions that add the arguments of a command to its parser
 _LAB = {
     "bench": "speed against torch.linalg, plain autograd, Newton-Schulz and peers",
-    "compare": "train by every method: who survives, and at what cost",
-    "report": "make the page of a comparison again",
-    "train": "train a network as the papers did, or as you like",
+    "compare": "train with every method and compare success, error and time",
+    "report": "write the report of a comparison again",
+    "train": "train a network by a protocol of the papers or your own",
 }
 
 
@@ -59,7 +59,8 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="spectralgrad", description="Differentiable spectral operations: what they do, measured."
+        prog="spectralgrad",
+        description="Differentiable spectral operations for PyTorch: information, checks, benchmarks and training.",
     )
     parser.add_argument("--version", action="version", version=f"spectralgrad {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
