@@ -84,8 +84,9 @@ def room(size: Tensor) -> Tensor:
 def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(8,3\sqrt d)`.
 
-    Backward-stable solvers err by a few :math:`\epsilon\|A\|`, growing like :math:`\sqrt d` in practice: null
-    eigenvalues of graph Laplacians come out as up to :math:`2.3\sqrt d\,\epsilon\|A\|`. The usual
+    Backward-stable solvers err by a few :math:`\epsilon\|A\|`, growing like :math:`\sqrt d` in practice. Null
+    eigenvalues of graph Laplacians exceed :math:`\sqrt d\,\epsilon\|A\|` and stay below three times that
+    (``tests/test_rank_deficiency.py``). The usual
     :math:`d\,\epsilon` would delete eigenvalues of large matrices that are known to a few per cent.
     """
     return torch.finfo(dtype).eps * max(8.0, 3 * d**0.5)
