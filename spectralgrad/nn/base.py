@@ -19,6 +19,27 @@ GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
 
 
+class Watch:
+    """Passes matrices through and shows them to the spectral hooks of a training layer, once in a forward pass.
+
+    Make one for each forward pass. A backward pass that computes the matrices again calls the same object, which then
+    only attaches the gradient hooks to the new tensor.
+    """
+
+    def __init__(self, layer: SpectralModule) -> None:
+        self._layer = layer
+        self._shown = False
+        self._gradient_watcher: GradientWatcher | None = None
+
+    def __call__(self, matrices: Tensor) -> Tensor:
+        if self._layer.training and self._layer.has_spectral_hooks:
+            if not self._shown:
+                self._shown, self._gradient_watcher = True, self._layer._call_hooks(matrices)
+            if self._gradient_watcher is not None and matrices.requires_grad:
+                matrices.register_hook(self._gradient_watcher)
+        return matrices
+
+
 class SpectralModule(nn.Module):
     """Base of the layers that decompose a matrix, and of your own.
 
@@ -106,21 +127,14 @@ class SpectralModule(nn.Module):
         Raises:
             NonFiniteError: they hold NaN or infinity; the message names the layer.
         """
-        matrices = self._shown(matrices, [])
+        matrices = Watch(self)(matrices)
         check_finite(matrices, self.where)
         return matrices
 
-    def _shown(self, matrices: Tensor, told: list[GradientWatcher | None]) -> Tensor:
-        """The matrices, shown to the hooks if this is a training step and ``told`` is still empty.
-
-        ``told`` belongs to one step: a backward pass that computes the matrices again does not show them again.
-        """
-        if self.training and self._watchers:
-            if not told:
-                told.append(self._hooks_called(matrices))
-            if told[0] is not None and matrices.requires_grad:
-                matrices.register_hook(told[0])
-        return matrices
+    @property
+    def has_spectral_hooks(self) -> bool:
+        """Whether any hook is registered."""
+        return bool(self._watchers)
 
     def register_spectral_hook(self, hook: Watcher) -> RemovableHandle:
         """Call ``hook(layer, matrices)`` with the detached matrices (*, d, d) that each training step decomposes.
@@ -132,8 +146,8 @@ class SpectralModule(nn.Module):
         self._watchers[handle.id] = hook
         return handle
 
-    def _hooks_called(self, matrices: Tensor) -> GradientWatcher | None:
-        """Show the matrices to the hooks; what to call with their gradient, if anybody wants it."""
+    def _call_hooks(self, matrices: Tensor) -> GradientWatcher | None:
+        """Call every hook; return the function to call with the gradient, or None if no hook asked for it."""
         wanted = [f for hook in tuple(self._watchers.values()) if (f := hook(self, matrices.detach())) is not None]
         if not wanted:
             return None

@@ -78,7 +78,7 @@ class WhiteningColoring2d(SpectralModule):
             eps=self.eps,
             method=self.method,
             per_sample=self.per_sample,
-            shown=lambda M: self._shown(M, []),
+            watch=self.watched,
             where=self.where,
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from ..errors import ArgumentError
 from ..rules import Method
+from .base import Watch
 from .functional.whitening_matrices import check_finite, principal_projector
 from .running import RunningNorm
 
@@ -65,10 +65,10 @@ class _PCADenoising(RunningNorm):
                 f"got {keep!r}"
             )
 
-    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
         """The projector on the leading components of the standardised features, times the standardisation."""
         check_finite(C, self.where)
-        return principal_projector(C, self.keep, self.eps, self.method, shown)
+        return principal_projector(C, self.keep, self.eps, self.method, watch)
 
     def extra_repr(self) -> str:
         """The settings, ``keep`` after the number of channels."""

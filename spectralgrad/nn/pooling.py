@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..errors import ArgumentError, ShapeError, check_choice, check_features
 from ..rules import Method
-from .base import GradientWatcher, SpectralModule
+from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
 
 
@@ -108,7 +108,6 @@ class CovariancePooling(SpectralModule):
         X = X.flatten(2)
         if self.reduction is not None:
             X = self.reduction(X)
-        told: list[GradientWatcher | None] = []
         pooled = covariance_pooling(
             X.to(self.compute_dtype or X.dtype),
             power=self.power,
@@ -118,7 +117,7 @@ class CovariancePooling(SpectralModule):
             output=self.output,
             side=self.side,
             method=self.method,
-            shown=lambda M: self._shown(M, told),
+            watch=Watch(self),
             where=self.where,
         )
         return pooled.to(X.dtype)

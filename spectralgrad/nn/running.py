@@ -7,7 +7,7 @@ is put into evaluation or loads a state, and kept. It is no buffer: those are th
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -17,7 +17,7 @@ from ..dispatch import function
 from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
 from ..precision import working_dtype
 from ..rules import Method
-from .base import GradientWatcher, SpectralModule
+from .base import SpectralModule, Watch
 from .distributed import Reduce, reducer
 from .functional.normalization import Normalized, apply_matrix, normalize
 from .functional.whitening_matrices import positive_part
@@ -125,8 +125,8 @@ class RunningNorm(SpectralModule):
         assert averaged is not None
         return averaged
 
-    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
-        """W (G, d, d) as a differentiable function of covariances; ``shown`` is passed what is decomposed."""
+    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+        """W (G, d, d) as a differentiable function of covariances (G, d, d); ``watch`` sees what is decomposed."""
         raise NotImplementedError
 
     def forward(self, X: Tensor) -> Tensor:
@@ -137,15 +137,9 @@ class RunningNorm(SpectralModule):
         return apply_matrix(X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype)
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
-        told: list[GradientWatcher | None] = []
+        matrix_of = partial(self.matrix, watch=Watch(self))
         result = normalize(
-            X,
-            lambda C: self.matrix_of(C, lambda M: self._shown(M, told)),
-            self.weight,
-            self.bias,
-            groups=self.groups,
-            dtype=self.compute_dtype,
-            reduce=reduce,
+            X, matrix_of, self.weight, self.bias, groups=self.groups, dtype=self.compute_dtype, reduce=reduce
         )
         if self.training and self.track_running_stats:
             self._update(result)
@@ -187,7 +181,7 @@ class RunningNorm(SpectralModule):
         C = self.running_cov.detach()
         half = C.dtype != working_dtype(C.dtype)
         C = C.to(self.compute_dtype or working_dtype(C.dtype))
-        return self.matrix_of(positive_part(C) if half else C, lambda M: M)
+        return self.matrix(positive_part(C) if half else C)
 
     def _settings_changed(self) -> None:
         """Compute W for evaluation anew. What cannot be computed is reported when it is used."""

@@ -2,7 +2,6 @@ r"""Decorrelated batch normalisation: whitening in place of standardisation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from ..errors import MethodError, check_choice
 from ..linalg.covariances import shifted
 from ..rules import Method
+from .base import Watch
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 from .running import RunningNorm, Statistics
 
@@ -65,9 +65,10 @@ class _DecorrelatedBatchNorm(RunningNorm):
             )
         return rule
 
-    def matrix_of(self, C: Tensor, shown: Callable[[Tensor], Tensor]) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        return whitening_matrix(shown(shifted(C, self.eps)), self.whitening, self.method, self.where)
+        M = shifted(C, self.eps)
+        return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
         """The settings, those of torch's BatchNorm first."""

@@ -17,8 +17,6 @@ from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
-Shown = Callable[[Tensor], Tensor]
-
 
 def whiten(
     X: Tensor,
@@ -28,7 +26,7 @@ def whiten(
     whitening: Whitening = "zca",
     method: str | Method | None = None,
     per_sample: bool = True,
-    shown: Shown = lambda M: M,
+    watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "whiten",
 ) -> Tensor:
     r"""Features with mean zero and, within each group of channels, covariance :math:`I-\epsilon M^{-1}`.
@@ -42,7 +40,7 @@ def whiten(
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
         method: how the gradient is formed, as in :class:`DecorrelatedBatchNorm2d`.
         per_sample: statistics of each sample alone; otherwise of the batch as a whole.
-        shown: passed the matrices that are decomposed; what it returns takes their place.
+        watch: if given, called with the matrices to decompose; its result is decomposed instead.
         where: named in errors.
 
     Returns:
@@ -59,8 +57,8 @@ def whiten(
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
-        M = shown(covariance(features, eps=eps))
-        W = whitening_matrix(M, whitening, rule, where)
+        M = covariance(features, eps=eps)
+        W = whitening_matrix(M if watch is None else watch(M), whitening, rule, where)
         return _restored(W @ (features - features.mean(-1, keepdim=True)), X, per_sample)
 
 
@@ -74,7 +72,7 @@ def color(
     eps: float = 1e-5,
     method: str | Method = "exact",
     per_sample: bool = True,
-    shown: Shown = lambda M: M,
+    watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "color",
 ) -> Tensor:
     r"""White features in the colours of a style: :math:`y=S_cx+\mu_c`.
@@ -86,7 +84,7 @@ def color(
         style: features (N or 1, C, *) with any number of positions; its statistics are the ones to take on.
         matrix: instead of ``style``, :math:`S_c` (N or 1, G, d, d) or (G, d, d); any matrices, as a network makes them.
         mean: :math:`\mu_c` (N or 1, C) or (C,) to go with ``matrix``; zero if left out.
-        groups, eps, per_sample, shown, where: as in :func:`whiten`; the same ε on both sides, so that a map
+        groups, eps, per_sample, watch, where: as in :func:`whiten`; the same ε on both sides, so that a map
             transferred on itself comes back.
         method: how the gradient of the root is formed, a name of ``methods("sqrt")``.
 
@@ -111,7 +109,7 @@ def color(
                 raise ArgumentError(
                     f"{where}: expected a mean only together with a matrix, got it together with a style map"
                 )
-            S, shift = _style(style, X, groups, eps, method, per_sample, shown, where)
+            S, shift = _style(style, X, groups, eps, method, per_sample, watch, where)
         else:
             assert matrix is not None
             S, shift = _given(matrix, mean, features, where)
@@ -129,7 +127,7 @@ def wct(
     eps: float = 1e-5,
     method: str | Method = "exact",
     per_sample: bool = True,
-    shown: Shown = lambda M: M,
+    watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "wct",
 ) -> Tensor:
     r"""Whitening and colouring: the content's features with the style's mean and covariance.
@@ -140,7 +138,7 @@ def wct(
         content: features (N, C, *).
         style, matrix, mean: as in :func:`color`.
         strength: α, from 0 (content as it is) to 1.
-        groups, eps, per_sample, shown, where: as in :func:`whiten`.
+        groups, eps, per_sample, watch, where: as in :func:`whiten`.
         method: how the gradient of both roots is formed, a name of ``methods("sqrt")``.
 
     Returns:
@@ -155,7 +153,7 @@ def wct(
     Reference: Li et al., Universal Style Transfer via Feature Transforms, NeurIPS 2017; Wang et al., TPAMI 2021,
     section 5.3.1.
     """
-    options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "shown": shown, "where": where}
+    options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "watch": watch, "where": where}
     white = whiten(content, **options)  # type: ignore[arg-type]
     colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
     if isinstance(strength, (float, int)) and strength == 1:
@@ -164,7 +162,14 @@ def wct(
 
 
 def _style(
-    style: Tensor, X: Tensor, groups: int, eps: float, method: str | Method, per_sample: bool, shown: Shown, where: str
+    style: Tensor,
+    X: Tensor,
+    groups: int,
+    eps: float,
+    method: str | Method,
+    per_sample: bool,
+    watch: Callable[[Tensor], Tensor] | None,
+    where: str,
 ) -> tuple[Tensor, Tensor]:
     """The root of the style's covariance and its mean (B, G, d, 1)."""
     fits = not per_sample or style.shape[0] in (1, X.shape[0])
@@ -174,7 +179,8 @@ def _style(
             f"got shape {tuple(style.shape)}"
         )
     features = _grouped(style.to(X.dtype), groups, per_sample, where)
-    M = shown(covariance(features, eps=eps))
+    M = covariance(features, eps=eps)
+    M = M if watch is None else watch(M)
     check_finite(M, where)
     return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
 

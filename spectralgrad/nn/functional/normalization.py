@@ -109,7 +109,7 @@ def apply_matrix(
         return feature_matrices.affine(feature_matrices.dense(X), mean, matrix, shift)
     with full_precision(X):
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
-        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+        out = _affine(features, matrix, shift).view(X.shape).to(X.dtype)
     return feature_matrices.dense(out, like=X) if function.reverse_only(X) else out
 
 
@@ -118,6 +118,11 @@ def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[
     shape = W.shape[:2]
     shift = W.new_zeros(shape) if bias is None else bias.to(W.dtype).view(shape)
     return (W if weight is None else weight.to(W.dtype).view(*shape, 1) * W), shift
+
+
+def _affine(features: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
+    """``matrix`` x + ``shift`` for centered features (N, G, d, n), in operations that autograd sees."""
+    return matrix @ features + shift.unsqueeze(-1)
 
 
 def _composed(
@@ -141,8 +146,7 @@ def _composed(
         scatter = long @ long.mT
         C = (scatter if reduce is None else reduce(scatter)) / count
         W = matrix_of(C)
-        matrix, shift = with_affine(W, weight, bias)
-        out = (matrix @ features + shift.unsqueeze(-1)).view(X.shape).to(X.dtype)
+        out = _affine(features, *with_affine(W, weight, bias)).view(X.shape).to(X.dtype)
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
 

@@ -47,7 +47,7 @@ def covariance_pooling(
     output: Literal["triangle", "full"] = "triangle",
     side: Side = "auto",
     method: str | Method = "exact",
-    shown: Callable[[Tensor], Tensor] = lambda M: M,
+    watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "covariance_pooling",
 ) -> Tensor:
     r"""A function of each sample's covariance, :math:`f\bigl(\frac1n\sum_i(x_i-\mu)(x_i-\mu)^\top+\epsilon I\bigr)`.
@@ -63,8 +63,8 @@ def covariance_pooling(
         side: decompose C×C (``"channels"``) or n×n (``"positions"``); ``"auto"`` takes the smaller one if the method is
             exact and ε = 0.
         method: how the gradient is formed.
-        shown: passed what is decomposed; what it returns takes its place. With the exact method and features beyond
-            2^±21 in float32 (2^±170 in float64) those are products of features divided by a power of two.
+        watch: if given, called with the matrices to decompose; its result is decomposed instead. With the exact method
+            and features beyond 2^±21 in float32 (2^±170 in float64), the features are first divided by a power of two.
         where: named in errors.
 
     Returns:
@@ -88,7 +88,7 @@ def covariance_pooling(
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     with full_precision(X):
-        S = _pooled(_positions(X, where), power, center, eps, side, rule, shown, where)
+        S = _pooled(_positions(X, where), power, center, eps, side, rule, watch, where)
         if normalize:
             S = S / _norm(S)
         return (S if output == "full" else upper_triangle(S)).to(X.dtype)
@@ -120,7 +120,7 @@ def _pooled(
     eps: float,
     side: Side,
     rule: Method,
-    shown: Callable[[Tensor], Tensor],
+    watch: Callable[[Tensor], Tensor] | None,
     where: str,
 ) -> Tensor:
     d, n = X.shape[-2:]
@@ -137,7 +137,8 @@ def _pooled(
     else:  # some methods have absolute thresholds: they get the covariance as it is
         X = scaled_features(X, center)
     C = X @ X.mT if channels else X.mT @ X
-    M = shown(shifted(C, shift) if channels else C)
+    M = shifted(C, shift) if channels else C
+    M = M if watch is None else watch(M)
     check_finite(M, where)
     if not rule.exact:
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)

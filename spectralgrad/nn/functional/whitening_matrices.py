@@ -64,7 +64,7 @@ def scale(M: Tensor) -> Tensor:
 
 
 def principal_projector(
-    C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor]
+    C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
     r"""Standardisation, then the projector on the leading vectors.
 
@@ -75,12 +75,12 @@ def principal_projector(
         keep: how many leading eigenvectors of :math:`DCD`, or, as a float, the share of its trace to reach.
         eps: added to the variances.
         method: how the gradient of the eigenvectors is formed.
-        watch: called with :math:`DCD`; what it returns is decomposed.
+        watch: if given, called with :math:`DCD`; its result is decomposed instead.
 
     Example:
         >>> import spectralgrad as sg
         >>> C = torch.diag(torch.tensor([4.0, 9.0]))
-        >>> principal_projector(C, 1.0, 0.0, sg.Exact(), lambda R: R)
+        >>> principal_projector(C, 1.0, 0.0, sg.Exact())
         tensor([[0.5000, 0.0000],
                 [0.0000, 0.3333]])
 
@@ -90,8 +90,8 @@ def principal_projector(
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
         return torch.diag_embed(inverse)
-    R = watch(inverse.unsqueeze(-1) * C * inverse.unsqueeze(-2))
-    w, V = eigh(R, method=method)
+    R = inverse.unsqueeze(-1) * C * inverse.unsqueeze(-2)
+    w, V = eigh(R if watch is None else watch(R), method=method)
     chosen = leading(w, keep).to(V.dtype)
     return ((V * chosen.unsqueeze(-2)) @ V.mT) * inverse.unsqueeze(-2)
 
