@@ -40,7 +40,7 @@ def test_wrong_channels_types_and_too_few_values(kind):
         layer(torch.randn(2, 5, 3, 3))
     with pytest.raises(sg.ShapeError, match=r"expected a real floating-point tensor, got torch.int64"):
         layer(torch.ones(2, 4, 3, 3, dtype=torch.long))
-    with pytest.raises(sg.ShapeError, match=r"more than one value a channel in training, got shape \(1, 4, 1, 1\)"):
+    with pytest.raises(sg.ShapeError, match=r"more than one value per channel in training, got shape \(1, 4, 1, 1\)"):
         layer(torch.randn(1, 4, 1, 1))
     with pytest.raises(sg.ShapeError, match="more than one value"):
         kind(4, sync=True)(torch.randn(1, 4, 1, 1))  # no process group: as one process

@@ -324,20 +324,20 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("net", "traced", "watched"),
         [
-            (TwoUsers(), "'conv' is used elsewhere too", "gives another result on the example"),
+            (TwoUsers(), "'conv' is used elsewhere too", "gives a different result on the example"),
             (Twice(), "called 2 times", "called 2 times"),
-            (Autoencoder(), "'conv.weight' is used elsewhere", "gives another result on the example"),
-            (hooked(), "has forward hooks", "straight|has forward hooks"),
+            (Autoencoder(), "'conv.weight' is used elsewhere", "gives a different result on the example"),
+            (hooked(), "has forward hooks", "is not the output of a layer|has forward hooks"),
             (Named(), "called by keyword", "called by keyword"),
-            (Halved(), "no layer but call_function", "does not come straight out of a layer"),
+            (Halved(), "comes from call_function", "is not the output of a layer"),
             (tied(), "shared: 0.weight, 2.weight", "shared: 0.weight, 2.weight"),
             (
                 nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), sg.nn.DecorrelatedBatchNorm2d(4)),
-                "is ReLU, no conv",
-                "is ReLU, no conv",
+                "is ReLU, not a conv",
+                "is ReLU, not a conv",
             ),
-            (nn.Sequential(sg.nn.DecorrelatedBatchNorm2d(3)), "no layer but placeholder", "does not come straight"),
-            (sg.nn.DecorrelatedBatchNorm2d(3), "got a single layer", "does not come straight"),
+            (nn.Sequential(sg.nn.DecorrelatedBatchNorm2d(3)), "comes from placeholder", "is not the output of a layer"),
+            (sg.nn.DecorrelatedBatchNorm2d(3), "got a single layer", "is not the output of a layer"),
             (
                 nn.Sequential(nn.Conv2d(3, 6, 3), sg.nn.DecorrelatedBatchNorm2d(6, track_running_stats=False)),
                 "has no running statistics",
@@ -351,7 +351,7 @@ class TestRefusals:
             (
                 nn.Sequential(weight_norm(nn.Conv2d(3, 4, 3)), sg.nn.DecorrelatedBatchNorm2d(4)),
                 "parametrised",
-                "straight|parametrised",
+                "is not the output of a layer|parametrised",
             ),
         ],
         ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
@@ -381,7 +381,7 @@ class TestRefusals:
         nn.init.constant_(net.norm.weight, 3)
         x = X.bfloat16()
         net(x)
-        with pytest.raises(sg.ArgumentError, match="gives another result on the example"):
+        with pytest.raises(sg.ArgumentError, match="gives a different result on the example"):
             fuse_whitening(net.eval(), x)
 
     def test_training_is_refused(self):
@@ -394,6 +394,6 @@ class TestRefusals:
         x = torch.rand(8, 3, 6, 6, dtype=torch.float64)
         net(x)
         expected = net.eval()(x)
-        with pytest.raises(sg.ArgumentError, match=r"torch.fx cannot trace this net .* pass an example"):
+        with pytest.raises(sg.ArgumentError, match=r"torch.fx cannot trace this network .* pass an example"):
             fuse_whitening(net)
         assert_close(fuse_whitening(net, x)(x), expected)

@@ -1,4 +1,4 @@
-"""What every spectral layer shares: a method that can be changed while it lives, and a place to watch it from."""
+"""Base class of the spectral layers: a gradient method that can be changed at any time, and hooks."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Watch:
 
 
 class SpectralModule(nn.Module):
-    """Base of the layers that decompose a matrix, and of your own.
+    """Base class of layers that decompose a matrix, including your own.
 
-    A layer of your own says which ``operation`` its method must serve, passes the matrices it decomposes through
-    :meth:`watched`, and passes :attr:`method` on. Then :class:`spectralgrad.diagnostics.Monitor` records it,
-    :class:`spectralgrad.training.HybridSwitch` switches its method, and errors name it.
+    Subclass it, set ``operation`` to what the layer computes, pass the matrices it decomposes through :meth:`watched`
+    and use :attr:`method` in the call that decomposes them. :class:`spectralgrad.diagnostics.Monitor` then records the
+    layer, :class:`spectralgrad.training.HybridSwitch` switches its method, and errors contain its name.
 
     Args:
-        method: a name or a :class:`Method` that serves the layer's ``operation``.
+        method: a name or a :class:`Method` that supports the layer's ``operation``.
 
     Attributes:
-        operation: what the method must serve, one of the words of ``methods(operation)``.
-        name: where the layer stands in its network, if known; errors name it.
-        method: the method in use; assigning a name or an object changes it on the live layer.
+        operation: the operation the method must support, as in ``methods(operation)``.
+        name: the layer's name within its network, if known; used in errors.
+        method: the current method. Assign a name or an object to change it.
 
     Example:
         >>> import spectralgrad as sg
@@ -65,7 +65,7 @@ class SpectralModule(nn.Module):
         ...     def forward(self, x):                                       # (N, features)
         ...         if x.shape[-1] != self.features:
         ...             raise sg.ShapeError(f"{self.where}: expected {self.features} features, got {x.shape[-1]}")
-        ...         C = self.watched(sg.covariance(x.mT, eps=self.eps))     # what is decomposed
+        ...         C = self.watched(sg.covariance(x.mT, eps=self.eps))     # the matrix to decompose
         ...         return (x - x.mean(0)) @ sg.matrix_inv_sqrt(C, method=self.method)
         >>> net = torch.nn.Sequential(torch.nn.Linear(8, 4), Whitening(4), torch.nn.Linear(4, 2))
         >>> with sg.diagnostics.Monitor(net, every=1) as monitor:
@@ -102,15 +102,15 @@ class SpectralModule(nn.Module):
         refuse_script(type(self).__name__)
 
     def _resolved(self, method: str | Method) -> Method:
-        """The method object, if it serves this layer."""
+        """The method object; raises an error if it does not support this layer's operation."""
         return resolve(method, self.operation)
 
     def _settings_changed(self) -> None:
-        """For layers that keep something made by the method."""
+        """Called when the method changes; layers that cache a result override it."""
 
     @property
     def where(self) -> str:
-        """The layer as errors name it: its kind and, if known, its :attr:`name`."""
+        """The layer's class and, if known, its :attr:`name`, for use in error messages."""
         kind = type(self).__name__
         return f"{kind} '{self.name}'" if self.name else kind
 
@@ -120,12 +120,12 @@ class SpectralModule(nn.Module):
             raise ArgumentError(f"{self.where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
 
     def watched(self, matrices: Tensor) -> Tensor:
-        """The matrices (*, d, d) that a forward pass decomposes, shown to the hooks if this is a training step.
+        """Show the matrices (*, d, d) to the registered hooks if the layer is training, and return them.
 
-        Call it once in each forward pass and decompose what it returns.
+        Call it once in each forward pass and decompose the result.
 
         Raises:
-            NonFiniteError: they hold NaN or infinity; the message names the layer.
+            NonFiniteError: the matrices contain NaN or infinity; the message names the layer.
         """
         matrices = Watch(self)(matrices)
         check_finite(matrices, self.where)
@@ -137,10 +137,10 @@ class SpectralModule(nn.Module):
         return bool(self._watchers)
 
     def register_spectral_hook(self, hook: Watcher) -> RemovableHandle:
-        """Call ``hook(layer, matrices)`` with the detached matrices (*, d, d) that each training step decomposes.
+        """Register ``hook(layer, matrices)``, called with the detached matrices (*, d, d) of every training step.
 
-        If the hook returns a function, the backward pass calls it with the gradient of those matrices. Hooks are
-        not copied or saved with the layer.
+        If the hook returns a function, the backward pass calls that function with the gradient of the matrices. Hooks
+        are not copied or saved with the layer.
         """
         handle = RemovableHandle(self._watchers)
         self._watchers[handle.id] = hook

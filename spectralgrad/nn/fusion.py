@@ -1,7 +1,7 @@
-r"""Evaluated layers folded into what stands before them.
+r"""Folding of whitening and denoising layers into the preceding layer, for inference.
 
 In evaluation a whitening or denoising layer is a fixed affine map of the channels, :math:`y=Ax+b`; after a convolution
-or a linear layer with weight K and bias c it is the same as one with weight AK and bias Ac + b.
+or a linear layer with weight K and bias c, the two are equal to one layer with weight AK and bias Ac + b.
 """
 
 from __future__ import annotations
@@ -21,29 +21,31 @@ from .running import RunningNorm
 
 
 class Pair(NamedTuple):
-    """A layer and what stands before it, by name."""
+    """Names of a layer to fold and of the layer before it."""
 
     before: str
     layer: str
 
 
 def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
-    """Fold every evaluated whitening or denoising layer into the convolution or linear layer before it.
+    """Fold every whitening or denoising layer into the convolution or linear layer before it, for inference.
 
-    The net is changed in place: the convolution or linear layer gets the product as its weight and a bias, the folded
-    layer becomes :class:`torch.nn.Identity`. Nothing is changed unless everything can be folded exactly.
+    The network is changed in place: the convolution or linear layer gets a new weight and bias, and the folded layer
+    becomes :class:`torch.nn.Identity`. If a layer cannot be folded exactly, nothing changes and an error is raised.
 
     Args:
         net: a network in evaluation mode.
-        example: if given, an input, or a tuple of inputs. The order of layers is then watched in a run on it instead of
-            traced by torch.fx, so any Python code may be inside, and the result is compared with the original on it.
+        example: an input, or a tuple of inputs. If given, the order of layers is recorded by running the network on it
+            instead of tracing with torch.fx, so any Python control flow is allowed, and the folded network is compared
+            with the original on it.
 
     Returns:
-        the net.
+        The same network.
 
     Raises:
-        ArgumentError: a layer is in training or has no running statistics; what stands before it is no convolution
-            or linear layer, or has other users, hooks, shared or parametrised weights; channel groups do not fit.
+        ArgumentError: a layer is in training mode or has no running statistics; the layer before it is not a
+            convolution or linear layer, or its output is used elsewhere, or it has hooks or shared or parametrized
+            weights; or the channel groups do not match.
 
     Example:
         >>> from torch import nn
@@ -73,14 +75,14 @@ def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
         undo = [_install(net, pair, weight, bias) for pair, (weight, bias) in zip(pairs, folded, strict=True)]
         if example is not None and not _still(net, inputs, expected, undo):
             raise ArgumentError(
-                "fuse_whitening: the folded net gives another result on the example, so it was left as it was; "
-                "what stands before a folded layer has another user in the forward pass"
+                "fuse_whitening: the folded network gives a different result on the example, so nothing was changed; "
+                "the output or the weight of a layer before a folded one is probably used elsewhere too"
             )
     return net
 
 
 def _still(net: nn.Module, inputs: tuple[Any, ...], expected: Any, undo: list[Any]) -> bool:
-    """Whether the folded net gives what is expected; if not, or if it fails, it is unfolded."""
+    """Whether the folded network gives the expected result; if not, or if it fails, the folding is undone."""
     same = False
     try:
         same = _same(net(*inputs), expected)
@@ -94,28 +96,28 @@ def _check_evaluated(name: str, layer: nn.Module) -> None:
     assert isinstance(layer, RunningNorm)
     if layer.training:
         raise ArgumentError(
-            f"fuse_whitening: expected an evaluated net, got layer {name!r} in training; call net.eval()"
+            f"fuse_whitening: expected a network in evaluation mode, got layer {name!r} in training; call net.eval()"
         )
     if layer.running_mean is None:
-        raise ArgumentError(f"fuse_whitening: layer {name!r} has no running statistics; it changes from batch to batch")
+        raise ArgumentError(f"fuse_whitening: layer {name!r} has no running statistics, so it is not a fixed map")
 
 
 class _Tracer(fx.Tracer):
-    proxy_buffer_attributes = True  # statistics that the net itself reads show in the graph
+    proxy_buffer_attributes = True  # so that the graph shows statistics which the network reads itself
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         return isinstance(m, SpectralModule) or super().is_leaf_module(m, module_qualified_name)
 
 
 def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
-    """What stands before each layer, from the graph that torch.fx traces."""
+    """The layer before each wanted layer, from the graph that torch.fx traces."""
     if isinstance(net, RunningNorm):
-        raise ArgumentError("fuse_whitening: expected a net with a layer to fold into, got a single layer")
+        raise ArgumentError("fuse_whitening: expected a network with a layer to fold into, got a single layer")
     try:
         graph = _Tracer().trace(net)
     except Exception as error:
         raise ArgumentError(
-            f"fuse_whitening: torch.fx cannot trace this net ({error}); pass an example to have a run watched instead"
+            f"fuse_whitening: torch.fx cannot trace this network ({error}); pass an example input instead"
         ) from error
     calls = Counter(node.target for node in graph.nodes if node.op == "call_module")
     pairs = []
@@ -126,7 +128,7 @@ def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
             before = node.args[0]
             if not isinstance(before, fx.Node) or before.op != "call_module":
                 kind = before.op if isinstance(before, fx.Node) else "nothing"
-                raise _refusal(node.target, f"what stands before it is no layer but {kind} {before}")
+                raise _refusal(node.target, f"its input comes from {kind} {before}, not from a layer")
             if len(before.users) > 1:
                 raise _refusal(node.target, f"the output of {before.target!r} is used elsewhere too")
             pairs.append(Pair(str(before.target), str(node.target)))
@@ -140,7 +142,7 @@ def _traced(net: nn.Module, wanted: list[str]) -> list[Pair]:
 
 
 def _watched(net: nn.Module, inputs: tuple[Any, ...], wanted: list[str]) -> list[Pair]:
-    """What stands before each layer, from a run: the tensor that came out there is the one that goes in here."""
+    """The layer before each wanted layer, from a run: the one whose output is, as an object, the input of this one."""
     made: dict[int, tuple[str, Tensor]] = {}
     calls: Counter[str] = Counter()
     pairs: list[Pair] = []
@@ -152,7 +154,7 @@ def _watched(net: nn.Module, inputs: tuple[Any, ...], wanted: list[str]) -> list
                 raise _refusal(name, "it is called by keyword")
             before = made.get(id(args[0]))
             if before is None:
-                raise _refusal(name, "its input does not come straight out of a layer")
+                raise _refusal(name, "its input is not the output of a layer")
             pairs.append(Pair(before[0], name))
         if isinstance(out, Tensor):
             made[id(out)] = (name, out)
@@ -182,12 +184,12 @@ def _check_single_use(pairs: list[Pair], wanted: list[str], calls: Counter[Any])
 
 
 def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tuple[Tensor, Tensor]:
-    """Weight and bias of the layer before with the affine map multiplied in, in float64 on the way."""
+    """The new weight and bias of the layer before, computed in float64."""
     assert isinstance(layer, RunningNorm)
     assert layer.running_mean is not None
     if not isinstance(before, _ConvNd | nn.Linear):
         raise _refusal(
-            pair.layer, f"{pair.before!r} before it is {type(before).__name__}, no convolution or linear layer"
+            pair.layer, f"{pair.before!r} before it is {type(before).__name__}, not a convolution or linear layer"
         )
     if parametrize.is_parametrized(before) or "weight" not in before._parameters:
         raise _refusal(pair.layer, f"the weight of {pair.before!r} is parametrised")
@@ -206,7 +208,7 @@ def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tu
 
 
 def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
-    """AK, the groups of both taken into account."""
+    """AK, with the groups of both layers taken into account."""
     groups, d = A.shape[:2]
     K = before.weight.double()
     count = before.out_channels if isinstance(before, _ConvNd) else before.out_features
@@ -226,7 +228,7 @@ def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
 
 
 def _install(net: nn.Module, pair: Pair, weight: Tensor, bias: Tensor) -> Any:
-    """Put the product in place; what undoes it."""
+    """Install the new weight and bias; return a function that undoes it."""
     before, layer = net.get_submodule(pair.before), net.get_submodule(pair.layer)
     old = dict(before._parameters)
     trains = all(p is None or p.requires_grad for p in old.values())
@@ -251,7 +253,7 @@ def _same(result: Any, expected: Any) -> bool:
         return torch.equal(result, expected)
     if isinstance(expected, Tensor):
         size = expected.abs().max().item() if expected.numel() else 0.0
-        share = min(1e3 * torch.finfo(expected.dtype).eps, 2**-4)  # the latter for the half types
+        share = min(1e3 * torch.finfo(expected.dtype).eps, 2**-4)  # 2**-4 applies to float16 and bfloat16
         return torch.allclose(result, expected, rtol=0, atol=share * max(size, 1e-30))
     if isinstance(expected, dict):
         return all(_same(result[key], expected[key]) for key in expected)

@@ -1,7 +1,8 @@
-r"""What whitening and denoising share: running statistics, and :math:`y=\gamma\circ W(C)(x-\mu)+\beta`.
+r"""Base of the whitening and denoising layers: running statistics, and :math:`y=\gamma\circ W(C)(x-\mu)+\beta`.
 
-In training μ and C are the batch's. In evaluation they are the running ones; W is then computed once, when the layer
-is put into evaluation or loads a state, and kept. It is no buffer: those are the same in training and evaluation.
+In training μ and C are those of the batch, in evaluation the running averages. For evaluation W is computed once, when
+the layer is switched to evaluation or loads a state, and kept. It is not a buffer, so the state dict is the same in
+training and in evaluation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Statistics = Literal["covariance", "whitening"]
 
 
 class RunningNorm(SpectralModule):
-    """Base of the layers that normalise a batch by a matrix; subclasses say which, and which inputs they take."""
+    """Base of the layers that normalise a batch by a matrix; subclasses define :meth:`matrix` and the input shapes."""
 
     _dims: tuple[int, ...] = ()
 
@@ -103,7 +104,7 @@ class RunningNorm(SpectralModule):
         self._kept = self._kept_for = None
 
     def reset_running_stats(self) -> None:
-        """Mean zero, covariance (or whitening matrix) the identity, no batch seen."""
+        """Reset mean and batch counter to zero, and the covariance (or whitening matrix) to the identity."""
         if self.running_mean is not None and self.num_batches_tracked is not None:
             self.running_mean.zero_()
             self.num_batches_tracked.zero_()
@@ -112,7 +113,7 @@ class RunningNorm(SpectralModule):
             self._settings_changed()
 
     def reset_parameters(self) -> None:
-        """Statistics as new, bias zero, weight one or, with ``init="uniform"``, uniform in [0, 1]."""
+        """Reset the statistics; set the bias to zero and the weight to one, or to uniform values in [0, 1]."""
         self.reset_running_stats()
         if self.weight is not None:
             nn.init.ones_(self.weight) if self.init == "ones" else nn.init.uniform_(self.weight)
@@ -147,7 +148,7 @@ class RunningNorm(SpectralModule):
 
     @torch.no_grad()
     def _update(self, batch: Normalized) -> None:
-        """Move the running statistics towards the batch's; the covariance is unbiased, as torch's variance is."""
+        """Update the running statistics. The covariance is unbiased, like torch's running variance."""
         assert self.running_mean is not None
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
@@ -158,7 +159,7 @@ class RunningNorm(SpectralModule):
             running.copy_((1 - rate) * running.to(new.dtype) + rate * new)
 
     def evaluation_matrix(self) -> Tensor:
-        """W (G, d, d) as evaluation uses it."""
+        """The matrix W (G, d, d) that evaluation applies."""
         if self.running_whitening is not None:
             return self.running_whitening
         if self.running_cov is None:
@@ -184,7 +185,7 @@ class RunningNorm(SpectralModule):
         return self.matrix(positive_part(C) if half else C)
 
     def _settings_changed(self) -> None:
-        """Compute W for evaluation anew. What cannot be computed is reported when it is used."""
+        """Recompute W for evaluation. If that fails, the error is raised when the layer is next used."""
         if "_kept" not in self.__dict__:
             return
         self._kept = self._kept_for = None
@@ -196,7 +197,7 @@ class RunningNorm(SpectralModule):
             self._kept_for = self.running_cov.clone()
 
     def train(self, mode: bool = True) -> Self:
-        """As in torch.nn; evaluation computes its matrix here."""
+        """Set training or evaluation mode, as in torch; switching to evaluation computes W."""
         super().train(mode)
         self._settings_changed()
         return self
@@ -211,7 +212,7 @@ class RunningNorm(SpectralModule):
         self._settings_changed()
 
     def extra_repr(self) -> str:
-        """The settings, those of torch's BatchNorm first."""
+        """The settings, beginning with those of torch's BatchNorm."""
         words = ("eps", "momentum", "affine", "track_running_stats")
         common = ", ".join(f"{word}={getattr(self, word)}" for word in words)
         return f"{self.num_features}, {common}, method={str(self.method)!r}"
@@ -225,5 +226,5 @@ class RunningNorm(SpectralModule):
             raise ShapeError(f"{self.where}: expected {self.num_features} channels, got shape {tuple(X.shape)}")
         if self.training and alone and X.shape[0] * X.shape[2:].numel() < 2:
             raise ShapeError(
-                f"{self.where}: expected more than one value a channel in training, got shape {tuple(X.shape)}"
+                f"{self.where}: expected more than one value per channel in training, got shape {tuple(X.shape)}"
             )

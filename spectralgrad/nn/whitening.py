@@ -1,4 +1,4 @@
-r"""Decorrelated batch normalisation: whitening in place of standardisation."""
+r"""Decorrelated batch normalisation: layers that whiten a batch instead of standardising each channel."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
         return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
-        """The settings, those of torch's BatchNorm first."""
+        """The settings, beginning with those of torch's BatchNorm."""
         return f"{super().extra_repr()}, groups={self.groups}, whitening={self.whitening!r}"
 
 
@@ -91,46 +91,49 @@ class DecorrelatedBatchNorm1d(_DecorrelatedBatchNorm):
 
 
 class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
-    r"""Batch normalisation that whitens.
+    r"""Batch normalisation that whitens the channels.
 
     .. math:: y=\gamma\circ M^{-1/2}(x-\mu)+\beta,\qquad M=\tfrac1n\sum(x-\mu)(x-\mu)^\top+\epsilon I .
 
-    The sum goes over the n positions of all samples. Before γ and β the output has covariance
-    :math:`I-\epsilon M^{-1}`. A drop-in for :class:`torch.nn.BatchNorm2d`, which it equals for ``groups=num_features``.
-    Its gradient is exact whatever the rank and the ties of M: a batch with fewer samples than channels works, and so
-    does a convolution with fewer inputs than outputs.
+    The sum runs over the n positions of all samples. Before γ and β are applied the output has covariance
+    :math:`I-\epsilon M^{-1}`. The layer is a drop-in replacement for :class:`torch.nn.BatchNorm2d`, and equal to it for
+    ``groups=num_features``. The gradient is exact for any rank of M and at repeated eigenvalues, so a batch with fewer
+    samples than channels works, and so does a convolution with fewer inputs than outputs.
 
-    Running statistics: ``running_mean`` (C,), ``running_cov`` (G, d, d) without ε and unbiased (n − 1), as torch's
-    ``running_var`` is. The papers average the biased one with ε in it; with n in the thousands nobody will see it.
+    Running statistics are ``running_mean`` (C,) and ``running_cov`` (G, d, d), without ε and unbiased (n − 1) like
+    torch's ``running_var``. The papers average the biased covariance with ε included; with n in the thousands the
+    difference is negligible.
 
     Args:
         num_features: C.
         eps: ε; the papers' 1e-2.
-        momentum: weight of the newest batch in the running statistics; None for their plain mean.
-        affine: learn γ and β.
-        track_running_stats: keep running statistics and evaluate with them; without, every batch is its own.
-        device: of parameters and buffers.
-        dtype: of parameters and buffers.
-        bias: learn β, if ``affine``.
-        groups: G groups of d = C/G channels are whitened each for itself.
-        method: how the gradient is formed: a name of ``methods("inv_sqrt")`` for ``"zca"`` (default ``"exact"``), of
-            ``methods("eigh")`` for ``"pca"`` (default ``"svd-pade"``); ``"cholesky"`` has ``"exact"`` only.
-        statistics: average ``"covariance"`` (TPAMI Algorithm 2), or ``"whitening"`` matrices in ``running_whitening``
-            (NeurIPS Algorithm 1, and the released code of both). An average of ``"pca"`` matrices means little.
+        momentum: weight of the current batch in the running statistics; None for a cumulative average.
+        affine: whether to learn γ and β.
+        track_running_stats: whether to keep running statistics and evaluate with them; if False, evaluation uses the
+            statistics of each batch.
+        device: device of parameters and buffers.
+        dtype: type of parameters and buffers.
+        bias: whether to learn β; ignored without ``affine``.
+        groups: number of groups G; each group of d = C/G channels is whitened separately.
+        method: how the gradient is computed: one of ``methods("inv_sqrt")`` for ``"zca"`` (default ``"exact"``), one of
+            ``methods("eigh")`` for ``"pca"`` (default ``"svd-pade"``); ``"cholesky"`` only takes ``"exact"``.
+        statistics: what is averaged for evaluation: the ``"covariance"`` (TPAMI Algorithm 2) or the ``"whitening"``
+            matrix, in ``running_whitening`` (NeurIPS Algorithm 1, and the released code of both papers). Averaging
+            ``"pca"`` matrices is rarely meaningful, since eigenvectors change order and sign between batches.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``, see :func:`spectralgrad.nn.functional.whitening_matrix`.
-        init: γ starts at ``"ones"`` as in torch, or ``"uniform"`` in [0, 1] as in the papers' code.
-        compute_dtype: the type in which statistics and output are computed; by default that of the input, float32 for
-            the half types. The output has the type of the input.
-        sync: take the statistics over all processes, as :class:`torch.nn.SyncBatchNorm` does.
-        process_group: over these processes.
+        init: initial γ: ``"ones"`` as in torch, or ``"uniform"`` in [0, 1] as in the papers' code.
+        compute_dtype: the type in which statistics and output are computed; by default that of the input, or float32
+            for float16 and bfloat16. The output has the type of the input.
+        sync: compute the statistics over all processes, like :class:`torch.nn.SyncBatchNorm`.
+        process_group: the processes to synchronise; all of them by default.
 
     Shape:
-        (N, C, H, W) → the same.
+        Input and output: (N, C, H, W).
 
     Raises:
-        ArgumentError: groups that do not divide the number of channels, a negative ε.
-        ShapeError: wrong dimension or number of channels, one value a channel in training.
-        NonFiniteError: the batch has NaN or infinity in it.
+        ArgumentError: ``groups`` does not divide the number of channels, or ε is negative.
+        ShapeError: the input has the wrong dimension or number of channels, or a single value per channel in training.
+        NonFiniteError: the batch contains NaN or infinity.
 
     Example:
         >>> layer = DecorrelatedBatchNorm2d(4, affine=False)

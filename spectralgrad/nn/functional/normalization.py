@@ -1,21 +1,22 @@
-r"""Batch normalisation by a matrix: :math:`y=\gamma\circ W(C)\,(x-\mu)+\beta` with μ and C of the batch itself.
+r"""Batch normalisation by a matrix: :math:`y=\gamma\circ W(C)\,(x-\mu)+\beta`, with μ and C of the batch.
 
-W is any differentiable function of the small covariance; whitening and denoising differ in nothing else.
+W is any differentiable function of the small covariance C; whitening and denoising differ only in this function.
 
 Derivation. Write :math:`\tilde x=x-\mu`, :math:`C=\frac1n\sum\tilde x\tilde x^\top`, summed over the n positions of
 all samples. With :math:`Q=\sum\bar y\,\tilde x^\top`,
 
 .. math:: \bar\beta=\sum\bar y,\qquad \bar\gamma_i=\sum_jW_{ij}Q_{ij},\qquad \bar W=\mathrm{diag}(\gamma)\,Q .
 
-Let :math:`\bar C` be what W's own gradient makes of :math:`\bar W`. Both ways to x together, less their mean
-(:math:`\sum\tilde x=0`, so only one of them has one), are
+Let :math:`\bar C` be the gradient with respect to C that W's own backward pass computes from :math:`\bar W`. The input
+gradient has one term through :math:`\tilde x` and one through C. Subtracting the mean affects only the first, because
+:math:`\sum\tilde x=0`:
 
 .. math:: \bar x=W^\top\mathrm{diag}(\gamma)\Bigl(\bar y-\tfrac1n\sum\bar y\Bigr)
                  +\tfrac1n\bigl(\bar C+\bar C^\top\bigr)\tilde x .
 
-One autograd function makes the five passes over the features that this takes; the gradient of W goes through an inner
-graph of d×d matrices. When it is itself differentiated, compiled or transformed, the same thing composed of torch's own
-operations takes its place.
+One autograd function makes the five passes over the features that this needs; the gradient of W goes through an inner
+graph of d×d matrices. For second derivatives, under torch.compile and under function transforms, the same result is
+composed of torch's own operations instead.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ MatrixOf = Callable[[Tensor], Tensor]
 
 
 class Normalized(NamedTuple):
-    """The output (N, C, *), and without gradient the batch's mean (C,), biased covariance and W (G, d, d), size ()."""
+    """The output (N, C, *); without gradient the batch's mean (C,), biased covariance and W (G, d, d), and size ()."""
 
     output: Tensor
     mean: Tensor
@@ -55,16 +56,19 @@ def normalize(
     dtype: torch.dtype | None = None,
     reduce: Reduce | None = None,
 ) -> Normalized:
-    """The features normalised by their own statistics.
+    """Normalise features by the mean and covariance of the batch.
 
     Args:
         X: features (N, C, *).
         matrix_of: W, a differentiable function of covariances (G, d, d).
-        weight: γ (C,), or None for one.
-        bias: β (C,), or None for zero.
-        groups: G; each group of d = C/G channels has a covariance of its own.
-        dtype: the type to compute in; by default that of X, float32 for the half types.
-        reduce: sums a tensor over processes.
+        weight: γ (C,); ones if None.
+        bias: β (C,); zeros if None.
+        groups: number of groups G; each group of d = C/G channels has its own covariance.
+        dtype: the type to compute in; by default that of X, or float32 for float16 and bfloat16.
+        reduce: a function that sums a tensor over processes; None for a single process.
+
+    Returns:
+        The output with the statistics used, as :class:`Normalized`.
 
     Example:
         >>> X = torch.randn(8, 4, 10, dtype=torch.float64)
@@ -87,7 +91,7 @@ def apply_matrix(
     bias: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The features normalised by given statistics: γ ∘ matrix (x − mean) + β.
+    """Normalise features by given statistics: γ ∘ matrix (x − mean) + β.
 
     Args:
         X: features (N, C, *).
@@ -134,7 +138,7 @@ def _composed(
     dtype: torch.dtype,
     reduce: Reduce | None,
 ) -> tuple[Tensor, ...]:
-    """The same in torch's own operations, differentiable as often as W is."""
+    """The same result in torch's own operations, differentiable as many times as W is."""
     n, channels = X.shape[:2]
     with full_precision(X):
         features = X.to(dtype).reshape(n, groups, channels // groups, math.prod(X.shape[2:]))
@@ -188,7 +192,7 @@ def _mean(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> 
 
 
 def _gradients(ctx: Any, G: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The derivation at the top of this module, line by line."""
+    """The input, weight and bias gradients of the derivation at the top of this module."""
     X, weight, bias, mean, count = ctx.saved_tensors
     for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
     X = feature_matrices.dense(X)
@@ -220,8 +224,8 @@ def _small_gradients(
 def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
     """The gradients as functions that autograd can differentiate again.
 
-    They are taken in views of the inputs: a layer used twice has its weight upstream of its input as well, and that way
-    belongs to the graph outside.
+    They are taken with respect to views of the inputs. If a layer is used twice, its weight is also upstream of its
+    second input; a view keeps that path out of this gradient, since the outer graph already accounts for it.
     """
     inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[:3]]
     wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]

@@ -1,4 +1,4 @@
-"""The small matrices of the layers, as differentiable functions of a covariance."""
+"""Whitening matrices and projectors, as differentiable functions of a covariance."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
 
 
 def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str = "whitening_matrix") -> Tensor:
-    r"""W with :math:`WMW^\top=I` (on the range of M), by one of three conventions.
+    r"""A matrix W with :math:`WMW^\top=I` on the range of M.
 
-    ``"zca"`` is :math:`M^{-1/2}`, the one nearest to the identity; ``"pca"`` is :math:`\Lambda^{-1/2}V^\top`, rows by
-    falling variance, the largest entry of an eigenvector positive; ``"cholesky"`` is :math:`L^{-1}` for
+    ``"zca"`` is :math:`M^{-1/2}`, the symmetric choice; ``"pca"`` is :math:`\Lambda^{-1/2}V^\top`, with rows ordered by
+    decreasing variance and the largest entry of each eigenvector positive; ``"cholesky"`` is :math:`L^{-1}` with
     :math:`M=LL^\top`, lower triangular.
 
     Args:
-        M: positive semi-definite matrices (*, d, d); definite for ``"cholesky"``.
-        whitening: which one.
-        method: how the gradient is formed; it must serve ``OPERATION[whitening]``.
-        where: named in errors.
+        M: positive semi-definite matrices (*, d, d); positive definite for ``"cholesky"``.
+        whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
+        method: how the gradient is computed; it must support ``"inv_sqrt"``, or ``"eigh"`` for ``"pca"``.
+        where: name of the caller, used in errors.
+
+    Returns:
+        W (*, d, d).
 
     Example:
         >>> import spectralgrad as sg
@@ -56,8 +59,8 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
 def scale(M: Tensor) -> Tensor:
     r"""A power of two near :math:`\sqrt{\max_iM_{ii}}` (*, 1, 1), without gradient.
 
-    The derivative of :math:`M^{-1/2}` is of the size of :math:`M^{-3/2}`, which leaves float32 before M does. Between
-    the scaled matrices nothing does.
+    The derivative of :math:`M^{-1/2}` has the magnitude of :math:`M^{-3/2}`, which overflows or underflows long before
+    M does. Dividing M by the square of this scale avoids both, and a power of two makes the division exact.
     """
     largest = M.detach().diagonal(dim1=-2, dim2=-1).amax(-1)
     return torch.where(largest > 0, largest, 1).log2().mul(0.5).round().exp2()[..., None, None]
@@ -66,15 +69,15 @@ def scale(M: Tensor) -> Tensor:
 def principal_projector(
     C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
-    r"""Standardisation, then the projector on the leading vectors.
+    r"""Standardisation followed by projection on the leading principal components.
 
     .. math:: W=P\,D,\qquad D=\mathrm{diag}(C_{ii}+\epsilon)^{-1/2} .
 
     Args:
         C: covariances (*, d, d).
-        keep: how many leading eigenvectors of :math:`DCD`, or, as a float, the share of its trace to reach.
+        keep: number of leading eigenvectors of :math:`DCD` to keep, or, as a float, the share of its trace to retain.
         eps: added to the variances.
-        method: how the gradient of the eigenvectors is formed.
+        method: how the gradient of the eigenvectors is computed.
         watch: if given, called with :math:`DCD`; its result is decomposed instead.
 
     Example:
@@ -97,7 +100,7 @@ def principal_projector(
 
 
 def leading(w: Tensor, keep: int | float) -> Tensor:
-    """Which of the ascending eigenvalues (*, d) to keep: the ``keep`` largest, or the fewest that hold that share.
+    """A mask of the ascending eigenvalues (*, d) to keep: the ``keep`` largest, or the fewest with that share.
 
     Example:
         >>> leading(torch.tensor([0.1, 0.2, 0.7]), 0.8)
@@ -109,18 +112,21 @@ def leading(w: Tensor, keep: int | float) -> Tensor:
     if isinstance(keep, int):
         d = w.shape[-1]
         return (torch.arange(d, device=w.device) >= d - keep).expand(w.shape)
-    held = w.flip(-1).cumsum(-1).flip(-1) - w  # by the larger ones
+    held = w.flip(-1).cumsum(-1).flip(-1) - w  # sum of the eigenvalues larger than this one
     return held < keep * w.sum(-1, keepdim=True)
 
 
 def positive_part(C: Tensor) -> Tensor:
-    """The nearest positive semi-definite matrix: what rounding to a half type made negative is set to zero."""
+    """The nearest positive semi-definite matrix; rounding to float16 or bfloat16 can make eigenvalues negative."""
     w, V = eigh(C)
     return (V * w.clamp_min(0).unsqueeze(-2)) @ V.mT
 
 
 def check_finite(M: Tensor, where: str) -> None:
-    """Refuse NaN and infinity by the layer's name; where calls are recorded or transformed, the solver does it."""
+    """Raise an error that names the layer if M contains NaN or infinity.
+
+    Under compile, tracing or function transforms values cannot be read; the solver then makes the check.
+    """
     if not function.eager(M):
         return
     bad = ~torch.isfinite(M.detach()).flatten(-2).all(-1)
@@ -139,7 +145,7 @@ def _principal(M: Tensor, method: Method) -> Tensor:
 
 
 def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
-    """1/√x where ``where`` holds and 0 elsewhere, with a gradient that is finite everywhere."""
+    """1/√x where ``where`` is true and 0 elsewhere, with a finite gradient everywhere."""
     return torch.where(where, torch.where(where, x, 1).rsqrt(), 0)
 
 
