@@ -165,10 +165,10 @@ def test_whitening_and_colouring():
     with pytest.raises(sg.ArgumentError, match="expected mean only together with matrix"):
         layer(X, X, mean=torch.zeros(4))
     with pytest.raises(
-        sg.ShapeError, match=r"style features \(N, C, \*\) with 4 channels and 1 or 3 samples, got shape \(2, 4, 5, 5\)"
+        sg.ShapeError, match=r"style features .* with 4 channels and 1 or 3 samples, got shape \(2, 4, 5, 5\)"
     ):
         layer(X, X[:2])
-    with pytest.raises(sg.ShapeError, match=r"expected matrices \(2, 2, 2\) or \(3, 2, 2, 2\), got shape \(1, 4, 4\)"):
+    with pytest.raises(sg.ShapeError, match=r"expected matrix of shape \(2, 2, 2\) or \(3, 2, 2, 2\), got \(1, 4, 4\)"):
         layer(X, matrix=torch.eye(4)[None])
     with pytest.raises(sg.ShapeError, match=r"expected mean of shape \(4,\) or \(3, 4\), got \(2,\)"):
         layer(X, matrix=torch.eye(2).expand(2, 2, 2), mean=torch.zeros(2))
