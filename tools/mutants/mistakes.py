@@ -1,6 +1,6 @@
 """The small mistakes: one changed operator, number, condition, term or statement each.
 
-Text, annotations, error messages and assertions are left alone.
+Text, annotations, error messages and assertions are not mutated.
 """
 
 from __future__ import annotations

@@ -40,7 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--matrices", type=_whole(1), metavar="N", help="stop after this many matrices (default: 20000)")
+    add(
+        "--matrices",
+        type=_whole(1),
+        metavar="N",
+        help="stop after this many matrices (default: 20000; no limit with --seconds)",
+    )
     add("--seconds", type=float, metavar="S", help="stop after this time (default: no limit)")
     add("--seed", type=_whole(0), default=0, metavar="K", help="seed of the random matrices (default: 0)")
     add("--operation", type=_operations, default=tuple(OPERATIONS), metavar="NAME[,NAME]", help=_names())
