@@ -11,9 +11,7 @@ from .ladder import SVD
 from .statistics import counts
 
 # Bounds on the smallest singular value relative to the largest.
-_STEEPEST = (
-    1e-4  # the Gram matrix squares it to 1e-8, half of the digits of float64; the other half suffice for float32
-)
+_STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 

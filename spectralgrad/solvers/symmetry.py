@@ -1,4 +1,4 @@
-"""Hermitian matrices from their lower triangle, as torch.linalg reads them, with the checks that a solver would make."""
+"""Hermitian matrices from their lower triangle, as torch.linalg reads them, and the checks that a solver would make."""
 
 from __future__ import annotations
 

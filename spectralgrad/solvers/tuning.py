@@ -34,9 +34,7 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
     """
     native = kernel()
     if native is None:
-        raise RuntimeError(
-            "nothing to tune: the native kernel is not available (run `spectralgrad info` for the reason)"
-        )
+        raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
     columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
     for dtype, column in columns.items():
         for d in SIZES:
