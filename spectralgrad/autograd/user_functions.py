@@ -39,6 +39,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
+    # With |f(a) − f(b)| below 1e-3 of |f| the quotient loses more than three digits. The quadrature replaces it only for
+    # pairs within 5 % of the norm; between distant eigenvalues f need not be smooth.
     cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
     middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
@@ -111,5 +113,6 @@ def _slope(df: Scalar, w: Tensor) -> Tensor:
     except RuntimeError:
         size = norm(w).unsqueeze(-1)
         eps = torch.finfo(w.dtype).eps
+        # eps^(1/5) balances the truncation error h⁴ with the rounding error eps/h.
         h = eps**0.2 * torch.where(w.abs() > eps * size, w.abs(), torch.where(size > 0, size, 1))
         return (df(w - 2 * h) - 8 * df(w - h) + 8 * df(w + h) - df(w + 2 * h)).detach() / (12 * h)

@@ -43,7 +43,7 @@ class Problem:
     def solve(self, A: Tensor, operation: str) -> Factors:
         """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks."""
         counts.call(A.shape[:-2].numel())
-        by_kernel = self.kernel(A)
+        by_kernel = self.kernel(A)  # first, because it checks for NaN itself and the check below would be wasted
         if by_kernel is not None and not by_kernel[2]:
             return by_kernel[:2]
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
