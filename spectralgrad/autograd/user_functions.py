@@ -39,8 +39,8 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
-    # With |f(a) − f(b)| below 1e-3 of |f| the quotient loses more than three digits. The quadrature replaces it only for
-    # pairs within 5 % of the norm; between distant eigenvalues f need not be smooth.
+    # With |f(a) − f(b)| below 1e-3 of |f| the quotient loses more than three digits. The quadrature, which is accurate
+    # for close pairs, replaces it if they are within 5 % of the norm.
     cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
     middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
