@@ -213,7 +213,7 @@ def test_plan_follows_the_options():
 
 def test_a_missing_folder_is_told_before_working(tmp_path, capsys):
     assert main(["bench", "--json", str(tmp_path / "missing" / "out.json")]) == 1
-    assert "no folder to write" in capsys.readouterr().err
+    assert "does not exist; create it first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
