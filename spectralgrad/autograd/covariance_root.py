@@ -24,22 +24,22 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, magnitude, ordinary, reciprocal, room, widen
+from ..precision import full_precision, magnitude, ordinary, reciprocal, room
 from ..solvers.symmetry import hermitian
 from . import square_root
 from .spectra import Domain
 
 
-def root_from_positions(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
+def root_from_positions(X: Tensor, center: bool, count: int, domain: Domain) -> Tensor:
     """The square root (*, d, d) of the covariance of features (*, d, N), in reverse mode only; N×N is decomposed.
 
     Args:
-        X: features.
+        X: features in working precision.
         center: subtract the mean over positions.
         count: what the sum over positions is divided by.
-        rtol: relative rank tolerance of the N×N matrix; None for the default.
+        domain: of the N×N matrix: the name in errors and the rank tolerance.
     """
-    result: Tensor = _RootFromPositions.apply(widen(X), center, count**-0.5, Domain("covariance_sqrt", rtol=rtol))
+    result: Tensor = _RootFromPositions.apply(X, center, count**-0.5, domain)
     return result
 
 

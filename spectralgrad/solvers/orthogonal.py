@@ -22,8 +22,8 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     values: products and a small eigendecomposition instead of an SVD. The SVD serves matrices with a singular value
     too small for that, and double precision. Each matrix goes the way that its own singular values name.
     """
-    M = SVD.readable(M, "polar")
     if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
+        M = SVD.readable(M, "polar")  # the SVD below checks for itself
         if bool(ordinary(M).all()):
             return _by_gram(M)
         size = magnitude(M)  # reciprocals of small singular values are beyond single precision
