@@ -32,14 +32,9 @@ def widen(A: Tensor) -> Tensor:
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """A context in which autocast does not lower the precision of matrix products."""
     kind = A.device.type
-    if _has_autocast(kind) and torch.is_autocast_enabled(kind):
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
-
-
-def _has_autocast(kind: str) -> bool:
-    """Whether a kind of device has autocast at all, a question that Dynamo of torch 2.6 does not trace."""
-    return kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
 
 
 def _largest(X: Tensor) -> Tensor:

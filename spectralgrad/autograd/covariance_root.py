@@ -57,13 +57,6 @@ def lifted(A: Tensor) -> Tensor:
     return A + mean[..., None, None]
 
 
-def mean(X: Tensor) -> Tensor:
-    """The mean over positions (*, d, 1); that of one position is exact, which torch 2.6 misses for complex numbers."""
-    if not X.dtype.is_complex:
-        return X.mean(-1, keepdim=True)
-    return torch.complex(X.real.mean(-1, keepdim=True), X.imag.mean(-1, keepdim=True))
-
-
 def features(
     X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0, steep: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -73,13 +66,13 @@ def features(
     ``steep`` function, whose slope times the power may overflow, they are divided by no more than they have to be.
     """
     if function.eager(X):  # the usual case by a short way
-        centered = X - mean(X) if center else X
+        centered = X - X.mean(-1, keepdim=True) if center else X
         if bool(ordinary(centered).all()):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
-    X = X * (1 / size)  # exact; torch 2.6 rounds when it divides complex numbers, by 1 too
+    X = X / size  # exact
     if center:
-        X = X - mean(X)
+        X = X - X.mean(-1, keepdim=True)
         again = torch.maximum(magnitude(X, size), least / size)  # a large mean may have hidden small features
         scale, size = scale / again, size * again
     if steep:

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, is_exporting, nested
-
-VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 
 class DerivativeRule:
@@ -80,12 +78,6 @@ def differentiating() -> bool:
     return torch.is_grad_enabled() or in_forward_mode()
 
 
-def skip_unused(ctx: Any) -> None:
-    """Have None instead of zeros for gradients of outputs that were not used, where torch can pass it on."""
-    if VMAP_TAKES_NONE or torch.compiler.is_compiling() or not nested("Vmap"):
-        ctx.set_materialize_grads(False)
-
-
 def eager(*tensors: Tensor) -> bool:
     """True if nothing stands between a call and its execution: no compiler, tracer, transform, mode or subclass.
 
@@ -97,7 +89,7 @@ def eager(*tensors: Tensor) -> bool:
 
 def exporting() -> bool:
     """True while torch.export or torch.onnx records a program."""
-    return is_exporting() or torch.onnx.is_in_onnx_export()
+    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:

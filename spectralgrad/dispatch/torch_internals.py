@@ -97,21 +97,6 @@ def in_backward_pass() -> bool:
         return False
 
 
-def is_exporting() -> bool:
-    """``torch.compiler.is_exporting``, which is newer than the oldest torch that is supported; False without it."""
-    known = getattr(torch.compiler, "is_exporting", None)
-    return known is not None and known()
-
-
-def operator_options() -> dict[str, Any]:
-    """Keyword arguments of ``torch.library.custom_op`` that keep CUDA graphs from recording an operator.
-
-    The solvers look at values (did it converge, is it finite), which a recorded graph cannot do.
-    """
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    return {} if tag is None else {"tags": (tag,)}
-
-
 def connections(group: Any) -> object:
     """What holds the connections of a process group on CPUs, for who must be the last to let go of it; or None.
 

@@ -185,7 +185,7 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     root = _root_of_count(X, correction)
     X = widen(X)
     if center:
-        X = X - covariance_root.mean(X)
+        X = X - X.mean(-1, keepdim=True)
     return X / root
 
 

@@ -73,7 +73,7 @@ class _Polar(function.DerivativeRule):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         Q, S, Vh = output
         ctx.mark_non_differentiable(S, Vh)
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(inputs[0], S, Vh, Q)
         ctx.save_for_forward(inputs[0], S, Vh, Q)
 
