@@ -374,8 +374,7 @@ def test_operators_have_a_vmap_rule_and_stay_out_of_cuda_graphs(name):
     results, expected = ((x,) if isinstance(x, torch.Tensor) else x for x in (results, expected))
     for one, other in zip(results, expected, strict=True):
         assert_close(one.abs(), other.abs(), rtol=1e-10, atol=1e-10)
-    if hasattr(torch.Tag, "cudagraph_unsafe"):
-        assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
+    assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")

@@ -24,24 +24,24 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, magnitude, ordinary, reciprocal, room, widen
+from ..precision import full_precision, magnitude, ordinary, reciprocal, room
 from ..solvers.symmetry import hermitian
 from . import square_root
 from .spectra import Domain
 
 
-def root_from_positions(X: Tensor, center: bool, count: int, rtol: float | None) -> Tensor:
+def root_from_positions(X: Tensor, center: bool, count: int, domain: Domain) -> Tensor:
     """Return the square root (*, d, d) of the covariance of features (*, d, N) by decomposing an N×N matrix.
 
     Supports reverse mode only.
 
     Args:
-        X: features.
+        X: features in working precision.
         center: subtract the mean over positions.
         count: the divisor of the sum over positions.
-        rtol: relative rank tolerance of the N×N matrix; None for the default.
+        domain: name used in error messages, and relative rank tolerance of the N×N matrix.
     """
-    result: Tensor = _RootFromPositions.apply(widen(X), center, count**-0.5, Domain("covariance_sqrt", rtol=rtol))
+    result: Tensor = _RootFromPositions.apply(X, center, count**-0.5, domain)
     return result
 
 
@@ -59,13 +59,6 @@ def lifted(A: Tensor) -> Tensor:
     return A + mean[..., None, None]
 
 
-def mean(X: Tensor) -> Tensor:
-    """Return the mean over positions (*, d, 1). In torch 2.6 a complex mean over one position is not exact; this is."""
-    if not X.dtype.is_complex:
-        return X.mean(-1, keepdim=True)
-    return torch.complex(X.real.mean(-1, keepdim=True), X.imag.mean(-1, keepdim=True))
-
-
 def features(
     X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0, steep: bool = False
 ) -> tuple[Tensor, Tensor]:
@@ -79,13 +72,13 @@ def features(
         steep: divide by no more than necessary, for a function whose slope times the power may overflow.
     """
     if function.eager(X):  # a short path for the common case
-        centered = X - mean(X) if center else X
+        centered = X - X.mean(-1, keepdim=True) if center else X
         if bool(ordinary(centered).all()):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
-    X = X * (1 / size)  # exact, whereas torch 2.6 rounds when it divides complex numbers, even by 1
+    X = X / size  # exact: a power of two
     if center:
-        X = X - mean(X)
+        X = X - X.mean(-1, keepdim=True)
         again = torch.maximum(magnitude(X, size), least / size)  # centring may leave features much smaller than before
         scale, size = scale / again, size * again
     if steep:

@@ -68,7 +68,7 @@ class _Eigh(function.DerivativeRule):
         ctx.rule = inputs[4]
         ctx.save_for_backward(*output, inputs[3])
         ctx.save_for_forward(*output, inputs[3])
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -84,9 +84,6 @@ class _Eigh(function.DerivativeRule):
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, sizes, w)
                 inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
-                # Where unused outputs have zeros as cotangents instead of None, an infinite gap times zero is NaN.
-                if not function.VMAP_TAKES_NONE:
-                    inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None

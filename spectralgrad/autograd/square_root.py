@@ -91,7 +91,7 @@ class _ExactRoot(function.DerivativeRule):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         A, ctx.inverse, ctx.domain = inputs
         ctx.mark_non_differentiable(*output[1:])
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(A, *output)
         ctx.save_for_forward(A, *output)
 

@@ -9,10 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, is_exporting, nested
-
-# True if generated vmap rules accept None as a gradient. Tested with torch 2.13; those of torch 2.6 fail.
-VMAP_TAKES_NONE = torch.__version__ >= "2.13"
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 
 class DerivativeRule:
@@ -81,12 +78,6 @@ def differentiating() -> bool:
     return torch.is_grad_enabled() or in_forward_mode()
 
 
-def skip_unused(ctx: Any) -> None:
-    """Request None instead of zeros as gradients of unused outputs, where torch supports it."""
-    if VMAP_TAKES_NONE or torch.compiler.is_compiling() or not nested("Vmap"):
-        ctx.set_materialize_grads(False)
-
-
 def eager(*tensors: Tensor) -> bool:
     """True if no compiler, tracer, transform, mode or tensor subclass intercepts calls on the tensors.
 
@@ -98,7 +89,7 @@ def eager(*tensors: Tensor) -> bool:
 
 def exporting() -> bool:
     """True while torch.export or torch.onnx is exporting a program."""
-    return is_exporting() or torch.onnx.is_in_onnx_export()
+    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:

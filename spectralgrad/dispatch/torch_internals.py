@@ -96,21 +96,6 @@ def in_backward_pass() -> bool:
         return False
 
 
-def is_exporting() -> bool:
-    """``torch.compiler.is_exporting()``; False in versions of torch that do not have it."""
-    known = getattr(torch.compiler, "is_exporting", None)
-    return known is not None and known()
-
-
-def operator_options() -> dict[str, Any]:
-    """Return keyword arguments of ``torch.library.custom_op`` that exclude an operator from CUDA graphs.
-
-    The solvers branch on values (convergence, finiteness), which a recorded graph cannot do.
-    """
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    return {} if tag is None else {"tags": (tag,)}
-
-
 def connections(group: Any) -> object:
     """Return the object that owns the CPU connections of a process group, or None.
 

@@ -65,11 +65,14 @@ def _named(A: Tensor) -> Kernel | None:
 
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
     """Return eigenvalues and eigenvectors from the solver that the table selects; NaN where the kernel fails."""
-    d, batch = A.shape[-1], A.shape[:-2].numel()
-    native = _named(A)
-    if native is not None:
-        return native.eigh(A)[:2]
-    if A.device.type == "cpu" and d >= table().pool and batch > 1 and torch.get_num_threads() > 1:
+    by_kernel = eigh_by_kernel(A)
+    return eigh_by_lapack(A) if by_kernel is None else by_kernel[:2]
+
+
+def eigh_by_lapack(A: Tensor) -> tuple[Tensor, ...]:
+    """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
+    if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
         return pool.eigh(A)
     return lapack.eigh(A)
 

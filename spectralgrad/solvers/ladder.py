@@ -33,7 +33,9 @@ class Problem:
 
     name: str
     kernel: Callable[[Tensor], tuple[Tensor, Tensor, int] | None]  # factors and the number of NaN matrices, or None
-    fast: Callable[[Tensor], Factors]  # decomposes a batch; may return NaN for matrices on which it fails
+    fast: Callable[
+        [Tensor], Factors
+    ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
     driver: str
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
@@ -170,7 +172,7 @@ def _dump(A: Tensor, name: str) -> str | None:
 EIGH = Problem(
     name="eigh",
     kernel=lambda A: choice.eigh_by_kernel(A),
-    fast=lambda A: choice.eigh(A),
+    fast=lambda A: choice.eigh_by_lapack(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
     ratio=eigh_ratio,

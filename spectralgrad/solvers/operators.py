@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..dispatch.torch_internals import operator_options
 from . import fused, orthogonal
 from .ladder import EIGH, SVD
 
@@ -29,8 +28,9 @@ class Operator(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
+        # The solvers look at values (did it converge, is it finite), which a recorded CUDA graph cannot do.
         self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), **operator_options()
+            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:

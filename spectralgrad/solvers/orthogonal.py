@@ -23,8 +23,8 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     eigenvalues are the squared singular values; this is faster than an SVD. Matrices with too small a singular value,
     and double precision, use the SVD. The choice is made for each matrix of a batch separately.
     """
-    M = SVD.readable(M, "polar")
     if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
+        M = SVD.readable(M, "polar")  # the SVD below checks for itself
         if bool(ordinary(M).all()):
             return _by_gram(M)
         size = magnitude(M)  # reciprocals of small singular values would overflow in single precision

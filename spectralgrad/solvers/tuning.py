@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,6 +10,7 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
+from ..io.files import write_json
 from ..native import Kernel, kernel
 from . import choice, lapack, pool
 from .choice import BATCHES, SIZES, Table
@@ -125,6 +125,4 @@ def _store(isa: str, result: Table) -> None:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = {}
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({**known, isa: asdict(result)}, indent=1), encoding="utf-8")
-    temporary.replace(path)
+    write_json(path, {**known, isa: asdict(result)})

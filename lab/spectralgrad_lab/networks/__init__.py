@@ -2,7 +2,7 @@
 
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .layer_search import layers_before_spectral, pre_spectral, spectral_layers
+from .layer_search import layers_before_spectral, pre_spectral
 from .registry import NETWORKS, build
 
 __all__ = [
@@ -15,5 +15,4 @@ __all__ = [
     "build",
     "layers_before_spectral",
     "pre_spectral",
-    "spectral_layers",
 ]
