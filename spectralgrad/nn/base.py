@@ -169,7 +169,7 @@ def spectral_layers(model: nn.Module, *, required_by: str | None = None) -> dict
 
     Args:
         model: any module; a spectral layer itself is listed with the empty name.
-        required_by: who asks, for the error message if there are none; without it the result may be empty.
+        required_by: name used in the error message if there are none; if None, the result may be empty.
 
     Returns:
         name → layer.
@@ -186,5 +186,8 @@ def spectral_layers(model: nn.Module, *, required_by: str | None = None) -> dict
     """
     found = {name: module for name, module in model.named_modules() if isinstance(module, SpectralModule)}
     if required_by is not None and not found:
-        raise SpectralError(f"{required_by}: {type(model).__name__} holds no spectral layer")
+        raise SpectralError(
+            f"{required_by}: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
+            "without one"
+        )
     return found
