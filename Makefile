@@ -2,7 +2,7 @@
 PYTHON ?= python3
 TORCH  := 2.13.0
 BIN    := .venv/bin
-PIP    := --quiet --disable-pip-version-check --no-compile # Python compiles what is imported; half of it never is
+PIP    := --quiet --disable-pip-version-check
 
 OTHER  := .venv-torch-$(VERSION)
 

@@ -5,8 +5,6 @@ import csv
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -109,19 +107,16 @@ def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, mo
 
 
 def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_path):
-    resource = pytest.importorskip("resource")
+    pytest.importorskip("resource")
     run = tmp_path / "run"
     train(QUICK.replaced(epochs=1), run)
     before = load(run)
     room = next(run.glob("*.safetensors")).stat().st_size - 1000
-
-    def smaller():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-
-    arguments = ["-m", "spectralgrad", "train", "--out", str(run), "--resume", "--epochs", "2"]
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=forked.ROOT, capture_output=True, text=True, preexec_fn=smaller, timeout=120
+    code = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
+        "from spectralgrad.cli import main; sys.exit(main(sys.argv[1:]))"
     )
+    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2", timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("spectralgrad train: ")
     assert len(done.stderr.splitlines()) == 1
