@@ -1,26 +1,20 @@
 """Runs the scripts in examples/, for the tests of both packages."""
 
-import os
 import re
 import runpy
-import subprocess
-import sys
 from pathlib import Path
+
+from . import forked
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def output(name: str) -> str:
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(EXAMPLES.parent),
-        "PYTHONIOENCODING": "utf-8",
-    }
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What a script prints in a process of its own, with warnings as errors."""
+    code = (
+        "import runpy, sys, warnings; warnings.simplefilter('error'); runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    return forked.run("-c", code, EXAMPLES / name, timeout=120, check=True).stdout
 
 
 def printed(name: str, capsys) -> str:

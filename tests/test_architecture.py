@@ -1,8 +1,6 @@
 """The rooms of the library, and the arrows between them, which point one way."""
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 import spectralgrad
 from spectralgrad._lazy import _LAZY
 
+from . import forked
 from .architecture import Package
 
 LIBRARY = Package(
@@ -70,7 +69,7 @@ def test_every_public_name_has_a_docstring_with_an_example():
 def test_subpackages_that_load_later_are_listed_and_typed():
     """In a new process, where none has been used yet."""
     code = "import sys, spectralgrad as sg; print(*dir(sg)); print('spectralgrad.nn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = forked.run("-c", code, check=True)
     listed, loaded = done.stdout.splitlines()
     assert set(spectralgrad.__all__) <= set(listed.split())
     assert loaded == "False"
@@ -88,5 +87,5 @@ def test_importing_the_package_loads_the_core_only():
         "parts = ('nn', 'optim', 'training', 'diagnostics')\n"
         "print([p for p in parts if f'spectralgrad.{p}' in before], 'spectralgrad.nn' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = forked.run("-c", code, check=True)
     assert done.stdout.split() == ["[]", "True"]
