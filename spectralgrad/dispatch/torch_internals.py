@@ -95,15 +95,3 @@ def in_backward_pass() -> bool:
         return torch._C._current_graph_task_id() != -1
     except AttributeError:
         return False
-
-
-def connections(group: Any) -> object:
-    """What holds the connections of a process group on CPUs, for who must be the last to let go of it; or None.
-
-    Closing them waits for a thread of their own, which may need Python's lock. Of all objects of torch 2.6 that own
-    the connections this one alone gives up the lock while it waits.
-    """
-    try:
-        return group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None
