@@ -80,12 +80,17 @@ class Interrupting(Silent):
             signal.raise_signal(self.number)
 
 
-def program(module, *arguments, **environment):
+def environment(**others):
+    """Environment variables with which another Python finds the packages that this one tests, not installed ones."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **others}
+
+
+def program(module, *arguments, **variables):
     """A module run in a process of its own."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        env=environment(**variables),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
