@@ -94,15 +94,3 @@ def in_backward_pass() -> bool:
         return torch._C._current_graph_task_id() != -1
     except AttributeError:
         return False
-
-
-def connections(group: Any) -> object:
-    """Return the object that owns the CPU connections of a process group, or None.
-
-    Keep a reference to it until everything else has released the group. Closing the connections waits for a thread that
-    may need the GIL, and in torch 2.6 this is the only owner that releases the GIL while it waits.
-    """
-    try:
-        return group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None

@@ -26,7 +26,6 @@ LAB = Package(
 HELPERS = {
     "spectralgrad.diagnostics.peers",
     "spectralgrad.diagnostics.table",
-    "spectralgrad.dispatch.torch_internals",
     "spectralgrad.io",
     "spectralgrad.io.files",
     "spectralgrad.io.text_values",

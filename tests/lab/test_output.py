@@ -1,7 +1,6 @@
 """What is said survives the encoding of stdout and stderr, and files are UTF-8 whatever that is."""
 
 import io
-import os
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ from spectralgrad_lab.training.progress import Bar, Step
 from spectralgrad_lab.training.records import Epoch, Result
 
 from .. import forked
+from . import helpers
 
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 # One process for all commands: the second is faster than the first.
@@ -43,8 +43,12 @@ print(done, wrong)
 
 def run(folder, *arguments, **environment):
     """Python in a process of its own, with nothing but this said of encodings."""
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LC_", "LANG"))}
-    known |= {"PYTHONPATH": str(forked.ROOT), "OMP_NUM_THREADS": "1", **environment}
+    known = {
+        k: v
+        for k, v in helpers.environment().items()
+        if k == "PYTHONPATH" or not k.startswith(("PYTHON", "LC_", "LANG"))
+    }
+    known |= environment
     return subprocess.run([sys.executable, *arguments], cwd=folder, env=known, capture_output=True, timeout=600)
 
 

@@ -43,7 +43,7 @@ class Cell:
 
 
 _FAILS = Cell(0.0)
-_CLIP = "the deviation needs 30 runs or more for this least error; 0.06 may be meant"
+_CLIP = "the deviation needs 30 runs or more for this minimum error; 0.06 may be meant"
 
 TAYLOR: dict[int | None, Cell] = {
     4: Cell(100.0, 4.52, 0.09, 4.33),
