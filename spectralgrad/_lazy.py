@@ -1,4 +1,4 @@
-"""Subpackages that load when they are first used, so that importing the package stays quick."""
+"""Subpackages that are imported on first use, which keeps ``import spectralgrad`` fast."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 def load(name: str) -> ModuleType:
-    """The subpackage of this name; serves as the package's ``__getattr__``."""
+    """Import and return the subpackage ``name``; the package's ``__getattr__``."""
     if name not in _LAZY:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
     return import_module(f"{_PACKAGE}.{name}")
 
 
 def listing() -> list[str]:
-    """Every name of the package, loaded or not; serves as its ``__dir__``."""
+    """Return all names of the package, including subpackages not yet imported; the package's ``__dir__``."""
     return sorted({*vars(sys.modules[_PACKAGE]), *_LAZY})

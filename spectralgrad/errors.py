@@ -1,7 +1,8 @@
-"""The errors a user can meet. Each class owns its message: what came, what is wanted, what to do.
+"""The exceptions of the package and the checks that raise them.
 
-An error that torch.linalg would raise in our place is also one of torch's, so that code written around a call of
-torch.linalg (``except RuntimeError``, ``except torch.linalg.LinAlgError``) catches ours as well.
+Messages say what was given, what is expected and what to do. Where torch.linalg would raise an error too, ours derives
+from the same class, so code written for torch.linalg (``except RuntimeError``, ``except torch.linalg.LinAlgError``)
+catches it.
 """
 
 from __future__ import annotations
@@ -12,34 +13,34 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-_LISTED = 8  # batch positions named in a message before it says "and n more"
+_LISTED = 8  # number of batch positions listed in a message before "and n more"
 _DTYPES = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
     *(torch.complex32, torch.complex64, torch.complex128),
 )
 if TYPE_CHECKING:
-    _LinAlgError = RuntimeError  # what it derives from; torch does not declare it
+    _LinAlgError = RuntimeError  # its base class; torch's type stubs do not declare LinAlgError
 else:
     _LinAlgError = torch.linalg.LinAlgError
 
 
 class SpectralError(Exception):
-    """Base class of every error raised on purpose by spectralgrad."""
+    """Base class of all exceptions raised by spectralgrad."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuilt, (type(self), str(self)), self.__dict__
 
 
 class ArgumentError(SpectralError, RuntimeError, ValueError):
-    """An argument cannot be used: a number out of range, an unknown option, a network that does not fit."""
+    """An argument is invalid: a number out of range, an unknown option, or an unsuitable network."""
 
 
 class ShapeError(ArgumentError):
-    """The input has the wrong shape or the wrong kind of number."""
+    """The input has the wrong shape, dtype or layout."""
 
 
 class NonFiniteError(SpectralError, _LinAlgError, ValueError):
-    """The input holds NaN or infinity. ``positions`` lists the matrices of the batch that do."""
+    """The input contains NaN or infinity. ``positions`` lists the batch indices of the affected matrices."""
 
     def __init__(self, positions: Sequence[tuple[int, ...]], batch_shape: Sequence[int], operation: str) -> None:
         self.positions = list(positions)
@@ -51,57 +52,57 @@ class NonFiniteError(SpectralError, _LinAlgError, ValueError):
         )
         super().__init__(
             f"{operation}: expected finite input, got NaN or Inf in {where}. "
-            "Look for an overflow or a division by zero before this call."
+            "Check for an overflow or a division by zero before this call."
         )
 
 
 class IndefiniteError(SpectralError, _LinAlgError, ValueError):
-    """A function of positive semi-definite matrices met a clearly negative eigenvalue."""
+    """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
 
     def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
         self.eigenvalue, self.position = eigenvalue, position
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
-            f"(rounding would explain down to {-tolerance:.3g}). "
+            f"(values above {-tolerance:.3g} are treated as rounding error). "
             "Add a multiple of the identity, or pass clamp=True to set negative eigenvalues to zero."
         )
 
 
 class SolverError(SpectralError, _LinAlgError):
-    """Every rung of the ladder failed on a matrix. ``matrix`` holds it, ``position`` says where it stood."""
+    """No solver could decompose a matrix. ``matrix`` is the matrix and ``position`` its batch index."""
 
     def __init__(
         self, operation: str, position: tuple[int, ...], matrix: Tensor, tried: Iterable[str], saved: str | None
     ) -> None:
         self.position, self.matrix, self.saved = position, matrix, saved
-        kept = f"saved as {saved}" if saved else "set SPECTRALGRAD_DUMP to a folder to have such matrices saved"
+        kept = f"saved as {saved}" if saved else "set SPECTRALGRAD_DUMP to a folder to save such matrices"
         super().__init__(
-            f"{operation}: no solver met the residual test for the matrix at batch position {position or '()'} "
-            f"of size {tuple(matrix.shape)}; tried {', '.join(tried)}; {kept}."
+            f"{operation}: no solver passed the residual test for the matrix of shape {tuple(matrix.shape)} "
+            f"at batch position {position or '()'}; tried {', '.join(tried)}; {kept}."
         )
 
 
 class MethodError(SpectralError, ValueError):
-    """The method is unknown, or does not make sense for the operation."""
+    """The method is unknown, has an invalid parameter, or is not available for the operation."""
 
 
 def _rebuilt(cls: type[SpectralError], message: str) -> SpectralError:
-    """An unpickled error: its message as it was, its attributes restored by pickle."""
+    """Recreate an error when it is unpickled, without calling ``__init__``; pickle restores the attributes."""
     error = cls.__new__(cls, message)
     error.args = (message,)
     return error
 
 
 def check_square(A: Tensor, operation: str) -> None:
-    """Raise :class:`ShapeError` unless ``A`` is a floating or complex tensor of square matrices."""
+    """Raise :class:`ShapeError` unless ``A`` is a floating-point or complex tensor of square matrices."""
     check_matrix(A, operation)
     if A.shape[-1] != A.shape[-2]:
         raise ShapeError(f"{operation}: expected square matrices (*, d, d), got shape {tuple(A.shape)}")
 
 
 def check_matrix(M: Tensor, operation: str) -> None:
-    """Raise :class:`ShapeError` unless ``M`` is a floating or complex tensor of matrices."""
+    """Raise :class:`ShapeError` unless ``M`` is a floating-point or complex tensor of matrices."""
     if not isinstance(M, Tensor):
         raise ShapeError(f"{operation}: expected a torch.Tensor, got {type(M).__name__}")
     check_dense(M, operation)
@@ -110,7 +111,7 @@ def check_matrix(M: Tensor, operation: str) -> None:
 
 
 def check_dense(X: Tensor, operation: str) -> None:
-    """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of a type that can be computed with."""
+    """Raise :class:`ShapeError` unless ``X`` is a dense tensor of a supported dtype."""
     if X.dtype not in _DTYPES:
         narrow = X.is_floating_point()
         advice = "; convert it to bfloat16, float16, float32 or float64 first" if narrow else ""
@@ -122,7 +123,7 @@ def check_dense(X: Tensor, operation: str) -> None:
 
 
 def check_features(X: Tensor, where: str) -> None:
-    """Raise :class:`ShapeError` unless ``X`` is an ordinary dense tensor of real numbers."""
+    """Raise :class:`ShapeError` unless ``X`` is a dense, real floating-point tensor."""
     if not isinstance(X, Tensor):
         raise ShapeError(f"{where}: expected a tensor, got {type(X).__name__}")
     if not X.is_floating_point():
@@ -137,13 +138,13 @@ def check_tolerance(rtol: float | None, operation: str) -> None:
 
 
 def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:
-    """Raise :class:`ArgumentError` unless ``value`` is one of the allowed words."""
+    """Raise :class:`ArgumentError` unless ``value`` is one of the ``allowed`` strings."""
     if value not in allowed:
         raise ArgumentError(f"{where}: expected {argument} {' or '.join(map(repr, allowed))}, got {value!r}")
 
 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:
-    """The batch indices at which the boolean tensor ``bad`` (one entry a matrix) is true."""
+    """Return the batch indices at which the boolean tensor ``bad`` (one entry per matrix) is true."""
     return [tuple(index) for index in torch.nonzero(bad).tolist()]
 
 

@@ -1,4 +1,7 @@
-"""The precision things are computed in: half types in float32, and never in autocast's."""
+"""Which floating-point type to compute in, and helpers that keep values within its range.
+
+Half types are computed in float32, and autocast is disabled. Scale factors are powers of two, so that scaling is exact.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +16,24 @@ _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.c
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float32 for the half types, complex64 for complex32, the type itself otherwise."""
+    """Return float32 for the half types, complex64 for complex32, and ``dtype`` itself otherwise."""
     if dtype in _HALF:
         return torch.float32
     return torch.complex64 if dtype == torch.complex32 else dtype
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The real type of the same precision."""
+    """Return the real dtype of the same precision."""
     return _REAL.get(dtype, dtype)
 
 
 def widen(A: Tensor) -> Tensor:
-    """``A`` in its working precision."""
+    """Convert ``A`` to its working precision."""
     return A.to(working_dtype(A.dtype))
 
 
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
-    """A context in which autocast does not lower the precision of matrix products."""
+    """Return a context in which autocast does not lower the precision of matrix products."""
     kind = A.device.type
     if _has_autocast(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
@@ -38,12 +41,12 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
 
 
 def _has_autocast(kind: str) -> bool:
-    """Whether a kind of device has autocast at all, a question that Dynamo of torch 2.6 does not trace."""
+    """True if the device type supports autocast. Dynamo in torch 2.6 cannot trace torch's own query."""
     return kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
 
 
 def _largest(X: Tensor) -> Tensor:
-    """The largest modulus (*, 1, 1) of a real or imaginary part of each matrix, without gradient."""
+    """Return the largest real or imaginary part, in modulus, of each matrix (*, 1, 1), without gradient."""
     X = X.detach()
     if 0 in X.shape[-2:]:
         return X.real.new_zeros((*X.shape[:-2], 1, 1))
@@ -52,21 +55,27 @@ def _largest(X: Tensor) -> Tensor:
 
 
 def _exponents(dtype: torch.dtype) -> int:
+    """Return the binary exponent at which the dtype overflows: 128 for float32, 1024 for float64."""
     return round(math.log2(torch.finfo(dtype).max))
 
 
 def ordinary(X: Tensor) -> Tensor:
-    """Whether products of the entries of each matrix (*, 1, 1), and their power −3/2, stay well inside the type."""
+    """True for each matrix (*, 1, 1) whose products, and their power −3/2, stay well within the dtype's range."""
+    # Entries of 2^±bits have squares of 2^±2·bits, whose power −3/2 is 2^∓3·bits: half of the exponent range.
     size, bits = _largest(X), _exponents(X.dtype) // 6
     return (size == 0) | ((size >= 2.0**-bits) & (size <= 2.0**bits))
 
 
 def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
-    """A power of two (*, 1, 1) without gradient to divide matrices (*, m, n) by before they are squared.
+    """Return the power of two (*, 1, 1), without gradient, by which to divide matrices (*, m, n) before squaring them.
 
-    It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down. Times ``before``, what X was
-    divided by already, it is no smaller than what leaves a sixteenth of the exponents to a cotangent that is multiplied
-    by it, and to its reciprocal. Dividing by it is exact.
+    It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down to a power of two. Gradients are
+    multiplied by the total scale or by its reciprocal, so the total is limited from below such that both leave a
+    sixteenth of the exponent range free.
+
+    Args:
+        X: matrices (*, m, n).
+        before: what X has already been divided by; the lower limit applies to the product.
     """
     size, bits = _largest(X), _exponents(X.dtype) * 15 // 16
     size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
@@ -76,47 +85,48 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
 
 
 def room(size: Tensor) -> Tensor:
-    """How much of a power of two from :func:`magnitude` may be given back so that matrices are still ordinary."""
+    """Return the part of a scale from :func:`magnitude` that can be undone while the matrices remain ordinary."""
     bits = _exponents(size.dtype) // 6 - 1
     return size.clamp(2.0**-bits, 2.0**bits)
 
 
 def rank_tolerance(d: int, dtype: torch.dtype) -> float:
-    r"""Relative size below which an eigenvalue is rounding noise: :math:`\epsilon\max(8,3\sqrt d)`.
+    r"""Return the relative size below which an eigenvalue counts as zero: :math:`\epsilon\max(8,3\sqrt d)`.
 
-    Backward-stable solvers err by a few :math:`\epsilon\|A\|`, growing like :math:`\sqrt d` in practice. Null
-    eigenvalues of graph Laplacians exceed :math:`\sqrt d\,\epsilon\|A\|` and stay below three times that
-    (``tests/test_rank_deficiency.py``). The usual
-    :math:`d\,\epsilon` would delete eigenvalues of large matrices that are known to a few per cent.
+    The error of a backward-stable solver is a few :math:`\epsilon\|A\|` and in practice grows like :math:`\sqrt d`. The
+    computed null eigenvalues of graph Laplacians exceed :math:`\sqrt d\,\epsilon\|A\|` and stay below three times that
+    (``tests/test_rank_deficiency.py``). The customary :math:`d\,\epsilon` would discard eigenvalues of large matrices
+    that are accurate to a few per cent.
     """
     return torch.finfo(dtype).eps * max(8.0, 3 * d**0.5)
 
 
 def negative_tolerance(d: int, dtype: torch.dtype) -> float:
-    """Relative size of a negative eigenvalue that rounding no longer explains: 32 rank tolerances."""
+    """Return the relative size beyond which a negative eigenvalue is an error: 32 times :func:`rank_tolerance`."""
     return 32 * rank_tolerance(d, dtype)
 
 
 def resolved(size: Tensor) -> Tensor:
-    """A norm, but no less than the smallest normal number: below it numbers are spaced as they are there."""
+    """Clamp a norm at the smallest normal number: the spacing of floating-point numbers does not shrink below it."""
     return size.clamp_min(torch.finfo(size.dtype).tiny)
 
 
 def reciprocal(x: Tensor, where: Tensor) -> Tensor:
-    """``1/x`` where ``where`` holds and 0 elsewhere, without a gradient there; saturated for denormal x."""
+    """Return ``1/x`` where ``where`` is true and 0, without gradient, elsewhere; saturated for subnormal x."""
     return saturated(quotient(1, x, where))
 
 
 def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
-    """``x/y`` where ``where`` holds and 0 elsewhere, without a gradient there.
+    """Return ``x/y`` where ``where`` is true and 0, without gradient, elsewhere.
 
-    Unlike x times 1/y it is finite for denormal y if the result is.
+    Unlike ``x * (1 / y)`` it does not overflow for subnormal y if the quotient is finite.
     """
+    # The inner where replaces the unused denominators: a division by zero there would turn the gradient into NaN.
     return torch.where(where, x / torch.where(where, y, 1), 0)
 
 
 def saturated(x: Tensor, share: float = 1.0) -> Tensor:
-    """``x`` with its real and imaginary part kept within the largest finite numbers, or a share of them."""
+    """Clamp the real and imaginary parts of ``x`` to ``share`` times the largest finite number."""
     if x.dtype.is_complex:
         return torch.complex(saturated(x.real, share), saturated(x.imag, share))
     limit = torch.finfo(x.dtype).max * share

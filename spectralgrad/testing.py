@@ -1,4 +1,4 @@
-r"""Matrices with prescribed spectra and gradients to compare with: what our tests use, for yours too."""
+r"""Test matrices with prescribed eigenvalues, and high-precision reference gradients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def random_orthogonal(d: int, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    """A Haar-distributed orthogonal (unitary, if complex) matrix (d, d).
+    """Return a Haar-distributed orthogonal matrix (d, d), unitary for a complex dtype.
 
     Example:
         >>> Q = random_orthogonal(3)
@@ -26,7 +26,7 @@ def random_orthogonal(d: int, *, dtype: torch.dtype = torch.float64, seed: int =
 
 
 def with_spectrum(w: Any, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    """A Hermitian matrix (d, d) with eigenvalues ``w`` (a sequence of numbers) and random eigenvectors.
+    """Return a Hermitian matrix (d, d) with eigenvalues ``w`` (a sequence of numbers) and random eigenvectors.
 
     Example:
         >>> torch.linalg.eigvalsh(with_spectrum([1.0, 2.0]))
@@ -40,7 +40,9 @@ def with_spectrum(w: Any, *, dtype: torch.dtype = torch.float64, seed: int = 0) 
 
 
 def paired_spectrum(d: int, condition: float, gap: float) -> np.ndarray:
-    """d/2 pairs of eigenvalues: leaders log-spaced from 1 to 1/condition, each followed at relative distance ``gap``.
+    """Return d/2 pairs of eigenvalues: log-spaced from 1 to 1/condition, the second of each pair smaller by ``gap``.
+
+    The gap is relative: a pair is (λ, λ(1 − gap)).
 
     Example:
         >>> paired_spectrum(4, 100.0, 0.5).tolist()
@@ -51,10 +53,10 @@ def paired_spectrum(d: int, condition: float, gap: float) -> np.ndarray:
 
 
 def paired_matrix(d: int, condition: float, gap: float, *, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    """A symmetric matrix (d, d) with the eigenvalues of :func:`paired_spectrum`.
+    """Return a symmetric matrix (d, d) with the eigenvalues of :func:`paired_spectrum`.
 
-    Its eigenvectors are random for a positive gap. For gap 0 it is diagonal: in any other basis rounding would separate
-    the tied eigenvalues.
+    Its eigenvectors are random for a positive gap. For gap 0 the matrix is diagonal, because in any other basis
+    rounding would separate the equal eigenvalues.
 
     Example:
         >>> torch.linalg.eigvalsh(paired_matrix(4, 100.0, 0.0)).diff()[::2]
@@ -65,7 +67,7 @@ def paired_matrix(d: int, condition: float, gap: float, *, dtype: torch.dtype = 
 
 
 def gradient_of(function: Callable[[Tensor], Tensor], A: Tensor, G: Tensor) -> Tensor:
-    """The symmetric part of the gradient of ⟨G, function(A)⟩ in A, shape (..., d, d).
+    """Return the symmetric part of the gradient of ⟨G, function(A)⟩ with respect to A, shape (..., d, d).
 
     Example:
         >>> gradient_of(torch.linalg.inv, 2 * torch.eye(2), torch.eye(2))
@@ -78,7 +80,7 @@ def gradient_of(function: Callable[[Tensor], Tensor], A: Tensor, G: Tensor) -> T
 
 
 def relative_error(x: Tensor, reference: Tensor) -> float:
-    """Frobenius norm of the difference over that of the reference; infinite if ``x`` is not finite.
+    """Return ‖x − reference‖ / ‖reference‖ in the Frobenius norm; infinite if ``x`` is not finite.
 
     Example:
         >>> relative_error(torch.tensor([1.1]), torch.tensor([1.0]))  # doctest: +ELLIPSIS
@@ -91,14 +93,14 @@ def relative_error(x: Tensor, reference: Tensor) -> float:
 
 
 class Reference:
-    r"""High-precision values and gradients of :math:`f(A)` for one real symmetric matrix (needs mpmath).
+    r"""High-precision values and gradients of :math:`f(A)` for one real symmetric matrix (requires mpmath).
 
-    The stored matrix is taken as exact. Its eigenpairs are computed once with ``digits`` digits; a gradient is
-    :math:`V(\Gamma\circ V^TGV)V^T` with divided differences evaluated at that precision.
+    The stored matrix is taken as exact. Its eigenpairs are computed once with ``digits`` digits; the gradient is
+    :math:`V(\Gamma\circ V^TGV)V^T` with divided differences evaluated at the same precision.
 
     Args:
         A: symmetric matrix (d, d), float32 or float64.
-        digits: decimal digits.
+        digits: number of decimal digits.
 
     Example:
         >>> reference = Reference(torch.eye(2, dtype=torch.float64))
@@ -111,7 +113,7 @@ class Reference:
         try:
             import mpmath
         except ImportError as missing:
-            raise ImportError("the 50-digit reference needs mpmath: pip install 'spectralgrad[plots]'") from missing
+            raise ImportError("Reference requires mpmath: pip install 'spectralgrad[plots]'") from missing
         self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
         self._mp.dps = digits
         lower = A.detach().to(torch.float64).tril().tolist()
@@ -123,7 +125,7 @@ class Reference:
         self.eigenvalues, self.eigenvectors = self._mp.eigsy(self.matrix)
 
     def gradient(self, function: str, G: Tensor) -> Tensor:
-        """The gradient (d, d) of ⟨f(A), G⟩ for ``function`` one of sqrt, inv_sqrt, log, exp, float64."""
+        """Return the gradient (d, d) of ⟨f(A), G⟩ in float64; ``function`` is sqrt, inv_sqrt, log or exp."""
         f, df = self._scalar(function)
         d = len(self.eigenvalues)
         V = self.eigenvectors
@@ -139,7 +141,7 @@ class Reference:
         return self._tensor(V * T * V.T)
 
     def value(self, function: str) -> Tensor:
-        """f(A) (d, d), float64."""
+        """Return f(A) (d, d) in float64; ``function`` as in :meth:`gradient`."""
         f, _ = self._scalar(function)
         V = self.eigenvectors
         return self._tensor(V * self._mp.diag([f(x) for x in self.eigenvalues]) * V.T)

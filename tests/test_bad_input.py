@@ -236,7 +236,7 @@ def test_a_method_is_a_name_or_an_object(name, method):
 )
 def test_a_method_for_something_else_gets_the_list_of_those_that_serve(name, method):
     operation = VERBS[name].operation
-    words = f"'{method}' does not serve {operation}; those that do: {', '.join(sg.methods(operation))}$"
+    words = f"'{method}' is not available for {operation}; choose from: {', '.join(sg.methods(operation))}$"
     with pytest.raises(sg.MethodError, match=words):
         VERBS[name].call(torch.eye(2), method=method)
 

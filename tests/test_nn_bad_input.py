@@ -60,7 +60,7 @@ def test_wrong_channels_types_and_too_few_values(kind):
         ({"init": "zeros"}, "expected init 'ones' or 'uniform', got 'zeros'"),
         ({"compute_dtype": torch.float16}, "expected compute_dtype torch.float32 or torch.float64, got torch.float16"),
         ({"method": "nonsense"}, "unknown method"),
-        ({"whitening": "pca", "method": "exact"}, "does not serve eigh"),
+        ({"whitening": "pca", "method": "exact"}, "is not available for eigh"),
         ({"whitening": "cholesky", "method": "svd-taylor"}, "its only method is 'exact', got 'svd-taylor'"),
     ],
     ids=str,
@@ -142,7 +142,7 @@ def test_pooling():
         sg.nn.WhiteningColoring2d(eps=-1)
     with pytest.raises(sg.ArgumentError, match="expected output 'triangle' or 'full', got 'lower'"):
         sg.nn.CovariancePooling(4, output="lower")
-    with pytest.raises(sg.MethodError, match="does not serve log"):
+    with pytest.raises(sg.MethodError, match="is not available for log"):
         sg.nn.CovariancePooling(4, power="log", method="newton-schulz")
     with pytest.raises(
         sg.ArgumentError, match=r"side='positions' needs method='exact' and eps=0, got 'exact' and eps=0.1"

@@ -116,5 +116,5 @@ def test_what_lacks_a_method_for_its_operations_is_not_registered():
         name, summary, reference = "hollow", "nothing", "this test"
         operations = frozenset({"sqrt", "eigh"})
 
-    with pytest.raises(sg.MethodError, match="expected Hollow to have the method decompose and root"):
+    with pytest.raises(sg.MethodError, match="expected Hollow to implement decompose and root"):
         sg.register_method(Hollow)

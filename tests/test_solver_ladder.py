@@ -211,7 +211,8 @@ def test_when_all_fail_the_error_holds_position_and_matrix(sabotage, monkeypatch
     _break_everything(sabotage, operation, A[PLACE])
     tried = [rung for rung in RUNGS[operation] if rung != "float64" or torch.finfo(dtype).bits == 32]
     message = (
-        rf"{operation}: .* position \(1, 0\) of size {_escaped(A)}; tried {', '.join(tried)}; set SPECTRALGRAD_DUMP"
+        rf"{operation}: .* of shape {_escaped(A)} at batch position \(1, 0\); tried {', '.join(tried)}; "
+        "set SPECTRALGRAD_DUMP"
     )
     with pytest.raises(sg.SolverError, match=message) as caught:
         SOLVE[operation](A)

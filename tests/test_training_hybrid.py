@@ -153,11 +153,13 @@ def test_chained_schedulers_that_decay_together_are_put_off_together():
 
 def test_layers_that_cannot_be_switched_are_named():
     net = nn.Sequential(Whitening(), Projecting())
-    with pytest.warns(UserWarning, match=r"leaves 1 layers.*'1': method 'newton-schulz' does not serve eigh"):
+    with pytest.warns(UserWarning, match=r"leaves 1 layers.*'1': method 'newton-schulz' is not available for eigh"):
         switch = HybridSwitch(net, decay_epoch=3)
     assert list(switch.layers) == ["0"]
     assert net[1].method.name == "svd-pade"
-    with pytest.raises(sg.MethodError, match="no layer can be switched; method 'newton-schulz' does not serve eigh"):
+    with pytest.raises(
+        sg.MethodError, match="no layer can be switched; method 'newton-schulz' is not available for eigh"
+    ):
         HybridSwitch(nn.Sequential(Projecting()), decay_epoch=3)
 
 

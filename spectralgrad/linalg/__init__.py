@@ -1,4 +1,4 @@
-"""What a user calls: decompositions, matrix functions, polar factors, covariances and the iterations behind them."""
+"""The public functions: decompositions, matrix functions, the polar factor, covariances and two iterations."""
 
 from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt

@@ -1,12 +1,13 @@
-r"""Covariances of features, and their roots from the smaller side.
+r"""Covariance matrices of features and their square roots, computed from the smaller of two matrices.
 
 The covariance of d channels over N positions has rank at most min(d, N − 1). With centred features X and
 :math:`g(\mu)=1/(\sqrt{\mu+\epsilon}+\sqrt\epsilon)`,
 
 .. math:: (XX^H+\epsilon I)^{1/2}=\sqrt\epsilon\,I+X\,g(X^HX)\,X^H ,
 
-so for N < d an N×N decomposition does what a d×d one would. The root is homogeneous in X and √ε: features so large or
-small that their products would leave the type are divided by a power of two first, and the root multiplied by it.
+so for N < d it is enough to decompose an N×N matrix. The root is homogeneous of degree one in X and √ε. If the features
+are so large or small that their products would overflow or underflow, they are first divided by a power of two and the
+root is multiplied by it.
 """
 
 from __future__ import annotations
@@ -32,18 +33,24 @@ from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 @overridable
 def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:
-    r"""The covariance of features, :math:`\frac1{N-c}\sum_n(x_n-\mu)(x_n-\mu)^H+\epsilon I`.
+    r"""Compute the covariance matrix of features.
+
+    .. math:: \frac1{N-c}\sum_n(x_n-\mu)(x_n-\mu)^H+\epsilon I
 
     Args:
         X: features (*, d, N): d channels, N positions or samples. Half types are accumulated in float32 and
             the result stays in float32.
         center: subtract the mean over positions.
-        correction: c; 0 divides by N as the papers do, 1 by N − 1.
+        correction: c; 0 divides by N as in the papers, 1 divides by N − 1.
         eps: added to the diagonal.
 
     Returns:
-        (*, d, d), Hermitian. Its entries are squares: beyond the square root of the type's range (features of 1e19 in
-        float32) it overflows, and :func:`covariance_sqrt` does not.
+        the covariance (*, d, d), Hermitian. Its entries are products of features, so it overflows for features of about
+        1e19 in float32; :func:`covariance_sqrt` does not.
+
+    Raises:
+        ShapeError: there are not more than ``correction`` positions.
+        ArgumentError: ``eps`` is negative or not finite.
 
     Example:
         >>> covariance(torch.tensor([[1.0, -1.0], [2.0, -2.0]]))
@@ -70,23 +77,31 @@ def covariance_sqrt(
     side: Literal["auto", "channels", "positions"] = "auto",
     rtol: float | None = None,
 ) -> Tensor:
-    r"""The square root of the covariance of features, from whichever of d×d and N×N is smaller.
+    r"""Compute the square root of the covariance of features by decomposing the smaller of the d×d and N×N matrices.
 
-    The exact method works at every scale of the features, with a gradient that does not depend on it: from positions
-    for all numbers of the type, from channels, with ε or under transforms for 1e±36 in float32 (cotangents of about
-    one are multiplied by the scale there). Other methods decompose :func:`covariance` as it is.
+    .. math:: (XX^H)^{1/2}=X\,(X^HX)^{-1/2}\,X^H
+
+    The exact method works for features of any scale, and its gradient does not depend on the scale. With
+    ``side="positions"`` and ``eps=0`` in eager mode this holds over the whole range of the dtype. With
+    ``side="channels"``, a positive ``eps`` or under transforms it holds for features between 1e-36 and 1e36 in float32,
+    because gradients are multiplied by the scale there. Other methods decompose the result of :func:`covariance`.
 
     Args:
         X: features (*, d, N).
         center: as in :func:`covariance`.
         correction: as in :func:`covariance`.
         eps: as in :func:`covariance`.
-        method: ``"exact"``, or any method of ``methods("sqrt")`` (then the channel side is used, as in the papers).
-        side: which matrix to decompose; ``"auto"`` takes the smaller one.
+        method: ``"exact"``, or any name from ``methods("sqrt")``; methods other than ``"exact"`` decompose the d×d
+            matrix, as in the papers.
+        side: which matrix to decompose: ``"channels"`` (d×d), ``"positions"`` (N×N) or ``"auto"`` (the smaller one).
         rtol: relative rank tolerance, as in :func:`matrix_sqrt`.
 
     Returns:
-        (*, d, d) in the type of X, Hermitian positive semi-definite.
+        the root (*, d, d) in the dtype of X, Hermitian positive semi-definite.
+
+    Raises:
+        ArgumentError: ``side="positions"`` with a method other than ``"exact"``, or an invalid ``eps``.
+        ShapeError: there are not more than ``correction`` positions.
 
     Example:
         >>> X = torch.randn(64, 5, dtype=torch.float64)
@@ -94,7 +109,7 @@ def covariance_sqrt(
         >>> torch.allclose(S @ S, covariance(X))
         True
 
-    Reference: design of this library; the identity stands at the top of the module.
+    Reference: the identity is derived at the top of this module.
     """
     check_matrix(X, "covariance_sqrt")
     check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
@@ -103,9 +118,9 @@ def covariance_sqrt(
     if side == "auto":
         side = "positions" if n < d and rule.exact else "channels"
     if side == "positions" and not rule.exact:
-        raise ArgumentError(f"covariance_sqrt: side='positions' needs method='exact', got {rule.name!r}")
+        raise ArgumentError(f"covariance_sqrt: side='positions' requires method='exact', got method {rule.name!r}")
     with full_precision(X):
-        if not rule.exact:  # some methods have absolute thresholds: they get the covariance as it is
+        if not rule.exact:  # some methods have absolute thresholds, so the covariance must not be rescaled
             C = covariance(X, center=center, correction=correction, eps=eps)
             return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
@@ -125,17 +140,18 @@ def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float,
 def of_shifted(
     M: Tensor, C: Tensor, shift: Tensor, f: scalar_functions.Function, operation: str, rtol: float | None = None
 ) -> Tensor:
-    """f(M) for M = C + εI, exact, differentiable in ``M``; the rank tolerance is applied to C, and no ε is too small.
+    """Compute f(M) for M = C + εI with the exact derivative in ``M``, for arbitrarily small ε.
 
-    Where ε is below the tolerance, pairs of null vectors have no part in the derivative: it would multiply what
-    rounding left of the features there by 1/√ε. Without rounding they leave nothing.
+    The rank tolerance applies to C. Where ε is below the tolerance, pairs of null vectors are left out of the
+    derivative: in exact arithmetic the features have no part in the null space, and the rounding error they have there
+    would be multiplied by 1/√ε.
 
     Args:
         M: the shifted matrices (*, d, d).
         C: the matrices without ε.
         shift: ε (*, 1, 1).
         f: the function.
-        operation: named in errors.
+        operation: name used in error messages.
         rtol: relative rank tolerance.
     """
     w, V, support = Domain(operation, rtol=rtol).spectrum(C)
@@ -157,7 +173,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     A = covariance_root.products(X, center)
     w, V = solvers.eigh(A.detach(), "covariance_sqrt")
     largest = norm(w).unsqueeze(-1)
-    # The derivative of g is about q⁻³: for small √ε it would magnify what rounding left of X on the null space of XᴴX.
+    # The derivative of g is about q⁻³: a small √ε would amplify the rounding error of X on the null space of XᴴX.
     resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
     g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
@@ -165,9 +181,10 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
 
 
 def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Centred features over √(N − c) and √ε, both divided by the same power of two, and that power (*, 1, 1).
+    """Return the centred features over √(N − c) and √ε, both divided by a power of two, and that power (*, 1, 1).
 
-    The power is 1 for features of ordinary size. A function of XXᴴ, the side of the ``channels``, has a steep slope.
+    The power is 1 for features of ordinary size. ``channels`` is True if XXᴴ is decomposed rather than XᴴX; the slope
+    of the root is large there, so the features are scaled no more than necessary.
     """
     _check_shift(eps)
     least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
@@ -177,11 +194,11 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
 
 def _check_shift(eps: float) -> None:
     if not 0 <= eps < math.inf:
-        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got {eps!r}")
+        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got eps={eps!r}")
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
-    """Centred features divided by √(N − c), in working precision."""
+    """Return centred features divided by √(N − c), in working precision."""
     root = _root_of_count(X, correction)
     X = widen(X)
     if center:
@@ -190,13 +207,13 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
 
 
 def _root_of_count(X: Tensor, correction: int) -> float | Tensor:
-    """√(N − c). Sizes are tensors while torch.jit.trace records, and would have their root in single precision."""
+    """Return √(N − c). Under torch.jit.trace sizes are tensors, whose root would be taken in single precision."""
     count = count_of(X, correction)
     return count.to(real_dtype(working_dtype(X.dtype))).sqrt() if isinstance(count, Tensor) else count**0.5
 
 
 def count_of(X: Tensor, correction: int) -> int:
-    """N − c, what the sum over positions is divided by."""
+    """Return N − c, the divisor of the sum over positions."""
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
@@ -206,7 +223,7 @@ def count_of(X: Tensor, correction: int) -> int:
 
 
 def shifted(C: Tensor, eps: float | Tensor) -> Tensor:
-    """C + εI."""
+    """Return C + εI."""
     if isinstance(eps, (float, int)) and eps == 0:
         return C
     return C + eps * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)

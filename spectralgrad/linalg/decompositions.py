@@ -1,4 +1,4 @@
-"""Decompositions: eigenvalues and eigenvectors, singular values and singular vectors, with a chosen gradient."""
+"""Eigenvalue and singular value decompositions with a choice of gradient."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..rules import Method, resolve
 
 
 class EighResult(NamedTuple):
-    """Ascending eigenvalues (*, d) and the eigenvectors (*, d, d) that go with them, as columns."""
+    """Ascending eigenvalues (*, d) and the corresponding eigenvectors (*, d, d) as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -22,27 +22,30 @@ class EighResult(NamedTuple):
 
 @overridable
 def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
-    r"""Eigenvalues and eigenvectors of Hermitian matrices, with a gradient that stays finite at ties.
+    r"""Compute the eigenvalues and eigenvectors of Hermitian matrices, with a gradient that is finite at ties.
 
     .. math:: A = V\,\mathrm{diag}(\lambda)\,V^H,\qquad \lambda_1\le\dots\le\lambda_d .
 
-    The values are those of :func:`torch.linalg.eigh`: the lower triangle is read, eigenvalues ascend, vectors
-    are columns. The gradient is Hermitian and formed by ``method``. A loss that sees a
-    tied eigenspace only as a whole (its projector, the sum of its eigenvalues) gets its true gradient; a loss of
-    single vectors has none at a tie, and the method's documented bound applies. A function of the matrix put
-    together from ``eigenvalues`` and ``eigenvectors`` loses entries of its gradient at a tie, which no rule can
-    supply: use :func:`matrix_sqrt` and its kin instead, which have no gap at all.
+    The conventions are those of :func:`torch.linalg.eigh`: only the lower triangle is read, eigenvalues are in
+    ascending order, and eigenvectors are columns. The gradient is Hermitian; ``method`` determines how it is formed.
+
+    At a tie (equal eigenvalues), a loss that depends only on the eigenspace as a whole, such as its projector or the
+    sum of its eigenvalues, has its true gradient. A loss that depends on single eigenvectors has no gradient there; the
+    bound documented for the method applies. A matrix function composed from ``eigenvalues`` and ``eigenvectors`` loses
+    the entries of its gradient between tied eigenvectors, whatever the method. Use :func:`matrix_sqrt` or another
+    matrix function instead; these do not divide by eigenvalue gaps.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
-        method: a name from :func:`methods` or a method object.
+        method: a name from ``methods("eigh")`` or a method object.
 
     Returns:
         named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, d) and (*, d, d).
 
     Raises:
-        NonFiniteError: the input holds NaN or Inf; the message names the batch positions.
+        NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
         SolverError: no solver could decompose a matrix.
+        MethodError: the method is unknown or not available for ``eigh``.
 
     Example:
         >>> A = torch.eye(3, requires_grad=True)
@@ -53,7 +56,7 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
                 [0., 0., 0.],
                 [0., 0., 0.]])
 
-    Reference: the derivation stands in :mod:`spectralgrad.autograd.eigenvectors`; the methods name their papers.
+    Reference: derived in :mod:`spectralgrad.autograd.eigenvectors`; each method cites its paper.
     """
     check_square(A, "eigh")
     rule = resolve(method, "eigh")
@@ -72,22 +75,26 @@ class SVDResult(NamedTuple):
 
 @overridable
 def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-pade") -> SVDResult:
-    r"""Singular value decomposition with a gradient that stays finite at ties and at rank deficiency.
+    r"""Compute the singular value decomposition, with a gradient that is finite at ties and at rank deficiency.
 
     .. math:: M = U\,\mathrm{diag}(\sigma)\,V^H,\qquad \sigma_1\ge\dots\ge\sigma_k\ge 0,\ k=\min(m,n).
 
-    Values and order as in :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
-    factors gets its exact gradient at any rank, if the non-zero singular values differ. The extra columns of
-    ``full_matrices=True`` move with the complement of the others (their rotation among themselves is a free
-    choice and has no gradient).
+    The conventions are those of :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
+    factors has its exact gradient at any rank, provided that the non-zero singular values are distinct. With
+    ``full_matrices=True`` the additional columns follow the orthogonal complement of the others; their rotation among
+    themselves is arbitrary and has no gradient.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
         full_matrices: return square U and Vh.
-        method: a name from ``methods("svd")`` or a method object; its rule acts on the singular values.
+        method: a name from ``methods("svd")`` or a method object; its rule is applied to the singular values.
 
     Returns:
-        named tuple ``(U, S, Vh)``.
+        named tuple ``(U, S, Vh)`` of shapes (*, m, k), (*, k) and (*, k, n), or (*, m, m), (*, k) and (*, n, n) with
+        ``full_matrices=True``.
+
+    Raises:
+        NonFiniteError, SolverError, MethodError: as in :func:`eigh`.
 
     Example:
         >>> M = torch.ones(3, 2, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Functions of Hermitian matrices: what a user calls. The method does the work."""
+"""Functions of Hermitian matrices: roots, powers, logarithm, exponential, any smooth function, projectors."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from ..rules import Method, Pade, resolve
 
 @overridable
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
-    r"""The positive semi-definite square root :math:`A^{1/2}`, with an exact gradient by default.
+    r"""Compute the positive semi-definite square root :math:`A^{1/2}`, with the exact gradient by default.
 
     .. math:: \bar A = V\Bigl(\frac{(V^H\bar SV)_{ij}}{\sqrt{\lambda_i}+\sqrt{\lambda_j}}\Bigr)V^H .
 
-    No eigenvalue gap appears: equal eigenvalues are harmless, at second order too. Eigenvalues below
-    ``rtol`` times the largest count as zero, and the derivative is that of matrices of constant rank.
+    The gradient does not involve eigenvalue gaps, so it is exact for equal eigenvalues, as are higher derivatives.
+    Eigenvalues below ``rtol`` times the largest are treated as zero, and the derivative is that within the matrices of
+    the same rank.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; the lower triangle decides.
-        method: ``"exact"``, or any method of ``methods("sqrt")``.
+        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        method: ``"exact"``, or any name from ``methods("sqrt")`` or a method object.
         rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt d)`.
-        clamp: set negative eigenvalues to zero instead of raising.
+        clamp: set negative eigenvalues to zero instead of raising an error.
 
     Returns:
         the root (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError: an eigenvalue is more negative than rounding explains.
+        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        NonFiniteError: the input contains NaN or Inf.
 
     Example:
         >>> A = torch.eye(3, requires_grad=True)
@@ -55,14 +57,22 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 def matrix_inv_sqrt(
     A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
-    r"""The inverse square root :math:`A^{-1/2}` (of the pseudo-inverse if A is singular), exact gradient by default.
+    r"""Compute the inverse square root :math:`A^{-1/2}`, with the exact gradient by default.
 
-    .. math:: \Gamma_{ij}=\frac{-1}{\sqrt{\lambda_i}\sqrt{\lambda_j}(\sqrt{\lambda_i}+\sqrt{\lambda_j})} .
+    .. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{-1}{\sqrt{\lambda_i}\sqrt{\lambda_j}(\sqrt{\lambda_i}+\sqrt{\lambda_j})} .
 
-    Args, Raises: as in :func:`matrix_sqrt`.
+    For a singular A the result is the square root of the pseudo-inverse.
+
+    Args:
+        A, rtol, clamp: as in :func:`matrix_sqrt`.
+        method: ``"exact"``, or any name from ``methods("inv_sqrt")`` or a method object.
 
     Returns:
-        (*, d, d); zero on the null space of a singular matrix.
+        the inverse root (*, d, d), Hermitian; zero on the null space of a singular matrix.
+
+    Raises:
+        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> matrix_inv_sqrt(torch.diag(torch.tensor([4.0, 1.0, 0.0]))).diagonal()
@@ -77,25 +87,28 @@ def matrix_inv_sqrt(
 def matrix_power(
     A: Tensor, p: float | Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
-    r"""The power :math:`A^p`, differentiable in A and, if ``p`` is a tensor, in the exponent.
+    r"""Compute the power :math:`A^p`, differentiable in A and, if ``p`` is a tensor, in the exponent.
 
     .. math:: \bar p=\sum_i(V^H\bar SV)_{ii}\,\lambda_i^p\ln\lambda_i .
 
-    A singular A is handled on its range: negative powers are those of the pseudo-inverse, the zeroth power is the
-    projector on the range, and the null space contributes nothing to the gradient. Whole Python numbers as
-    exponents are polynomials instead (or, if negative, powers of the pseudo-inverse): they take indefinite
-    matrices too, and :math:`A^0=I`. While a tensor exponent requires a gradient, second derivatives are exact
-    away from ties only.
+    For a singular A the power is taken on the range: negative powers are those of the pseudo-inverse, the zeroth power
+    is the projector onto the range, and the null space does not contribute to the gradient. A Python number with an
+    integer value is treated as a polynomial (or, if negative, as a power of the pseudo-inverse): A may then be
+    indefinite, and :math:`A^0=I`. If a tensor exponent requires a gradient, second derivatives are exact only where the
+    eigenvalues are distinct.
 
     Args:
         A: positive semi-definite matrices (*, d, d).
         p: the exponent; a tensor must broadcast against the batch (*,) and may require a gradient.
-        method: as in :func:`matrix_sqrt`.
-        rtol: as in :func:`matrix_sqrt`.
-        clamp: as in :func:`matrix_sqrt`.
+        method, rtol: as in :func:`matrix_sqrt`.
+        clamp: as in :func:`matrix_sqrt`; an integer exponent is then treated like any other.
 
     Returns:
-        (*, d, d), Hermitian.
+        the power (*, d, d), Hermitian.
+
+    Raises:
+        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite matrices.
+        ShapeError: ``p`` is a complex tensor or does not broadcast against the batch.
 
     Example:
         >>> p = torch.tensor(0.25, requires_grad=True)
@@ -110,7 +123,7 @@ def matrix_power(
     """
     check_square(A, "matrix_power")
     if not isinstance(p, (Tensor, float, int)):
-        raise ArgumentError(f"matrix_power: expected a number or a tensor as exponent, got {type(p).__name__}")
+        raise ArgumentError(f"matrix_power: expected the exponent to be a number or a tensor, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
@@ -128,11 +141,20 @@ def matrix_power(
 
 @overridable
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
-    r"""The logarithm :math:`\log A` of positive definite matrices; zero on the null space of a singular one.
+    r"""Compute the logarithm :math:`\log A` of positive definite matrices; zero on the null space of a singular one.
 
-    .. math:: \Gamma_{ij}=\frac{\ln\lambda_i-\ln\lambda_j}{\lambda_i-\lambda_j},\qquad \Gamma_{ii}=1/\lambda_i .
+    .. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{\ln\lambda_i-\ln\lambda_j}{\lambda_i-\lambda_j},\quad \Gamma_{ii}=1/\lambda_i .
 
-    Args, Returns, Raises: as in :func:`matrix_sqrt`.
+    Args:
+        A, rtol, clamp: as in :func:`matrix_sqrt`.
+        method: ``"exact"``, or any name from ``methods("log")`` or a method object.
+
+    Returns:
+        the logarithm (*, d, d), Hermitian.
+
+    Raises:
+        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> matrix_log(torch.eye(2) * torch.e)
@@ -146,24 +168,25 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
 
 @overridable
 def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
-    r"""The exponential :math:`e^A` of Hermitian matrices, definite or not.
+    r"""Compute the exponential :math:`e^A` of Hermitian matrices, definite or indefinite.
 
-    .. math:: \Gamma_{ij}=e^{\lambda_i}\,\frac{1-e^{-(\lambda_i-\lambda_j)}}{\lambda_i-\lambda_j}
+    .. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad
+              \Gamma_{ij}=e^{\lambda_i}\,\frac{1-e^{-(\lambda_i-\lambda_j)}}{\lambda_i-\lambda_j}
               \quad(\lambda_i\ge\lambda_j).
 
     Args:
         A: Hermitian matrices (*, d, d).
-        method: as in :func:`matrix_sqrt`.
+        method: ``"exact"``, or any name from ``methods("exp")`` or a method object.
 
     Returns:
-        (*, d, d), Hermitian.
+        the exponential (*, d, d), Hermitian.
 
     Example:
         >>> matrix_exp(torch.zeros(2, 2))
         tensor([[1., 0.],
                 [0., 1.]])
 
-    Reference: as in :func:`matrix_sqrt`. For matrices that are not Hermitian see torch.linalg.matrix_exp.
+    Reference: as in :func:`matrix_sqrt`. For non-Hermitian matrices use :func:`torch.linalg.matrix_exp`.
     """
     return _function(A, "exp", scalar_functions.EXP, method, Domain("matrix_exp", positive=False))
 
@@ -172,20 +195,24 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
 def matrix_function(
     A: Tensor, f: Scalar, df: Scalar | None = None, *, method: str | Method = "exact", rtol: float | None = None
 ) -> Tensor:
-    r"""Any smooth function of Hermitian matrices, :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H`.
+    r"""Apply a smooth function to Hermitian matrices, :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H`.
 
-    f may have parameters that learn; their gradient flows (second derivatives are then exact away from ties
-    only). Close pairs get the mean of :math:`f'` between them instead of a quotient, so ties cost no accuracy.
+    f may depend on trainable parameters, which then receive their gradient (second derivatives are exact only where the
+    eigenvalues are distinct in that case). For close eigenvalues the divided difference is the mean of :math:`f'`
+    between them instead of a quotient, so no accuracy is lost at ties.
 
     Args:
         A: Hermitian matrices (*, d, d).
-        f: elementwise function of a real tensor.
-        df: its derivative, elementwise; torch.func.grad takes it if left out.
-        method: as in :func:`matrix_sqrt`.
-        rtol: if given, f is applied on the range only (eigenvalues above ``rtol`` times the norm).
+        f: elementwise function of a real tensor of any shape.
+        df: its derivative, also elementwise; by default torch differentiates ``f``.
+        method: ``"exact"``, or any name from ``methods("function")`` or a method object.
+        rtol: if given, f is applied on the range only (eigenvalues larger in modulus than ``rtol`` times the norm).
 
     Returns:
-        (*, d, d), Hermitian.
+        f(A) (*, d, d), Hermitian.
+
+    Raises:
+        ArgumentError: ``f`` or ``df`` is not elementwise.
 
     Example:
         >>> slope = torch.tensor(2.0, requires_grad=True)
@@ -202,19 +229,24 @@ def matrix_function(
 
 @overridable
 def spectral_projector(A: Tensor, k: int) -> Tensor:
-    r"""The projector :math:`P=V_kV_k^H` onto the k leading eigenvectors, with a gradient across the cut only.
+    r"""Compute the projector :math:`P=V_kV_k^H` onto the eigenvectors of the k largest eigenvalues.
 
-    .. math:: \Gamma_{ij}=\frac{1}{\lambda_i-\lambda_j}\quad(i\le k<j),\qquad 0\text{ otherwise.}
+    .. math:: \bar A=V\bigl(\Gamma\circ V^H\bar PV\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{1}{|\lambda_i-\lambda_j|}\ \text{for one of } i,j \text{ leading and the other not},
+              \quad 0\text{ otherwise.}
 
-    Ties on one side of the cut do not matter. A tie across it leaves the subspace undefined; the gradient is
-    then bounded as in :class:`Pade`, and :func:`diagnostics.inspect` shows it.
+    Equal eigenvalues on the same side of the cut have no effect. A tie across the cut leaves the subspace undefined;
+    the gradient is then bounded as in :class:`Pade`, and :func:`diagnostics.inspect` reports it.
 
     Args:
         A: Hermitian matrices (*, d, d).
-        k: how many, 0 to d.
+        k: number of leading eigenvectors, from 0 to d.
 
     Returns:
-        (*, d, d), Hermitian, of rank k.
+        the projector (*, d, d), Hermitian, of rank k.
+
+    Raises:
+        ArgumentError: ``k`` is not an integer from 0 to d.
 
     Example:
         >>> spectral_projector(torch.diag(torch.tensor([3.0, 1.0, 2.0])), 2).diagonal()
@@ -225,7 +257,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     check_square(A, "spectral_projector")
     d = A.shape[-1]
     if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
-        raise ArgumentError(f"spectral_projector: expected a whole number 0 ≤ k ≤ {d}, got {k!r}")
+        raise ArgumentError(f"spectral_projector: expected an integer k from 0 to {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
         w, V, _ = Domain("spectral_projector", positive=False).spectrum(wide)
@@ -235,7 +267,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
 
 
 def _broadcasts(p: Tensor, A: Tensor) -> bool:
-    """True if ``p`` expands to the batch of ``A``."""
+    """True if ``p`` broadcasts to the batch dimensions of ``A``."""
     batch = A.shape[:-2]
     return p.dim() <= len(batch) and all(
         size in (1, wanted) for size, wanted in zip(reversed(p.shape), reversed(batch), strict=False)
@@ -260,7 +292,7 @@ def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: s
 
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
-    """A whole power: polynomial for n ≥ 0, of the pseudo-inverse for n < 0; any sign of eigenvalue."""
+    """Compute an integer power, for eigenvalues of either sign; of the pseudo-inverse for n < 0."""
     if n < 0 and rtol is None:
         rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
     domain = Domain("matrix_power", positive=False, rtol=rtol)

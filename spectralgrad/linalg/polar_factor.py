@@ -1,9 +1,9 @@
-r"""The nearest matrix with orthonormal columns (or rows).
+r"""The orthogonal polar factor: the nearest matrix with orthonormal columns (or rows).
 
 Derivation. :math:`M=QH` with :math:`H=(M^HM)^{1/2}` and :math:`Q^HQ=I`. Writing
 :math:`dQ=Q\Omega+(I-QQ^H)dM\,H^{-1}` with skew :math:`\Omega`, the skew part of :math:`Q^HdM=\Omega H+dH`
-gives :math:`H\Omega+\Omega H=Q^HdM-dM^HQ`: a Lyapunov equation in H. Its weights are
-:math:`1/(\sigma_i+\sigma_j)`, so equal singular values are harmless.
+gives :math:`H\Omega+\Omega H=Q^HdM-dM^HQ`, a Lyapunov equation in H. Its weights are
+:math:`1/(\sigma_i+\sigma_j)`, so the derivative exists at equal singular values.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ from ..solvers.symmetry import hermitian
 
 @overridable
 def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
-    r"""The orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
+    r"""Compute the orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
 
     It is the matrix with orthonormal columns (m ≥ n) or rows (m ≤ n) nearest to M in every unitarily
-    invariant norm. First and second derivatives are exact, equal singular values included; singular values below
-    ``rtol`` times the largest get no gradient of their own (the factor is not unique there), so it stays finite
-    at rank deficiency.
+    invariant norm. First and second derivatives are exact, also at equal singular values. The factor is not unique
+    where singular values vanish; those below ``rtol`` times the largest contribute no gradient, so it is finite
+    for rank-deficient matrices.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
         rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt{\max(m,n)})`.
 
     Returns:
-        (*, m, n).
+        the polar factor (*, m, n).
+
+    Raises:
+        NonFiniteError: the input contains NaN or Inf.
 
     Example:
         >>> polar(torch.tensor([[0.0, -2.0], [3.0, 0.0]]))
@@ -82,7 +85,7 @@ class _Polar(function.DerivativeRule):
 
 
 def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forward: bool = False) -> Tensor:
-    """The derivative of M ↦ Q in the direction G; it is self-adjoint, so the same map serves both modes."""
+    """Compute the derivative of M ↦ Q in the direction G; it is self-adjoint, so both modes use it."""
     with full_precision(Q):
         if function.differentiating() or forward:
             return _composed(M, S, Vh, Q, G)
@@ -95,7 +98,7 @@ def _derivative(G: Tensor, M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, *, forwa
 
 
 def _composed(M: Tensor, S: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
-    """The same from differentiable pieces, for derivatives of higher order."""
+    """Compute the same from differentiable operations, for derivatives of higher order."""
     H = hermitian(Q.mH @ M)
     W = Q.mH @ G
     rotation = Q @ solve_lyapunov(H, W - W.mH, S, Vh.mH)

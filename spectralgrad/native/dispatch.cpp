@@ -1,5 +1,5 @@
-// The C interface: chooses the instruction set once, cuts the batch into groups, spreads them over threads.
-// Several Python threads may call at once.
+// The C interface: selects the instruction set once, divides the batch into groups and distributes them over threads.
+// It is safe to call from several Python threads at the same time.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -42,7 +42,7 @@ bool has_avx512() {
 #endif
 }
 
-// The best the machine has, or less if SPECTRALGRAD_ISA asks for less.
+// The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
 Kernel choose() {
   const char* wish = std::getenv("SPECTRALGRAD_ISA");
   auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
@@ -69,12 +69,13 @@ struct Buffer {
   Buffer& operator=(const Buffer&) = delete;
 };
 
-// Takes groups of the batch until none are left. A very negative status stands for a lack of memory.
+// Processes groups of the batch until none are left. INT32_MIN as status means out of memory: other threads may still
+// add their counts of failures to it, which do not make it positive.
 template <class T, class Step>
 void worker(Task<T> t, int group, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
   Buffer buffer(ops<T>().work(t.d));
   if (!buffer.p) { status = INT32_MIN; return; }
-#ifdef SG_POISON  // for tests: nothing may depend on what the workspace held
+#ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
   std::memset(buffer.p, 0xff, ops<T>().work(t.d));
 #endif
   t.work = buffer.p;
@@ -86,6 +87,7 @@ void worker(Task<T> t, int group, std::atomic<int64_t>& next, std::atomic<int64_
   }
 }
 
+// passes: the cost of the step relative to eigh.
 template <class T, class Step> int run(const Task<T>& t, int threads, double passes, Step step) {
   if (t.batch <= 0 || t.d <= 0) return 0;
   constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
@@ -94,7 +96,7 @@ template <class T, class Step> int run(const Task<T>& t, int threads, double pas
   if (n > threads) n = threads < 1 ? 1 : threads;
   int group = ops<T>().group(t.d);
   const int lanes = ops<T>().lanes(t.d);
-  const int64_t share = ((t.batch + n - 1) / n + lanes - 1) / lanes * lanes;  // a thread's part, in whole vectors
+  const int64_t share = ((t.batch + n - 1) / n + lanes - 1) / lanes * lanes;  // one thread's share, in whole vectors
   if (share < group) group = (int)share;
   if (n > (t.batch + group - 1) / group) n = (t.batch + group - 1) / group;
   std::atomic<int64_t> next{0}, status{0};

@@ -1,10 +1,12 @@
-// f(A) = V f(Λ) Vᵀ and the derivative V (Γ ∘ VᵀGV) Vᵀ, small matrices in lanes, larger ones one at a time.
+// Matrix functions f(A) = V f(Λ) Vᵀ and their derivatives V (Γ ∘ VᵀGV) Vᵀ (the Daleckiĭ–Kreĭn formula; Higham,
+// Functions of Matrices, theorem 3.11). Small matrices are processed one per lane, larger ones one at a time.
 //
-// f lives on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ there (0 on the null space)
-// and q its reciprocal (0 likewise)
+// f acts on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ on the range (0 on the null
+// space) and q = 1/r (0 likewise)
 //   √A:      f = r,    Γ = 1/(r_i + r_j);
-//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), in two factors, as Γ may leave the type where its product does not;
-// between range and null space Γ = f(λ)/λ, within the null space 0. SVD-Taylor has off the diagonal, for r_i ≥ r_j,
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow where its product does
+//   not;
+// between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
 #pragma once
 #include <limits>
@@ -28,11 +30,12 @@ template <class T> SG_INLINE Vec<T> root_on_range(Vec<T> w, Vec<T> cut) {
 template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
   return r > 0 ? T(1) / r : Vec<T>{};
 }
-// √f(λ), so that S = YYᵀ with Y = V√f is symmetric to the bit.
+// √f(λ), so that S = YYᵀ with Y = V√f is symmetric bit for bit.
 template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Function f) {
   return vsqrt(f == sg::square_root ? r : inverse_or_zero<T>(r));
 }
-// x Γ_ij; off the range one of q_i and q_j is zero, and 1/(r_i + r_j) is the other.
+// x Γ_ij. Between range and null space one of q_i and q_j is zero and 1/(r_i + r_j) is the other, so that f(λ)/λ = q³
+// is (q_i² + q_j²)/(r_i + r_j).
 template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f) {
   Vec<T> both = inverse_or_zero<T>(ri + rj);
   if (f == sg::square_root) return x * both;
@@ -40,7 +43,7 @@ template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<
   return x * (product > 0 ? -product : qi * qi + qj * qj) * both;
 }
 
-// 1 + x + … + x^(terms − 1) by doubling; every term is positive, so nothing cancels.
+// 1 + x + … + x^(terms − 1), doubling the number of terms for each bit; all terms are positive, so nothing cancels.
 template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
   Vec<T> sum = splat<T>(1), power = x;
   for (int bit = 30 - __builtin_clz((unsigned)terms); bit >= 0; bit--) {
@@ -51,14 +54,14 @@ template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
 }
 template <class T> SG_INLINE Vec<T> taylor(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f, int terms) {
   Vec<T> ratio = rj * qi, step = f == sg::square_root ? ri - rj : qi - qj;
-  return series<T>(ratio * ratio, terms) * qi * (qi * step);  // qi² may leave the type where the weight does not
+  return series<T>(ratio * ratio, terms) * qi * (qi * step);  // qi² alone may overflow where the product does not
 }
 // x Γ_ij off the diagonal.
 template <class T> SG_INLINE Vec<T> weighed(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
   return t.terms ? x * taylor<T>(ri, rj, qi, qj, t.f, t.terms) : divided<T>(x, ri, rj, qi, qj, t.f);
 }
 
-// ---- a matrix a lane ----
+// ---- one matrix per lane ----
 template <class T, int N> struct LaneFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W, row = (N + W - 1) / W * W;
@@ -67,7 +70,8 @@ template <class T, int N> struct LaneFunction {
   void spectrum(const Task<T>& t, int64_t first, int count) {
     gather(t.w + first * N, N, count, t.w + t.batch * N, N, r);
   }
-  // Eigenvalues become roots on the range; returns how many matrices are clearly indefinite.
+  // Replaces eigenvalues by roots on the range; returns the number of matrices with an eigenvalue below
+  // −negative·max|λ|.
   int roots(const Task<T>& t, int64_t first, int count) {
     spectrum(t, first, count);
     V top = {}, low = {};
@@ -76,7 +80,7 @@ template <class T, int N> struct LaneFunction {
     T* to = t.w + first * N;
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
-    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // below it numbers are spaced as they are there
+    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // rounding errors do not shrink below the normal range
     for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k];
     return bad;
   }
@@ -97,7 +101,7 @@ template <class T, int N> struct LaneFunction {
     put(m, t, first, count);
     return bad;
   }
-  // z = x yᵀ where that is known to be symmetric.
+  // z = x yᵀ where the product is known to be symmetric.
   static SG_INLINE void outer(const V* x, const V* y, V* z) {
     for (int i = 0; i < N; i++)
       for (int j = 0; j <= i; j++) {
@@ -106,7 +110,7 @@ template <class T, int N> struct LaneFunction {
         z[i * N + j] = z[j * N + i] = s;
       }
   }
-  // x Γ_ij for j ≤ i, from the roots or as given.
+  // x Γ_ij for j ≤ i, from the roots or from the given Γ.
   SG_INLINE V weigh(V x, int i, int j, const Task<T>& t) const {
     if (t.f == sg::given) return x * m[i * N + j];
     return i == j ? divided<T>(x, r[i], r[i], q[i], q[i], t.f) : weighed<T>(x, r[i], r[j], q[i], q[j], t);
@@ -167,7 +171,7 @@ SG_INLINE void tile(const T* x, int xld, const Vec<T>* b, int ld, int n, Vec<T>*
   for (int r = 0; r < R; r++)
     for (int v = 0; v < NV; v++) c[r * ld + v] = s[r][v];
 }
-// c = x b; if lower, only the vectors that reach the lower triangle.
+// c = x b; if lower, only the vectors that contain entries of the lower triangle.
 template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower) {
   constexpr int W = Simd<T>::W, R = 4, NV = 2;
   for (int i = 0; i < n; i += R) {
@@ -187,7 +191,7 @@ template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n
     }
   }
 }
-// The upper triangle of a square array of padded rows from its lower one, a W×W block at a time.
+// Copies the lower triangle of a square array of padded rows to the upper one, one W×W block at a time.
 template <class T> void mirror(Vec<T>* c, int ld, int n) {
   constexpr int W = Simd<T>::W;
   for (int b = 0; b < ld; b++) {
@@ -219,13 +223,13 @@ template <class T> struct WholeFunction {
     r[ld - 1] = V{};
     memcpy(r, w, sizeof(T) * (size_t)n);
   }
-  // Ascending eigenvalues become roots on the range; whether the matrix is clearly indefinite.
+  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|.
   bool roots(T* w, T rtol, T negative) {
     spectrum(w);
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1], top = low > high ? low : high;
     for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
     memcpy(w, r, sizeof(T) * (size_t)n);
-    constexpr T normal = std::numeric_limits<T>::min();  // below it numbers are spaced as they are there
+    constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
     return low > negative * (top > normal ? top : normal);
   }
   void read(const T* from, V* to) {
@@ -235,7 +239,7 @@ template <class T> struct WholeFunction {
       memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
     }
   }
-  void flip(const V* from, V* to) {  // the transpose; the rows of `from` beyond n are whatever they are, and cut off
+  void flip(const V* from, V* to) {  // the transpose; rows of `from` beyond n are undefined and not used
     for (int i = 0; i < n; i += W)
       for (int b = 0; b < ld; b++) {
         V t[W];

@@ -1,4 +1,4 @@
-// What the dispatcher knows of a kernel: one table of functions for each instruction set.
+// The interface between the dispatcher (dispatch.cpp) and the kernels: one table of functions per instruction set.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -9,24 +9,24 @@ enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 
 
 // One piece of work: matrices first … first + count − 1 of a batch of `batch`.
 template <class T> struct Task {
-  const T *A, *G, *gamma;  // A: input of eigh; G, gamma: of the Fréchet derivative
-  T *w, *V, *S;            // w: eigenvalues, or their roots for a function; S: its result or its derivative
+  const T *A, *G, *gamma;  // A: input of eigh; G, gamma: inputs of the Fréchet derivative
+  T *w, *V, *S;            // w: eigenvalues, or their square roots for a function; S: the function or its derivative
   int64_t batch, first;
   int count, d;
   Function f;
-  int terms;               // of SVD-Taylor's series; 0 for the exact derivative
+  int terms;               // number of terms of SVD-Taylor's series; 0 for the exact derivative
   T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
   void* work;
 };
 
 template <class T> struct Ops {
   int (*group)(int64_t d);                    // matrices that are solved together
-  int (*lanes)(int64_t d);                    // a piece of work should be a multiple of this
-  size_t (*work)(int64_t d);                  // bytes of workspace a thread
-  int (*eigh)(const Task<T>&);                // w, V; the number that failed
-  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; the number clearly indefinite
+  int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
+  size_t (*work)(int64_t d);                  // bytes of workspace per thread
+  int (*eigh)(const Task<T>&);                // computes w, V; returns the number of matrices that failed
+  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
   void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
-  double (*cost)(int64_t d);                  // nanoseconds a matrix, roughly: decides how many threads are worth it
+  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
 };
 
 struct Kernel {

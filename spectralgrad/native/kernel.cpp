@@ -1,4 +1,7 @@
-// One instruction set's kernel. Compiled once for each, with SG_NS naming the namespace and -m flags to match.
+// The kernel for one instruction set. Compiled once per set, with SG_NS as the namespace and matching -m flags.
+//
+// Algorithms: d ≤ 4 cyclic Jacobi (jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration (solver.hpp);
+// matrix functions and their derivatives from the eigenpairs (fused.hpp). lanes.hpp describes the data layout.
 #include "interface.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
@@ -10,13 +13,14 @@
 namespace SG_NS {
 namespace {
 
-// Groups of W matrices whose QL recurrences run interleaved, which hides their latency.
+// Number of groups of W matrices whose QL recurrences are interleaved. The recurrence of one group is a chain of
+// dependent square roots and divisions; the other groups fill the waiting time.
 constexpr int interleaved(int64_t d) { return d <= 32 ? 4 : d <= 256 ? 2 : 1; }
 
 template <class T> int group(int64_t d) { return Simd<T>::W * (d <= 4 ? 16 : interleaved(d)); }
 template <class T> int lanes(int64_t d) { return Solver<T, 1>::variant((int)d) == large_d ? 1 : Simd<T>::W; }
 
-// Calls run with the solver for d.
+// Calls run(solver) with the solver for size d.
 template <class T, class Run> auto with_solver(int64_t d, Run run) {
   const int g = interleaved(d);
   if (g == 4) { Solver<T, 4> s; return run(s); }
@@ -31,7 +35,8 @@ template <class T> size_t work(int64_t d) {
   return fused > own ? fused : own;
 }
 
-// d ≤ 4: see jacobi.hpp. d = 1 is the entry itself.
+// d ≤ 4: see jacobi.hpp. For d = 1 the eigenvalue is the entry itself; adding A·0 makes both results NaN unless it is
+// finite.
 template <class T> void tiny(const T* A, T* w, T* V, int count, int64_t left, int d) {
   int safe = (int)(left < 4096 ? left : 4096);
   if (d == 1)
@@ -58,6 +63,7 @@ template <class T> int eigh(const Task<T>& t) {
   return failed;
 }
 
+// A rough model: a cubic polynomial in d, divided by the number of lanes.
 template <class T> double cost(int64_t d) {
   double n = (double)d, scalar = 40 + 15 * n + 12 * n * n + 3.5 * n * n * n;
   return scalar / Simd<T>::W;

@@ -1,12 +1,18 @@
-// A matrix a lane: moving matrices between memory (row-major, one after another) and lanes, and scaling them.
+// The data layout: moving matrices between memory (row-major, one after another) and lanes, and scaling them.
+//
+// W matrices (W = SG_BYTES / sizeof(T)) are processed together, one matrix per lane: entry (i, j) of all of them is the
+// vector a[i·ld + j]. All lanes execute the same instructions; what differs between matrices is expressed by masks. A
+// group with fewer than W matrices is filled up with zero matrices, which converge at once and are not written back.
 #pragma once
 #include "simd.hpp"
 
 namespace SG_NS {
 namespace {
 
-// The two ways to lay out one computation over vectors. In Lanes every "scalar" of a matrix is a vector, one
-// matrix a lane; in Single it is a number, and the vectors run along the rows of one matrix.
+// The two ways to vectorise the same code. In Lanes every scalar S of a matrix is a vector, with one matrix per lane;
+// in Single it is a number, and vectors run along the rows of one matrix.
+//   spread  a scalar as an operand for a vector of entries;
+//   total   the scalar that a vector of partial sums stands for.
 template <class T> struct Lanes {
   typedef T Real; typedef Vec<T> S;
   static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = rows, cols = rows;  // diagonal block: rows × cols vectors
@@ -20,7 +26,7 @@ template <class T> struct Single {
   static SG_INLINE S total(Vec<T> v) { return sum<T>(v); }
 };
 
-// dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Nothing at or after end is read.
+// dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Memory from end on is not read.
 template <class T> void gather(const T* src, int64_t stride, int count, const T* end, int len, Vec<T>* dst) {
   constexpr int W = Simd<T>::W;
   for (int e = 0; e < len; e += W) {
@@ -37,8 +43,9 @@ template <class T> void gather(const T* src, int64_t stride, int count, const T*
   }
 }
 
-// The inverse: blocks are written from the last to the first, so that a full-width store may run into what is
-// still to be written; nothing at or after end is written. src must have len rounded up to W entries.
+// The inverse. Blocks are written from the last to the first: a full-width store of the last block may overrun into the
+// first entries of the next matrix, which are written afterwards. Memory from end on is not written. src must have len
+// rounded up to W entries.
 template <class T> void scatter(const Vec<T>* src, T* dst, int64_t stride, int count, T* end, int len) {
   constexpr int W = Simd<T>::W;
   for (int e = (len - 1) / W * W; e >= 0; e -= W) {
@@ -53,8 +60,13 @@ template <class T> void scatter(const Vec<T>* src, T* dst, int64_t stride, int c
   }
 }
 
-// The power of two that brings the largest |a| to [1, 2) (to [2, 4) at the top binade), and its undoing.
-// In two factors, so that subnormal matrices can be reached. A matrix that is not finite is marked and zeroed.
+// The power of two that brings the largest |a| to [1, 2), and its inverse. Sums of squares then cannot overflow, and
+// what underflows is negligible.
+//
+// Two factors are needed for very small matrices, because 1/|a| overflows for subnormal |a|: `lift` first brings them
+// into the normal range, `up` does the rest; `down` and `drop` undo it. At the other end, the inverse of the largest
+// binade would be subnormal, so matrices there are scaled to [2, 4) instead.
+// good: 0 for a matrix that is not finite. Its entries are replaced by zeros, so that NaN does not spread.
 template <class S> struct Scale { S lift, up, down, drop, good; };
 
 template <class T> Scale<Vec<T>> scale_of(Vec<T> largest, Vec<T> poison) {
@@ -63,13 +75,13 @@ template <class T> Scale<Vec<T>> scale_of(Vec<T> largest, Vec<T> poison) {
   Vec<T> zero = {}, one = splat<T>(1);
   Vec<T> lift = low ? splat<T>(Q::lift) : one, drop = low ? splat<T>(Q::drop) : one;
   Mask<T> field = (bits<T>(finite ? largest * lift : one) & Q::exponent_mask) >> Q::mantissa;
-  Mask<T> top = field - field + (2 * Q::bias - 1);
+  Mask<T> top = field - field + (2 * Q::bias - 1);  // the exponent whose inverse is the smallest normal number
   field = field > top ? top : field;
   Vec<T> up = unbits<T>((2 * Q::bias - field) << Q::mantissa), down = unbits<T>(field << Q::mantissa);
   return {lift, up, down, drop, finite ? one : zero};
 }
 
-// Scale a list of entries in place.
+// Scaled entries, and eigenvalues scaled back; x + 0 turns −0 into +0.
 template <class T> SG_INLINE Vec<T> scaled(Vec<T> a, const Scale<Vec<T>>& s) {
   return s.good != 0 ? a * s.lift * s.up : Vec<T>{};
 }
@@ -78,7 +90,8 @@ template <class T> SG_INLINE Vec<T> unscaled(Vec<T> w, const Scale<Vec<T>>& s) {
   return s.good != 0 ? x + T(0) : nan;
 }
 
-// The lower triangles of up to W matrices into a[i·ld + j], scaled, diagonal blocks filled symmetrically.
+// The lower triangles of up to W matrices into a[i·ld + j], scaled, diagonal blocks filled symmetrically. `poison` is 0
+// for finite matrices and NaN for others, since x·0 is NaN for infinite or NaN x.
 template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld) {
   constexpr int B = Lanes<T>::block;
   Vec<T> largest = {}, poison = {};
@@ -97,7 +110,7 @@ template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end,
   return s;
 }
 
-// Lane m of largest and poison from the lower triangle of one matrix.
+// The same largest and poison for the lower triangle of one matrix, written to lane m.
 template <class T> void survey(const T* A, int n, Vec<T>& largest, Vec<T>& poison, int m) {
   constexpr int W = Simd<T>::W;
   Vec<T> top = {}, bad = {};

@@ -1,4 +1,4 @@
-"""The compiled kernel, called through ctypes, which lets go of the GIL while it runs."""
+"""Loads the compiled kernel and calls it through ctypes, which releases the GIL during a call."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import Tensor
 from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"2"  # of the C interface
-_ADVICE = "SPECTRALGRAD_ISA=baseline asks for its plainest code; please report this."
-_SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the functions whose derivative the kernel forms
+_VERSION = b"2"  # version of the C interface
+_ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
+_SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
 
 class Kernel:
-    """The functions of the shared library on contiguous CPU tensors (batch, d, d), float32 or float64.
+    """The functions of the shared library, for CPU tensors (*, d, d) in float32 or float64.
 
-    A matrix that the kernel cannot decompose has NaN in its results; the others are not affected by it.
+    If the kernel cannot decompose a matrix, the results for it are NaN; the other matrices are not affected.
     """
 
     def __init__(self, path: Path) -> None:
@@ -30,7 +30,7 @@ class Kernel:
         self._library = ctypes.CDLL(str(path))
         self._library.sg_isa.restype = self._library.sg_version.restype = ctypes.c_char_p
         if self._library.sg_version() != _VERSION:
-            raise OSError(f"{path.name} was built for another version of spectralgrad; install it again")
+            raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
         pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
         self._functions = {}
         for dtype, (suffix, real) in _SUFFIX.items():
@@ -51,13 +51,13 @@ class Kernel:
 
     @staticmethod
     def takes(A: Tensor) -> bool:
-        """Whether the kernel can work on this tensor's type and device."""
+        """True if the kernel supports the tensor's dtype and device."""
         return A.dtype in _SUFFIX and A.device.type == "cpu"
 
     def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
-        """Ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and how many matrices have none.
+        """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
 
-        The lower triangle is read.
+        Only the lower triangle is read.
         """
         A = _in_memory(A)
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
@@ -66,10 +66,10 @@ class Kernel:
     def root_and_eigenpairs(
         self, A: Tensor, inverse: bool, rtol: float, negative: float
     ) -> tuple[Tensor, Tensor, Tensor, int]:
-        r"""The (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), and the eigenvectors.
+        r"""Return the (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), V, and a count.
 
-        Eigenvalues up to ``rtol`` times the norm count as zero. The last result counts matrices that have no
-        decomposition, which are NaN, or an eigenvalue below ``-negative`` times the norm.
+        Eigenvalues up to ``rtol`` times the norm count as zero. The count is the number of matrices that could not be
+        decomposed, whose results are NaN, or that have an eigenvalue below ``-negative`` times the norm.
         """
         A = _in_memory(A)
         s, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
@@ -77,14 +77,14 @@ class Kernel:
         return S, s, V, self._call("root", A, _INV_SQRT if inverse else _SQRT, *pointers, tail=(rtol, negative))
 
     def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-        """The derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
+        """Return the derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
 
-        With ``terms`` it is what SVD-Taylor makes of it, with so many terms of its series.
+        With ``terms`` > 0 it is the derivative by SVD-Taylor with that many terms of its series.
         """
         return self._frechet(_INV_SQRT if inverse else _SQRT, V, _in_memory(s), None, G, terms)
 
     def function_derivative(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-        """V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, whose lower triangle is read."""
+        """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
         return self._frechet(_GIVEN, V, None, _in_memory(gamma), G)
 
     def _frechet(
@@ -100,28 +100,31 @@ class Kernel:
         batch, d = A.shape[:-2].numel(), A.shape[-1]
         status: int = self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads())
         if status < 0:
-            raise MemoryError(f"spectralgrad's native {name}: no memory for its workspace")
+            raise MemoryError(f"spectralgrad's native {name}: not enough memory for its workspace")
         return status
 
 
 def _in_memory(x: Tensor) -> Tensor:
-    """``x`` with its values in memory, row by row, where a pointer finds them.
+    """Return ``x`` with its values stored contiguously, so that a pointer to its memory can be passed to C.
 
-    A negative view (such as ``z.conj().imag``) has the opposite values in memory, a zero tensor has no memory at all.
-    Every pointer to input of the kernel is taken after this.
+    A negative view (such as ``z.conj().imag``) stores the opposite values, and a zero tensor has no memory at all, so
+    every input must pass through this function before its pointer is taken.
     """
     x = x.contiguous().resolve_neg()
     if x.numel() and not x.data_ptr():
         x = x.clone()
         if not x.data_ptr():
-            raise RuntimeError("spectralgrad's native kernel: the tensor has no memory; call it through an operator")
+            raise RuntimeError(
+                "spectralgrad's native kernel: the tensor has no memory (it may be a fake or meta tensor); "
+                "call the kernel through spectralgrad.solvers"
+            )
     return x
 
 
 def kernel() -> Kernel | None:
-    """The kernel, or None if it was not built, does not load, fails its self-test, or is switched off.
+    """Return the kernel, or None if it was not built, cannot be loaded, fails its self-test, or is disabled.
 
-    SPECTRALGRAD_NATIVE=0 switches it off.
+    Set SPECTRALGRAD_NATIVE=0 to disable it.
 
     Example:
         >>> native = kernel()
@@ -132,7 +135,7 @@ def kernel() -> Kernel | None:
 
 
 def absence() -> str:
-    """Why there is no kernel."""
+    """Return why there is no kernel."""
     if os.environ.get("SPECTRALGRAD_NATIVE") == "0":
         return "switched off by SPECTRALGRAD_NATIVE=0"
     return _load()[1]
@@ -140,8 +143,8 @@ def absence() -> str:
 
 @cache
 def _load() -> tuple[Kernel | None, str]:
-    """The kernel, or None and why."""
-    folder, why = Path(__file__).parent, "not built: install again where a C++ compiler is"
+    """Return the kernel and an empty string, or None and the reason."""
+    folder, why = Path(__file__).parent, "not built: reinstall where a C++ compiler is available"
     for path in sorted(folder.glob("_kernel*.so")) + sorted(folder.glob("_kernel*.dylib")):
         try:
             native = Kernel(path)
@@ -151,5 +154,5 @@ def _load() -> tuple[Kernel | None, str]:
         if wrong is None:
             return native, ""
         why = f"not used: its {native.isa} code fails its self-test ({wrong})"
-        warnings.warn(f"native kernel {why}; torch.linalg serves instead. {_ADVICE}", RuntimeWarning, stacklevel=3)
+        warnings.warn(f"native kernel {why}; torch.linalg is used instead. {_ADVICE}", RuntimeWarning, stacklevel=3)
     return None, why

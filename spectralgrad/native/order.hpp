@@ -1,4 +1,5 @@
-// Putting eigenvalues in ascending order, a matrix a lane.
+// Sorting eigenvalues in ascending order, one matrix per lane. Every lane has its own permutation, so sorting is done
+// by masked exchanges or by ranks, without branches that depend on a single lane.
 #pragma once
 #include "lanes.hpp"
 
@@ -11,12 +12,13 @@ template <class V, class M> SG_INLINE void swap_if(M m, V& x, V& y) {
   x = t;
 }
 
-// rank[i]: the place of d[i] in ascending order; equal values keep their order.
+// rank[i]: the position of d[i] in ascending order; equal values keep their order. A comparison yields −1 where it is
+// true, so subtracting it counts.
 template <class T> void ranks(const Vec<T>* d, int n, Mask<T>* rank) {
   for (int i = 0; i < n; i++) {
     Mask<T> mine = {};
     for (int j = 0; j < i; j++) {
-      Mask<T> before = d[i] < d[j];  // −1 where i goes before j
+      Mask<T> before = d[i] < d[j];  // where i comes before j
       rank[j] -= before;
       mine -= ~before;
     }
@@ -24,7 +26,7 @@ template <class T> void ranks(const Vec<T>* d, int n, Mask<T>* rank) {
   }
 }
 
-// Sorts d and with it the columns of q (n × n) by exchanges of neighbours: for small n, where all stays in cache.
+// Sorts d and the columns of q (n × n) with it by exchanging neighbours; for small n, where everything is in cache.
 template <class T> void sort_lanes(Vec<T>* d, Vec<T>* q, int n) {
   for (int end = n - 1; end > 0; end--)
     for (int i = 0; i < end; i++) {

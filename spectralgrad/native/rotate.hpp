@@ -1,16 +1,22 @@
-// Applying recorded rotations to the columns of Q.
+// Applies recorded Givens rotations to the columns of Q (the part of LAPACK's STEQR that LASR does).
 //
-// A rotation of columns (i, i+1) by three shears, c ≥ 0:  a += t b,  b −= s a,  a += t b,  a column i+1, b column i.
-// Three multiply-adds instead of four operations, in place; the carried column i leaves after two of them.
-// M consecutive sweeps run as one wavefront: sweep q turns (i+q, i+q+1) when sweep 0 turns (i, i+1), so a column is
-// read and written once for M sweeps.
+// A rotation of columns (i, i+1) is done by three shears: with a = column i+1, b = column i, s = sin θ and t =
+//   tan(θ/2), a += t b,  b −= s a,  a += t b.
+// These are three multiply-adds, in place, instead of two multiplications and two multiply-adds. t is bounded by 1
+// because c ≥ 0 (ql.hpp), so the shears are stable.
+//
+// M consecutive sweeps run as one wavefront: sweep q rotates (i+q, i+q+1) when sweep 0 rotates (i, i+1), so a column is
+// read and written once for M sweeps. (Van Zee, van de Geijn and Quintana-Ortí, ACM Trans. Math. Softw. 40 (2014),
+// describe wavefronts for the QR algorithm.)
 #pragma once
 #include "lanes.hpp"
 
 namespace SG_NS {
 namespace {
 
-// R vectors of rows; vector r of column i is z[i·step + r·skip]. Sweep q's coefficients start at s + q·next.
+// R vectors of rows; vector r of column i is z[i·step + r·skip]. The coefficients of sweep q start at s + q·next.
+// Columns low … high + M are accessed, and `low` may be as small as −(M − 1) because sweep q is q columns ahead. Q and
+// the coefficients are padded for that; the rotations in the padding are the identity (s = t = 0).
 template <class Mode, int R, int M, class T = typename Mode::Real, class C = typename Mode::S>
 SG_INLINE void wave(Vec<T>* z, int step, int skip, const C* s, const C* t, int64_t next, int high, int low) {
   Vec<T> carried[M][R], b[R];
@@ -32,7 +38,7 @@ SG_INLINE void wave(Vec<T>* z, int step, int skip, const C* s, const C* t, int64
     for (int r = 0; r < R; r++) z[(low + q) * step + r * skip] = carried[q][r];
 }
 
-// All recorded sweeps on R vectors of rows. low[k]: the lowest rotation of sweep k, high: the highest of all.
+// Applies all recorded sweeps to R vectors of rows. low[k], high[k]: the lowest and highest rotation of sweep k.
 template <class Mode, int R, int M, class T = typename Mode::Real, class C = typename Mode::S>
 void apply_sweeps(Vec<T>* z, int step, int skip, const C* s, const C* t, int64_t next, int sweeps, const int* low,
                   const int* high) {

@@ -1,8 +1,8 @@
-r"""A test of the kernel on the machine it runs on, at its first use: wrong results are noticed before they are used.
+r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
-Matrices of size 3 (Jacobi) and 6 (Householder and QL), seventeen of each and so more than a vector of any instruction
-set holds, go through the functions in both types. The equations that define the results must hold to
-:math:`30\,n\,u`, LAPACK's bar; the matrices are so well conditioned that a root loses no more.
+All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL). There are seventeen
+matrices of each size, more than a vector of any instruction set holds. The equations that define the results must hold
+to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from .library import Kernel
 
 _BATCH, _BAR = 17, 30.0
-Equation = tuple[str, np.ndarray, np.ndarray]  # what is tested, and the two sides of what must hold
+Equation = tuple[str, np.ndarray, np.ndarray]  # what is tested, left-hand side, right-hand side
 
 
 def problem(native: Kernel) -> str | None:
-    """The first function with a wrong result, or None if all are right.
+    """Return the name of the first function with a wrong result, or None if all are correct.
 
-    It runs in a thread of its own, where none of torch's modes (fake tensors, torch.func, a default device)
-    that may be active at the first use can reach it.
+    The test runs in its own thread, because modes of torch that may be active at the first use (fake tensors,
+    torch.func, a default device) are local to a thread and would interfere.
     """
     found: list[str] = []
     thread = threading.Thread(target=lambda: found.extend(_first(_problems(native))))
@@ -40,7 +40,7 @@ def problem(native: Kernel) -> str | None:
 def _first(names: Iterator[str]) -> list[str]:
     try:
         return list(islice(names, 1))
-    except Exception as error:  # a kernel that raises is as wrong as one that errs
+    except Exception as error:  # a kernel that raises must not be used either
         return [f"{type(error).__name__}: {error}"]
 
 
@@ -57,7 +57,7 @@ def _problems(native: Kernel) -> Iterator[str]:
 
 @cache
 def _matrices(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Symmetric matrices with eigenvalues from 1 to about 4, and symmetric cotangents."""
+    """Return symmetric matrices with eigenvalues from 1 to about 4, and symmetric cotangents."""
     phase = np.arange(_BATCH * d * d).reshape(_BATCH, d, d)
     noise, other = np.cos(phase * 1.7), np.sin(phase * 2.3)
     return np.eye(d) + noise @ noise.swapaxes(1, 2) / d, other + other.swapaxes(1, 2)

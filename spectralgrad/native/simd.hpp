@@ -1,7 +1,9 @@
-// Vector types and the few operations the kernel needs, for one instruction set.
+// Vector types and the few operations that the kernel needs, for one instruction set.
 // Written with GCC/Clang vector extensions; SG_BYTES is the register width of the translation unit.
-// Everything lives in an anonymous namespace inside SG_NS: the same source is compiled several times
-// with different -m flags, and no inline function may be merged across them by the linker.
+// Everything is in an anonymous namespace inside SG_NS, because the same source is compiled several times with
+// different -m flags: the linker must not merge an inline function of one instruction set with that of another.
+//
+// Comparisons yield masks: integer vectors with all bits set (−1) where true. `mask ? x : y` selects lane by lane.
 #pragma once
 #include <stdint.h>
 #include <string.h>
@@ -31,6 +33,9 @@ typedef double f64v __attribute__((vector_size(SG_BYTES)));
 typedef int32_t i32v __attribute__((vector_size(SG_BYTES)));
 typedef int64_t i64v __attribute__((vector_size(SG_BYTES)));
 
+// tiny: added to a sum of squares or used as its lower limit, to avoid 0/0. The largest entry of a scaled matrix is
+//   about 1 (lanes.hpp), and √tiny is far below eps: sums on which tiny has an effect are negligible.
+// lift, drop: powers of two by which matrices of very small entries are scaled first (lanes.hpp).
 template <class T> struct Simd;
 template <> struct Simd<float> {
   typedef f32v V; typedef i32v M; typedef int32_t I;
@@ -59,7 +64,7 @@ template <class T> SG_INLINE Vec<T> flip(Vec<T> x, Mask<T> sign) { return unbits
 template <class T> SG_INLINE Vec<T> vmax(Vec<T> a, Vec<T> b) { return a > b ? a : b; }
 template <class T> SG_INLINE Vec<T> vmin(Vec<T> a, Vec<T> b) { return a < b ? a : b; }
 
-// Any / all lanes of a comparison.
+// True if any lane of a mask is set. Only sign bits are examined where there is an instruction for it.
 SG_INLINE bool any_bits(const void* m) {
 #if defined(__AVX512F__) && SG_BYTES == 64
   return _mm512_movepi32_mask(_mm512_loadu_si512(m)) != 0;
@@ -76,7 +81,7 @@ SG_INLINE bool any_bits(const void* m) {
 }
 template <class M> SG_INLINE bool any(M m) { return any_bits(&m); }
 
-// Square root, exact in every lane.
+// Square root, correctly rounded in every lane.
 #if defined(__AVX512F__) && SG_BYTES == 64
 SG_INLINE f32v vsqrt(f32v x) { return (f32v)_mm512_sqrt_ps((__m512)x); }
 SG_INLINE f64v vsqrt(f64v x) { return (f64v)_mm512_sqrt_pd((__m512d)x); }
@@ -95,8 +100,9 @@ SG_INLINE f64v vsqrt(f64v x) { for (int k = 0; k < SG_BYTES / 8; k++) x[k] = __b
 #endif
 template <class T> SG_INLINE T scalar_sqrt(T x) { return sizeof(T) == 4 ? (T)__builtin_sqrtf((float)x) : (T)__builtin_sqrt((double)x); }
 
-// Estimates of 1/√x and 1/x to 14 bits, where they pay: on AVX-512. (On Zen 3 the exact instructions are as fast in
-// float32 and faster in float64, where AVX2 has to estimate in float32.)
+// Estimates of 1/√x and 1/x to 14 bits, used on AVX-512 only. (On Zen 3 the exact instructions are as fast in float32,
+// and faster in float64, where AVX2 has estimates in float32 only.) An iteration doubles the number of correct bits, so
+// float32 (24 bits) needs one and float64 (53 bits) two.
 #if defined(__AVX512F__) && SG_BYTES == 64
 #define SG_ESTIMATES 1
 constexpr int steps32 = 1, steps64 = 2;
@@ -104,7 +110,7 @@ SG_INLINE f32v rsqrt_estimate(f32v x) { return (f32v)_mm512_rsqrt14_ps((__m512)x
 SG_INLINE f64v rsqrt_estimate(f64v x) { return (f64v)_mm512_rsqrt14_pd((__m512d)x); }
 SG_INLINE f32v recip_estimate(f32v x) { return (f32v)_mm512_rcp14_ps((__m512)x); }
 SG_INLINE f64v recip_estimate(f64v x) { return (f64v)_mm512_rcp14_pd((__m512d)x); }
-#elif defined(SG_TEST_ESTIMATES)  // the same, made by cutting exact results to 14 bits: to test without AVX-512
+#elif defined(SG_TEST_ESTIMATES)  // the same by truncating exact results to 14 bits, for tests without AVX-512
 #define SG_ESTIMATES 1
 constexpr int steps32 = 1, steps64 = 2;
 SG_INLINE f32v vsqrt(f32v x);
@@ -115,7 +121,7 @@ template <class V> SG_INLINE V rsqrt_estimate(V x) { return cut(1 / vsqrt(x)); }
 template <class V> SG_INLINE V recip_estimate(V x) { return cut(1 / x); }
 #endif
 
-// √x and 1/√x. From an estimate by Goldschmidt's iteration: g → √x, h → 1/(2√x), each step squares the error.
+// √x and 1/√x. From an estimate, by Goldschmidt's iteration: g → √x, h → 1/(2√x); each step squares the error.
 template <class T> SG_INLINE void root(Vec<T> x, Vec<T>& r, Vec<T>& inverse) {
 #ifdef SG_ESTIMATES
   Vec<T> y = rsqrt_estimate(x), g = x * y, h = y * T(0.5);
@@ -129,7 +135,8 @@ template <class T> SG_INLINE void root(Vec<T> x, Vec<T>& r, Vec<T>& inverse) {
 #endif
 }
 
-// 1/x for x in [1, 2]: with miss = 1 − xy, 1/x = y (1 + miss + miss² + …).
+// 1/x for x in [1, 2]: with miss = 1 − xy, 1/x = y (1 + miss + miss² + …), here to 42 bits, and to full precision by
+// one more Newton step in float64.
 template <class T> SG_INLINE Vec<T> reciprocal(Vec<T> x) {
 #ifdef SG_ESTIMATES
   Vec<T> y = recip_estimate(x), miss = T(1) - x * y;

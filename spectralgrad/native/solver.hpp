@@ -1,9 +1,13 @@
-// d ≥ 5: reduction to tridiagonal form, QL in lockstep, rotations delayed and applied in wavefronts, sort.
-// Three variants of one pipeline:
-//   small   everything in lanes;
-//   medium  reduction and QL in lanes, rotations a matrix at a time: each matrix then pays for its own sweeps only,
-//           and its Q stays in the first-level cache;
-//   large   as medium, but the reduction too a matrix at a time, as W matrices no longer fit the cache.
+// d ≥ 5: reduction to tridiagonal form (tridiagonal.hpp), QL iteration in lockstep (ql.hpp), rotations recorded and
+// applied later in wavefronts (rotate.hpp), sorting (order.hpp).
+// Three variants of this pipeline:
+//   small   everything with one matrix per lane;
+//   medium  reduction and QL with one matrix per lane, rotations one matrix at a time: a matrix is then rotated by its
+//           own sweeps only, and its Q stays in the first-level cache;
+//   large   as medium, but with the reduction one matrix at a time as well, because W matrices no longer fit the cache.
+//
+// Rotations are recorded for `keep` sweeps and then applied together: applying them to Q takes most of the time for
+// d ≥ 16, and a group of rows then stays in cache for all of these sweeps.
 #pragma once
 #include "order.hpp"
 #include "ql.hpp"
@@ -13,13 +17,13 @@
 namespace SG_NS {
 namespace {
 
-// Measured on AVX2: beyond these the lanes of a matrix no longer fit the first and the second-level cache;
-// known_from: from here on the eigenvalues are found first (ql.hpp).
+// Measured on AVX2: above these sizes W matrices no longer fit the first-level and the second-level cache.
+// known_from: from this size on the eigenvalues are computed first and used as shifts (ql.hpp).
 constexpr int small_up_to = 24, medium_up_to = 128, known_from = 12;
 
 enum Variant { small_d, medium_d, large_d };
 
-struct Arena {  // hands out 64-byte aligned pieces; with no base it only counts
+struct Arena {  // allocates 64-byte aligned pieces of a buffer; without a base it only counts their size
   char* base; size_t used;
   template <class X> X* take(size_t count) {
     size_t at = used;
@@ -36,7 +40,7 @@ template <class T, int G> struct Solver {
   typedef Single<T> SM;
 
   Variant kind;
-  int n, ld, columns, record, keep;  // columns: of Q with padding; record: entries a sweep; keep: sweeps kept
+  int n, ld, columns, record, keep;  // columns: of Q with padding; record: entries per sweep; keep: sweeps recorded
   V *a, *z, *work, *D[G], *E[G], *L[G], *S[G], *Tn[G], *Q[G];
   V *tau, *dots;
   T *sine, *tangent;
@@ -148,7 +152,7 @@ template <class T, int G> struct Solver {
         rotate_lanes(g, sweeps);
         continue;
       }
-      const int first = lowest[0] / W, last = (highest[0] + 2 * pad) / W;  // entry i is at i + pad, waves reach pad beyond
+      const int first = lowest[0] / W, last = (highest[0] + 2 * pad) / W;  // entry i is at i + pad; waves reach pad beyond
       for (int k = 0; k < sweeps; k++)
         for (int b = first; b <= last; b++) {
           transpose((V(&)[W])S[g][k * record + b * W]);
@@ -166,6 +170,7 @@ template <class T, int G> struct Solver {
     for (; i < n; i++)
       apply_sweeps<LM, 1, 4>(z + i * columns, 1, columns, S[g] + pad, Tn[g] + pad, record, sweeps, lowest, highest);
   }
+  // One matrix: only the sweeps before it converged (its level is −1 afterwards), without identities at the top.
   void rotate_one(int g, int m, int sweeps, int first, int last) {
     int live = 0;
     for (; live < sweeps && levels[live * G + g][m] >= 0; live++) {
@@ -181,7 +186,7 @@ template <class T, int G> struct Solver {
     }
     for (int p = 0; p < panels(); p++) rotate_panel<PV>(panel(g, m, p), width(p), live);
   }
-  // A panel of R vectors of rows, or a narrower last one.
+  // A panel of R vectors of rows; the last panel may be narrower.
   template <int R> void rotate_panel(V* z, int vectors, int live) {
     if (vectors == R)
       apply_sweeps<SM, R, (R == 1 ? 4 : M)>(z + pad * R, R, 1, sine + pad, tangent + pad, record, live, lows, highs);
@@ -189,7 +194,7 @@ template <class T, int G> struct Solver {
       rotate_panel<R - 1>(z, vectors, live);
   }
 
-  // Lanes that did not converge are left with a nonzero E; 30 sweeps an eigenvalue are allowed.
+  // Lanes that did not converge are left with a nonzero E. The limit, 30 sweeps per eigenvalue, is that of STEQR.
   void iterate(const int* count) {
     QL<T, G> ql;
     for (int g = 0; g < G; g++) ql.known[g] = nullptr;
@@ -261,7 +266,7 @@ template <class T, int G> struct Solver {
         }
       }
   }
-  // Small matrices are sorted in lanes, by exchanges of neighbours, and go out as whole matrices.
+  // Small matrices are sorted in lanes and written as whole matrices.
   int write_lanes(int g, int count, const Scale<V>& s, T* w, T* out) {
     V *d = D[g], *q = a, nan = splat<T>(__builtin_nanf(""));
     for (int i = 0; i < n; i++)
@@ -275,7 +280,8 @@ template <class T, int G> struct Solver {
     return failed;
   }
 
-  // Up to G·W matrices; left: how many can be read from A on. Returns how many failed.
+  // Decomposes up to G·W matrices. left: the number of matrices from A to the end of the batch, which limits vector
+  // loads. Returns the number of matrices that failed.
   int solve(const T* A, T* w, T* Vout, int total, int64_t left) {
     int count[G], failed = 0;
     Scale<V> s[G];

@@ -1,5 +1,6 @@
-// Threads that outlive a call: starting one costs several times what waking one does.
-// Several callers may share them; a forked child, which inherits none, makes its own. Nothing is torn down at exit.
+// A pool of threads that persist between calls, because starting a thread costs several times as much as waking one.
+// Several callers may share it. A forked child process inherits no threads and creates its own pool. Nothing is
+// destroyed at exit, so that a thread never sees a destroyed pool.
 #pragma once
 #include <pthread.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@ namespace sg {
 
 class Pool {
  public:
-  // Runs f here and on up to `helpers` other threads; returns when all of them are done.
+  // Runs f in this thread and in up to `helpers` others; returns when all calls have returned. f must divide the work
+  // itself: a helper that is busy with another job may not take part.
   template <class F> static void run(int64_t helpers, F& f) {
     if (helpers <= 0) return f();
     Job job{[](void* x) { (*(F*)x)(); }, &f, helpers};
@@ -54,12 +56,14 @@ class Pool {
       std::lock_guard<std::mutex> lock(mutex);
       try {
         for (; threads < job.wanted; threads++) std::thread([this] { serve(); }).detach();
-      } catch (const std::system_error&) {  // fewer threads than asked for will do
+      } catch (const std::system_error&) {  // continue with fewer threads
       }
       jobs.push_back(&job);
     }
     if (one) work.notify_one(); else work.notify_all();
   }
+  // Withdraws the job, then waits for the threads that work on it: by spinning for a short time, which is faster than
+  // being woken, then by sleeping.
   void finish(Job& job) {
     std::unique_lock<std::mutex> lock(mutex);
     for (auto at = jobs.begin(); at != jobs.end(); ++at)

@@ -1,9 +1,11 @@
-// Householder reduction A = Q T Qᵀ, from the last row upwards (so that a dense graded matrix leaves its small
-// eigenvalues at the top of T, where QL finds them first), and the columns of Q.
+// Householder reduction A = Q T Qᵀ to tridiagonal form, and the columns of Q (Golub & Van Loan, 4th ed., section 8.3.1;
+// LAPACK's SYTD2 with UPLO = 'U' and ORG2L; EISPACK's TRED2). It proceeds from the last row upwards, so that a dense
+// graded matrix leaves its small eigenvalues at the top of T, where QL finds them first.
 //
 // Step k maps row k's x = (a_k0 … a_k,k−1) to β e_{k−1} by H = I − τ v vᵀ, v = x − β e_{k−1}, τ = 1/(‖x‖² − x_{k−1}β),
-// and A ← HAH = A − v qᵀ − q vᵀ with p = τAv, q = p − (τ/2)(vᵀp) v. The update of step k+1 is applied while the
-// product of step k is formed, so a step reads and writes the matrix once: 4 multiply-adds an entry.
+// and A ← HAH = A − v qᵀ − q vᵀ with p = τAv, q = p − (τ/2)(vᵀp) v. β has the opposite sign of x_{k−1}, so that v is
+// formed without cancellation. The update of step k+1 is applied while the product of step k is formed, so that a step
+// reads and writes the matrix once, with 4 multiply-adds per entry.
 #pragma once
 #include "lanes.hpp"
 
@@ -40,7 +42,7 @@ SG_INLINE void rows_pass(Vec<T>* a, int ld, int nj, int cols, const typename Mod
   for (int r = 0; r < R; r++) acc[r] = sum[r];
 }
 
-// The row sums of a block into p: in Lanes as they are, in Single across the vector.
+// Stores the row sums of a block in p. In Lanes they are complete; in Single the lanes of a vector are added first.
 template <class T> SG_INLINE void settle(Lanes<T>, Vec<T>* p, const Vec<T>* acc, int rows) {
   for (int r = 0; r < rows; r++) p[r] = acc[r];
 }
@@ -74,8 +76,10 @@ void update_multiply(Vec<T>* a, int ld, int k, const S* v, const S* q, const S* 
 SG_INLINE float vsqrt(float x) { return __builtin_sqrtf(x); }
 SG_INLINE double vsqrt(double x) { return __builtin_sqrt(x); }
 
-// Reduces a (n × n, rows of ld vectors) to D and E. Row k is left holding v_k, zero from column k on; tau[k] its τ.
-// work: three vectors of ld. An x whose norm is below √tiny is dropped: far below rounding.
+// Reduces a (n × n, rows of ld vectors) to the diagonal D and the couplings E. Row k is left holding v_k, zero from
+// column k on, and tau[k] its τ. work: three arrays of ld vectors.
+// An x whose norm is below √tiny is treated as zero (H = I), which avoids 1/h = 1/0: entries of the scaled matrix are
+// about 1, so this is far below rounding error.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
 void tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, Vec<T>* work) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);  // entries a vector
@@ -115,7 +119,8 @@ void tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, Vec<T>* work) 
 }
 
 // H_b ⋯ H_{a+1} H_a for NB reflectors at once, on NV vectors of columns z (rows of NV vectors):
-// u_b = v_bᵀz, then u_b ← τ_b (u_b − Σ_{c<b} (v_bᵀv_c) u_c) and z −= Σ v_b u_b: z is read twice and written once for NB.
+// u_b = v_bᵀz, then u_b ← τ_b (u_b − Σ_{c<b} (v_bᵀv_c) u_c) and z −= Σ v_b u_b: z is read twice and written once for NB
+// reflectors.
 template <class Mode, int NB, int NV, class T = typename Mode::Real, class S = typename Mode::S>
 SG_INLINE void reflect(Vec<T>* z, int rows, const S* const* v, const S* tau, const S (&dot)[NB][NB]) {
   Vec<T> u[NB][NV];
@@ -149,7 +154,7 @@ void reflector_dots(const Vec<T>* a, int ld, int k, S (&dot)[NB][NB]) {
     }
 }
 
-// Reflectors 2 … n−1 go in groups of NB; what is left over goes first, one at a time.
+// Reflectors 2 … n−1 are applied in groups of NB; the remainder is applied first, one at a time.
 template <int NB> SG_INLINE int first_group(int n) { return 2 + (n - 2) % NB; }
 
 template <class Mode, int NB, class T = typename Mode::Real, class S = typename Mode::S>
@@ -158,7 +163,7 @@ void all_dots(const Vec<T>* a, int ld, int n, S (*dots)[NB][NB]) {
 }
 
 // Columns of Q = H_{n−1} ⋯ H_2: NV vectors of them, the first being column j, into z (n rows of NV vectors).
-// Column j is that of the identity until H_{j+1}.
+// H_k changes only rows 0 … k−1, so column j remains that of the identity up to H_j; groups up to there are skipped.
 template <class Mode, int NB, int NV, class T = typename Mode::Real, class S = typename Mode::S>
 void q_columns(const Vec<T>* a, int ld, int n, const S* tau, const S (*dots)[NB][NB], int j, Vec<T>* z) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);

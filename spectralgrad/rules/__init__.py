@@ -1,4 +1,4 @@
-"""The named methods, one frozen class each."""
+"""The named gradient methods, each a frozen dataclass, and the registry that looks them up by name."""
 
 from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc

@@ -1,4 +1,4 @@
-"""What a method is: a small frozen object that says how a gradient is to be formed."""
+"""Base classes of methods. A method is a small frozen object that determines how a gradient is formed."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ ROOTS = frozenset({"sqrt", "inv_sqrt"})
 
 @dataclass(frozen=True)
 class Method:
-    """Base of all methods: a name, where it comes from, the operations it serves, and what it does for each.
+    """Base class of all methods: name, source, supported operations, and an implementation of each.
 
-    A method implements :meth:`decompose` if it serves ``eigh``, :meth:`decompose_svd` for ``svd``, :meth:`root` for
-    ``sqrt`` and ``inv_sqrt``, :meth:`function` for every other function of a matrix and, unless it has a root, for
-    those too. Each is called with matrices in working precision, and returns what autograd can differentiate. A rule
-    for the gaps has all of them from :class:`GapMethod`.
+    A method implements :meth:`decompose` to support ``eigh``, :meth:`decompose_svd` for ``svd``, :meth:`root` for
+    ``sqrt`` and ``inv_sqrt``, and :meth:`function` for all other matrix functions (and for the two roots if it does not
+    implement :meth:`root`). They are called with matrices in working precision and must return tensors that autograd
+    can differentiate. A gap rule inherits all of them from :class:`GapMethod`.
 
     Attributes:
-        name: the word that means the method.
-        summary: one line for :func:`methods`.
-        reference: where it comes from.
-        operations: what it serves, words of ``methods(operation)``.
-        exact: whether its gradient is the true one for every matrix. Such a method may be given a scaled matrix, or
-            that of the smaller side, which have the same gradient.
+        name: the name by which functions and layers accept the method.
+        summary: one-line description, shown by :func:`methods`.
+        reference: the source, usually a paper.
+        operations: supported operations, as in ``methods(operation)``.
+        exact: True if the gradient is the true one for every matrix. Callers may then rescale the matrix or decompose
+            the smaller of two equivalent matrices, because the gradient is the same.
 
     Example:
         >>> import spectralgrad as sg
@@ -63,66 +63,69 @@ class Method:
     exact: ClassVar[bool] = False
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
-        """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, whose lower triangle is read."""
+        """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
         raise NotImplementedError
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """U (*, m, k), descending singular values (*, k) and Vh (*, k, n) of matrices (*, m, n)."""
+        """Return U (*, m, k), descending singular values (*, k) and Vh (*, k, n) of matrices (*, m, n)."""
         raise NotImplementedError
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        """The square root of positive semi-definite ``A`` or its inverse on the range; by default by :meth:`function`.
+        """Return the square root of positive semi-definite ``A``, or its inverse on the range.
+
+        The default implementation calls :meth:`function`.
 
         Args:
-            A: matrices (*, d, d), not yet checked: take ``domain.spectrum(A)`` or ``domain.matrix(A)``.
-            inverse: the inverse root.
-            domain: which matrices to refuse, and the rank tolerance.
+            A: matrices (*, d, d), not yet checked; ``domain.spectrum(A)`` and ``domain.matrix(A)`` check them.
+            inverse: compute the inverse root.
+            domain: which matrices to reject, and the rank tolerance.
         """
         return self.function(A, INV_SQRT if inverse else SQRT, domain)
 
     def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
-        """f(A); by default :meth:`compose` of the solver's eigenpairs.
+        """Return f(A). The default implementation calls :meth:`compose` with the solver's eigenpairs.
 
         Args:
             A: as in :meth:`root`.
-            f: a function of eigenvalues with its derivative and its divided differences.
+            f: a function of eigenvalues with its derivative and divided differences.
             domain: as in :meth:`root`.
         """
         return self.compose(A, f, domain.spectrum(A))
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
-        """f(A) = V f(λ) Vᴴ on the range, from eigenpairs of ``A`` that are known and carry no gradient."""
+        """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""
         raise NotImplementedError
 
     def bias(self, w: Tensor) -> Tensor | None:
-        """Relative entrywise bias (*, d, d) of the gradient at eigenvalues ``w``; None if there is no formula."""
+        """Return the relative entrywise bias (*, d, d) of the gradient at eigenvalues ``w``; None if not known."""
         return None
 
     def bound(self, w: Tensor) -> Tensor | None:
-        """An upper bound (*,) of what stands for 1/gap at eigenvalues ``w``; None if there is no formula."""
+        """Return an upper bound (*,) on the method's replacement of 1/gap at eigenvalues ``w``; None if not known."""
         return None
 
     def __str__(self) -> str:
-        """The name, and after colons what is not the default: ``svd-taylor:degree=19``."""
+        """Return the name, followed by the parameters that differ from their defaults: ``svd-taylor:degree=19``."""
         values = [(field, getattr(self, field.name)) for field in parameters(type(self)).values()]
         return ":".join([self.name, *(f"{field.name}={value}" for field, value in values if value != field.default)])
 
 
 def parameters(kind: type[Method]) -> dict[str, Field[Any]]:
-    """The fields of a method by name, without hooks."""
+    """Return the fields of a method by name, without callbacks (fields that are excluded from comparison)."""
     return {field.name: field for field in fields(kind) if field.compare}
 
 
 @dataclass(frozen=True)
 class GapMethod(Method):
-    r"""A rule that replaces the gap matrix :math:`K_{ij} = 1/(\lambda_i-\lambda_j)` by a bounded one.
+    r"""Base class of gap rules, which replace :math:`K_{ij} = 1/(\lambda_i-\lambda_j)` by a matrix :math:`\hat K`.
 
-    Row :math:`i` of :math:`\hat K` weighs the other eigenvectors in the gradient of :math:`v_i`:
+    Row :math:`i` of :math:`\hat K` weights the other eigenvectors in the gradient of :math:`v_i`:
 
     .. math:: \partial L/\partial A
               = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V + \mathrm{diag}\,\bar\lambda\bigr)V^H .
 
-    A rule of your own is a frozen dataclass with :meth:`gaps`; :func:`spectralgrad.register_method` gives it a name.
+    To write your own rule, derive a frozen dataclass that implements :meth:`gaps`; register it with
+    :func:`spectralgrad.register_method` to use it by name.
 
     Example:
         >>> @dataclass(frozen=True)
@@ -137,8 +140,8 @@ class GapMethod(Method):
     """
 
     operations: ClassVar[frozenset[str]] = DECOMPOSITIONS | FUNCTIONS
-    filters_gauge: ClassVar[bool] = True  # whether cotangents below rounding level are dropped between tied vectors
-    saturates: ClassVar[bool] = True  # whether what leaves the type comes back as its largest number
+    filters_gauge: ClassVar[bool] = True  # drop cotangents below rounding level between tied eigenvectors
+    saturates: ClassVar[bool] = True  # clamp values that would overflow to the largest finite number
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         return eigenvectors.decompose(A, self, operation)
@@ -150,45 +153,45 @@ class GapMethod(Method):
         return spectral_function.by_gap_rule(A, self, f, spectrum)
 
     def gaps(self, w: Tensor) -> Tensor:
-        r"""The matrix :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
+        r"""Return :math:`\hat K` (*, d, d) for ascending eigenvalues ``w`` (*, d); zero on the diagonal."""
         raise NotImplementedError
 
     @property
     def skew(self) -> bool:
-        r"""Whether :math:`\hat K` is skew-symmetric, as every rule should be; some of the papers' own are not."""
+        r"""True if :math:`\hat K` is skew-symmetric, as it should be; some of the papers' released rules are not."""
         return True
 
     @property
     def series_terms(self) -> int:
-        r"""n if :math:`\hat K_{ij}=(1-x^n)/(\lambda_i-\lambda_j)`, for which the kernel has code of its own; else 0."""
+        r"""n if :math:`\hat K_{ij}=(1-x^n)/(\lambda_i-\lambda_j)`, which the kernel implements; otherwise 0."""
         return 0
 
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
-        """Boolean mask (*, d) of the eigenpairs the method does not discard; None if it keeps all."""
+        """Return a boolean mask (*, d) of the eigenpairs that the method keeps; None if it keeps all."""
         return None
 
     def bound(self, w: Tensor) -> Tensor:
-        r"""An upper bound of :math:`\max|\hat K_{ij}|` for each matrix (*,); infinite where the rule has none.
+        r"""Return an upper bound on :math:`\max|\hat K_{ij}|` for each matrix (*,); infinite if the rule has none.
 
-        A finite bound that leaves the type is the type's largest number, as is the entry that it bounds.
+        A finite bound that would overflow is clamped to the largest finite number, like the entries it bounds.
         """
         return torch.full(w.shape[:-1], torch.inf, dtype=w.dtype, device=w.device)
 
     def weighed(self, K: Tensor, coupling: Tensor) -> Tensor:
-        r"""The entries :math:`\hat K_{ij}C_{ij}`; a rule that saturates leaves room for sums of them."""
+        r"""Return :math:`\hat K\circ C`, clamped, if the rule saturates, so that sums of d entries cannot overflow."""
         inner = K * coupling
         return saturated(inner, 0.25 / max(1, K.shape[-1])) if self.saturates else inner
 
     def bias(self, w: Tensor) -> Tensor:
-        r"""Relative entrywise bias :math:`1-\hat K_{ij}(\lambda_i-\lambda_j)` (*, d, d), zero on the diagonal.
+        r"""Return the relative bias :math:`1-\hat K_{ij}(\lambda_i-\lambda_j)` of each entry (*, d, d), 0 for i = j.
 
-        It is the share of a spectral function's true gradient that the rule deletes (claim G2).
+        It is the fraction of the true gradient of a matrix function that the rule discards (claim G2).
         """
         share = 1 - self.gaps(w) * differences(w)
         return share.masked_fill(identity_mask(w), 0)
 
 
 def require(condition: bool, method: Method, field: str, wanted: str) -> None:
-    """Refuse a method whose field makes no sense, saying what came and what is wanted."""
+    """Raise :class:`MethodError` with the value given and the value expected unless ``condition`` holds."""
     if not condition:
         raise MethodError(f"{type(method).__name__}: expected {field} {wanted}, got {getattr(method, field)!r}")

@@ -1,9 +1,9 @@
-r"""The papers' gap rules, and three of ours: each is a choice of :math:`\hat K` and nothing else.
+r"""Gap rules, most of them from the papers. Each defines a matrix :math:`\hat K` and nothing else.
 
-Two facts hold for all of them. With a skew-symmetric :math:`\hat K` a spectral function gets its true
-gradient times :math:`\hat K_{ij}(\lambda_i-\lambda_j)`, entry by entry (claim G2). And at an exact tie
-skew symmetry leaves only :math:`\hat K_{ij}=0` that does not prefer one vector to the other; the released
-codes return the same sign on both sides instead, which ``faithful=True`` reproduces (claim G10).
+With a skew-symmetric :math:`\hat K`, the gradient of a matrix function is the true one times
+:math:`\hat K_{ij}(\lambda_i-\lambda_j)`, entry by entry (claim G2). At an exact tie :math:`\hat K_{ij}=0` is the only
+skew-symmetric choice that treats both eigenvectors alike. The papers' released code returns the same sign on both sides
+instead, which ``faithful=True`` reproduces (claim G10).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .base import GapMethod, require
 class Analytic(GapMethod):
     r"""``svd``: the textbook gradient, :math:`\hat K_{ij}=1/(\lambda_i-\lambda_j)`; infinite at ties.
 
-    A matrix function taken on the range asks for no gap within the null space, so rank deficiency alone is harmless.
+    A matrix function acts on the range and needs no gaps within the null space, so rank deficiency alone does no harm.
 
     Example:
         >>> Analytic().gaps(torch.tensor([1.0, 3.0]))
@@ -42,7 +42,7 @@ class Analytic(GapMethod):
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
         tied = gap == 0
-        infinite = torch.where(tied, torch.inf, reciprocal(gap, ~tied))  # without a gradient of its own at ties
+        infinite = torch.where(tied, torch.inf, reciprocal(gap, ~tied))  # constant, so without gradient, at ties
         return infinite.masked_fill(identity_mask(w), 0)
 
 
@@ -51,8 +51,8 @@ class Clip(GapMethod):
     r"""``svd-clip``: :math:`\hat K_{ij}=\mathrm{clip}(1/(\lambda_i-\lambda_j),-T,T)`, zero at ties.
 
     Args:
-        threshold: T, an absolute number as in the paper (100).
-        relative: divide T by the spectral norm, which makes the rule independent of scale.
+        threshold: T, an absolute value as in the paper (100).
+        relative: divide T by the spectral norm, which makes the rule scale-invariant.
 
     Example:
         >>> Clip().gaps(torch.tensor([1.0, 1.001, 3.0]))[1]
@@ -87,7 +87,7 @@ class Clip(GapMethod):
 class Trunc(Clip):
     r"""``svd-trunc``: :class:`Clip` with the large threshold :math:`10^{10}` of the ICCV paper.
 
-    ``faithful=True`` gives Eq. 12 as it is written: at a tie 1/0 is :math:`+\infty` on both sides, so
+    ``faithful=True`` evaluates Eq. 12 as printed: at a tie 1/0 is :math:`+\infty` on both sides, so
     :math:`\hat K_{ij}=\hat K_{ji}=+T`, which is not skew-symmetric (claim P8).
 
     Example:
@@ -118,12 +118,12 @@ class Trunc(Clip):
 
 @dataclass(frozen=True)
 class TopN(GapMethod):
-    r"""``svd-topn``: keep the ``keep`` largest eigenvalues, set the others to zero (Eq. 11); zero at ties.
+    r"""``svd-topn``: keep the ``keep`` largest eigenvalues and set the others to zero (Eq. 11); zero at ties.
 
-    The gap of a kept and a discarded eigenvalue is therefore :math:`\lambda_i`. In a matrix function the
-    discarded ones contribute nothing; ``eigh`` returns every pair, but gradients reach the kept ones only.
-    Within the kept ones gaps are exact, so the paper's bound :math:`1/\lambda_N` does not hold (claim
-    P23): two of them may be arbitrarily close.
+    The gap between a kept eigenvalue :math:`\lambda_i` and a discarded one is therefore :math:`\lambda_i`. Discarded
+    eigenpairs do not contribute to a matrix function; ``eigh`` returns all pairs, but only the kept ones have a
+    gradient. Gaps among the kept eigenvalues are exact and may be arbitrarily small, so the paper's bound
+    :math:`1/\lambda_N` does not hold (claim P23).
 
     Example:
         >>> TopN(keep=2).kept(torch.eye(3), torch.tensor([1.0, 2.0, 3.0]), torch.eye(3))
@@ -133,7 +133,7 @@ class TopN(GapMethod):
     """
 
     name: ClassVar[str] = "svd-topn"
-    summary: ClassVar[str] = "only the 200 leading eigenvalues take part"
+    summary: ClassVar[str] = "only the 200 largest eigenvalues are used"
     reference: ClassVar[str] = "ICCV 2021, Eq. 11"
     keep: int = 200
 
@@ -142,7 +142,7 @@ class TopN(GapMethod):
 
     def gaps(self, w: Tensor) -> Tensor:
         cut = w.shape[-1] - self.keep
-        if cut > 0:  # by value, since singular values come in descending order
+        if cut > 0:  # select by value, because singular values come in descending order
             w = torch.where(w >= w.sort(-1).values[..., cut : cut + 1], w, 0)
         gap = differences(w)
         return reciprocal(gap, gap.abs() > torch.finfo(w.dtype).tiny)
@@ -155,18 +155,18 @@ class TopN(GapMethod):
 
 @dataclass(frozen=True)
 class Taylor(GapMethod):
-    r"""``svd-taylor``: the geometric series of :math:`1/(1-x)` cut at degree K, summed in closed form.
+    r"""``svd-taylor``: the geometric series of :math:`1/(1-x)` truncated at degree K, summed in closed form.
 
     .. math:: \hat K_{ij}=\frac1{\lambda_i}\sum_{k=0}^{K}x^k=\frac{1-x^{K+1}}{\lambda_i-\lambda_j},
               \qquad x=\lambda_j/\lambda_i\le 1,
 
-    and skew-symmetric in the other triangle; zero at ties. Bound :math:`(K+1)/\lambda_i` (attained as
-    :math:`x\to1`), relative bias :math:`x^{K+1}`. For :math:`x\le 0` (an indefinite matrix) there is no pole
-    and the gap is exact.
+    extended skew-symmetrically to the other triangle; zero at ties. The bound is :math:`(K+1)/\lambda_i` (approached as
+    :math:`x\to1`), the relative bias :math:`x^{K+1}`. For :math:`x\le 0` (an indefinite matrix) the exact gap is used,
+    since there is no pole.
 
     Args:
         degree: K. The papers use 9 for whitening and 100 for covariance pooling.
-        faithful: the released sign at ties, :math:`\hat K_{ij}=\hat K_{ji}=+(K+1)/\lambda` (claim G10).
+        faithful: use the sign of the released code at ties, :math:`\hat K_{ij}=\hat K_{ji}=+(K+1)/\lambda` (claim G10).
 
     Example:
         >>> Taylor().gaps(torch.tensor([0.01, 0.02]))[1, 0]
@@ -203,10 +203,10 @@ class Taylor(GapMethod):
 
     @staticmethod
     def series(w: Tensor, terms: int) -> Tensor:
-        r"""The positive, symmetric matrix :math:`(1-x_+^{n})/|\lambda_i-\lambda_j|` of n terms of the series.
+        r"""Return :math:`(1-x_+^{n})/|\lambda_i-\lambda_j|`, the sum of n terms of the series; positive and symmetric.
 
-        Written as :math:`-\mathrm{expm1}(n\,\mathrm{log1p}(-y))/(y\,\lambda)` with :math:`y=1-x`, which keeps
-        full relative accuracy when x is near 1; the limit :math:`n/\lambda` is taken at y = 0.
+        Evaluated as :math:`-\mathrm{expm1}(n\,\mathrm{log1p}(-y))/(y\,\lambda)` with :math:`y=1-x`, which has full
+        relative accuracy for x near 1; at y = 0 it is the limit :math:`n/\lambda`.
         """
         size = floored(w)
         live = size > 0
@@ -223,9 +223,9 @@ class Taylor(GapMethod):
 
 @dataclass(frozen=True)
 class Lorentzian(GapMethod):
-    r"""``lorentzian``: the broadened gap :math:`\hat K=g/(g^2+\delta^2)`, :math:`\delta` relative to the norm.
+    r"""``lorentzian``: the broadened gap :math:`\hat K=g/(g^2+\delta^2)`, with :math:`\delta` relative to the norm.
 
-    Smooth, zero at ties, bounded by :math:`1/(2\delta\|A\|)`; its relative bias is
+    It is smooth, zero at ties and bounded by :math:`1/(2\delta\|A\|)`; its relative bias is
     :math:`\delta^2/(g^2+\delta^2)`.
 
     Example:
@@ -246,7 +246,7 @@ class Lorentzian(GapMethod):
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
         gap = quotient(differences(w).masked_fill(identity_mask(w), 0), size, size > 0)
-        length = torch.hypot(gap, torch.full_like(gap, self.broadening))  # squares would underflow before K̂ overflows
+        length = torch.hypot(gap, torch.full_like(gap, self.broadening))  # squares could underflow where K̂ is finite
         return saturated(quotient(gap / length / length, size, size > 0))
 
     def bound(self, w: Tensor) -> Tensor:
@@ -256,7 +256,7 @@ class Lorentzian(GapMethod):
 
 @dataclass(frozen=True)
 class Masked(GapMethod):
-    r"""``masked``: exact gaps, but zero for pairs closer than ``tolerance`` times the norm.
+    r"""``masked``: exact gaps, but zero for pairs of eigenvalues closer than ``tolerance`` times the norm.
 
     Args:
         tolerance: relative to :math:`\|A\|`; the default is :math:`\epsilon^{2/3}` of the working precision.
@@ -287,7 +287,7 @@ class Masked(GapMethod):
 
 
 def _worst_reciprocal(w: Tensor) -> Tensor:
-    """The largest 1/λ that :func:`floored` allows in each matrix (*,)."""
+    """Return the largest 1/λ in each matrix (*,), with λ limited from below by :func:`floored`."""
     if w.shape[-1] < 2:
         return w.new_zeros(w.shape[:-1])
     size = floored(w)

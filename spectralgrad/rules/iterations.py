@@ -1,4 +1,4 @@
-"""Methods whose gradient comes from an iteration, and ``exact``, which needs none."""
+"""The method ``exact``, and methods whose gradient is that of an iteration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .pade import Pade
 
 @dataclass(frozen=True)
 class Exact(Method):
-    r"""``exact``: the true gradient of a matrix function by divided differences; no gap appears.
+    r"""``exact``: the true gradient of a matrix function by divided differences, also at ties.
 
     .. math:: \partial L/\partial A = V\bigl(\Gamma\circ V^H\bar S V\bigr)V^H,\qquad
               \Gamma_{ij}=\frac{f(\lambda_i)-f(\lambda_j)}{\lambda_i-\lambda_j},\quad \Gamma_{ii}=f'(\lambda_i).
@@ -34,7 +34,7 @@ class Exact(Method):
     """
 
     name: ClassVar[str] = "exact"
-    summary: ClassVar[str] = "divided differences: the true gradient, ties and all"
+    summary: ClassVar[str] = "divided differences: the true gradient, also at ties"
     reference: ClassVar[str] = "Daleckiĭ–Kreĭn 1965"
     operations: ClassVar[frozenset[str]] = FUNCTIONS
     exact: ClassVar[bool] = True
@@ -48,27 +48,27 @@ class Exact(Method):
 
 @dataclass(frozen=True)
 class SVDPI(GapMethod):
-    r"""``svd-pi``: eigenvectors by a solver, gradient of K power iterations with differentiated deflation.
+    r"""``svd-pi``: eigenvectors from a solver, gradient of K power iterations with differentiated deflation.
 
-    Vector i sees the smaller eigenvalues through K terms of the geometric series. Through the deflation it
-    sees the larger ones too, but with K − 1 terms (claim R12). Summed in closed form, with
-    :math:`x=\min/\max` of the pair,
+    Eigenvector i is coupled to those of smaller eigenvalues by K terms of the geometric series. Deflation couples it
+    to those of larger eigenvalues too, by K − 1 terms (claim R12). Summed in closed form, with :math:`x=\min/\max` of
+    the pair,
 
     .. math:: \hat K_{ij}=\frac{1-x^{K}}{\lambda_i-\lambda_j}\ (\lambda_j<\lambda_i),\qquad
               \hat K_{ij}=\frac{1-x^{K-1}}{\lambda_i-\lambda_j}\ (\lambda_j>\lambda_i),
 
     which is what Algorithm 1 computes step by step (``unrolled=True`` runs those steps, for comparison).
-    Eigenpairs are taken in descending order until one of the three rules of Algorithm 1 stops it:
-    :math:`\lambda_i\le\epsilon`, a deflated Rayleigh quotient off by more than 10 %, or 99.99 % of the energy.
-    The others are discarded, in a matrix function from the forward pass too. As printed, the energy rule always
-    discards the last pair of a regular matrix; ``energy=1`` keeps it.
+    Eigenpairs are processed in descending order until one of the three stopping rules of Algorithm 1 applies:
+    :math:`\lambda_i\le\epsilon`, a deflated Rayleigh quotient off by more than 10 %, or 99.99 % of the energy reached.
+    The remaining pairs are discarded; in a matrix function they are missing from the forward pass as well. As printed,
+    the energy rule always discards the last pair of a regular matrix; ``energy=1`` keeps it.
 
     Args:
         iterations: K, the number of power iterations (19 in the paper; the released code sums 20 terms).
-        eps: the smallest eigenvalue kept, the :math:`\epsilon` the paper adds to the diagonal.
-        energy: share of the trace after which to stop; 1 disables the rule.
-        tolerance: relative error of the Rayleigh quotient that stops; ``inf`` disables the rule.
-        unrolled: run Algorithm 1 literally and let autograd differentiate it.
+        eps: stop at eigenvalues up to this, the :math:`\epsilon` that the paper adds to the diagonal.
+        energy: stop when the kept eigenvalues reach this fraction of the trace; 1 disables the rule.
+        tolerance: stop when the relative error of the Rayleigh quotient reaches this; ``inf`` disables the rule.
+        unrolled: run Algorithm 1 step by step and let autograd differentiate it.
 
     Example:
         >>> w = torch.tensor([0.5, 1.0], dtype=torch.float64)
@@ -124,11 +124,15 @@ class SVDPI(GapMethod):
 class PI(Method):
     r"""``pi``: power iteration from a random start, in the forward pass and in the gradient.
 
-    The baseline that the papers show failing: when :math:`\lambda_2/\lambda_1` is near 1 the vectors have not
-    converged after K steps. Stopping rules as in :class:`SVDPI`. The start depends on ``seed`` and the size
-    only, so a matrix's result does not depend on its batch. The gradient goes through the eigenvectors, whose own is
-    as large as the reciprocal of the norm, and through products with the norm: float32 holds both for norms between
-    about 1e-24 and 1e28.
+    This is a baseline that the papers show to fail: when :math:`\lambda_2/\lambda_1` is near 1, the vectors have not
+    converged after K steps. The stopping rules are those of :class:`SVDPI`. The start depends only on ``seed`` and the
+    size, so a matrix's result does not depend on the rest of its batch. The backward pass involves numbers of the order
+    of the norm and of its reciprocal; in float32 they stay in range for norms between about 1e-24 and 1e28.
+
+    Args:
+        iterations: power iterations for each eigenvector.
+        eps, energy, tolerance: stopping rules, as in :class:`SVDPI`.
+        seed: seed of the random start.
 
     Example:
         >>> PI(iterations=50)
@@ -163,18 +167,18 @@ class PI(Method):
 
 @dataclass(frozen=True)
 class NewtonSchulz(Method):
-    r"""``newton-schulz``: the coupled iteration for :math:`A^{1/2}` and :math:`A^{-1/2}`; products only.
+    r"""``newton-schulz``: the coupled iteration for :math:`A^{1/2}` and :math:`A^{-1/2}`, using matrix products only.
 
     .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\qquad Z\leftarrow\tfrac12(3I-ZY)Z,\qquad
               Y_0=A/\nu,\ Z_0=I .
 
     Args:
-        steps: iterations (5 in iSQRT-COV).
+        steps: number of iterations (5 in iSQRT-COV).
         normalize: :math:`\nu` is the trace or the Frobenius norm; both bring the spectrum into (0, 1].
         backward: ``"unrolled"`` differentiates the iteration; ``"lyapunov"`` solves
             :math:`SX+XS=\bar S` for the true gradient by a sign iteration.
-        lyapunov_steps: iterations of that solve.
-        on_residual: called in the backward pass with the relative residual (*,) that the solve reached.
+        lyapunov_steps: number of iterations of that solve.
+        on_residual: callback that receives the relative residual (*,) of the solve in the backward pass.
 
     Example:
         >>> NewtonSchulz(steps=10, normalize="frobenius")
@@ -210,10 +214,10 @@ class NewtonSchulz(Method):
 
 @dataclass(frozen=True)
 class SVDNewton(Method):
-    """``svd-newton``: the root by a solver, its gradient from Newton–Schulz iterations.
+    """``svd-newton``: the root from a solver, the gradient from Newton–Schulz iterations.
 
     Args:
-        steps: iterations differentiated (10 in the paper).
+        steps: number of iterations that are differentiated (10 in the paper).
         normalize: pre-normalisation, as in :class:`NewtonSchulz`.
 
     Example:
@@ -237,5 +241,6 @@ class SVDNewton(Method):
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]
         iterated = newton_schulz.newton_schulz(domain.matrix(A), self.steps, self.normalize)[inverse]
-        # The iteration may diverge on a matrix that rounding made indefinite; the value is not its.
+        # The iteration may diverge on a matrix made indefinite by rounding; such entries keep their value, without
+        # gradient.
         return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)

@@ -1,9 +1,9 @@
-r"""SVD-Padé, sound and as published.
+r"""SVD-Padé: a numerically sound version and the published one.
 
-The ICCV paper evaluates :math:`1/(1-x)` by its [50/50] Padé approximant. Solved as printed, the Toeplitz
-system for the denominator is all ones: rank one out of fifty (claim P14). Its solution is rounding noise,
-and the quotient is :math:`1/(1-x)` times a random common polynomial with a spurious pole near 0.9973 (P15).
-A construction that looks at the rank finds the right degree at once: [0/1], which is :math:`1/(1-x)` itself.
+The ICCV paper evaluates :math:`1/(1-x)` by its [50/50] Padé approximant. The matrix of the Toeplitz system for the
+denominator consists of ones, so it has rank one instead of fifty (claim P14). Its computed solution is rounding noise,
+numerator and denominator share a random factor only approximately, and a spurious pole near 0.9973 results (claim P15).
+A construction that determines the rank finds the right degree, [0/1], which is :math:`1/(1-x)` itself.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Pade(GapMethod):
 
     .. math:: \hat K_{ij}=\frac1\ell\,\frac{y}{\max(|y|,\phi)^2} .
 
-    Exact for :math:`|y|\ge\phi`; below, it falls linearly to zero at the tie, so it is continuous, skew and
-    bounded by :math:`1/(\ell\phi)`. This is the default for decompositions.
+    It is exact for :math:`|y|\ge\phi` and decreases linearly to zero at the tie below that, so it is continuous,
+    skew-symmetric and bounded by :math:`1/(\ell\phi)`. This is the default for decompositions.
 
     Args:
         floor: :math:`\phi`; the default is :math:`64\,\epsilon` of the working precision (1.4e-14 in float64,
-            7.6e-6 in float32): vectors that are closer are not determined by the stored matrix.
+            7.6e-6 in float32): eigenvectors of closer eigenvalues are not determined by the stored matrix.
         faithful: evaluate the paper's degenerate [degree/2 / degree/2] coefficients with its sign rule at
             ties instead. For comparison only.
-        degree: total degree of the approximant asked for (100 in the paper).
+        degree: total degree of the requested approximant (100 in the paper).
 
     Example:
         >>> Pade().gaps(torch.tensor([1.0, 1.0, 3.0]))
@@ -75,7 +75,7 @@ class Pade(GapMethod):
         cut = floor * size
         exact = (gap.abs() > cut) & (gap != 0)
         slope = reciprocal(cut, cut > torch.finfo(w.dtype).tiny)
-        inside = (gap * slope * slope).detach()  # differentiating the slope would only amplify noise
+        inside = (gap * slope * slope).detach()  # below the floor the gap is noise; its derivative would amplify it
         return torch.where(exact, reciprocal(gap, exact), inside)
 
     def bound(self, w: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class Pade(GapMethod):
         return saturated(worst / self._floor(w))
 
     def coefficients(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Numerator and denominator, constant term first, as this object evaluates them."""
+        """Return the coefficients of numerator and denominator as evaluated, constant term first."""
         half = self.degree // 2
         if self.faithful:
             return faithful_pade(half)
@@ -99,7 +99,7 @@ class Pade(GapMethod):
         return 64 * resolution(w.dtype) if self.floor is None else self.floor
 
     def _faithful_gaps(self, w: Tensor) -> Tensor:
-        """Released behaviour: eigenvalues clamped at 2.2e-16, what overflows set to the largest finite entry."""
+        """Return the gaps of the released code: eigenvalues clamped at 2.2e-16, overflow set to the largest entry."""
         clamped = w.clamp_min(resolution(torch.float64))
         big = torch.maximum(clamped.unsqueeze(-1), clamped.unsqueeze(-2))
         x = torch.minimum(clamped.unsqueeze(-1), clamped.unsqueeze(-2)) / big
@@ -115,15 +115,15 @@ class Pade(GapMethod):
 
 
 def robust_pade(series: Sequence[float], m: int, n: int, tolerance: float = 1e-14) -> tuple[list[float], list[float]]:
-    r"""The [m/n] Padé approximant of a power series, of the smallest degrees that the series supports.
+    r"""Compute the [m/n] Padé approximant of a power series, reduced to the smallest possible degrees.
 
-    The denominator is the null vector of a Toeplitz matrix of the coefficients; its rank tells the true
-    degree, so common factors of numerator and denominator never arise.
+    The denominator is the null vector of a Toeplitz matrix of the coefficients. The rank of that matrix determines the
+    true degree, so numerator and denominator have no common factors.
 
     Args:
         series: Taylor coefficients :math:`a_0, a_1, \dots`, at least m + n + 1 of them.
-        m, n: the degrees asked for.
-        tolerance: singular values below this share of the largest count as zero.
+        m, n: the requested degrees of numerator and denominator.
+        tolerance: singular values below ``tolerance`` times the largest coefficient count as zero.
 
     Returns:
         numerator and denominator, constant term first, denominator normalised to start with 1.
@@ -151,7 +151,7 @@ def robust_pade(series: Sequence[float], m: int, n: int, tolerance: float = 1e-1
 
 
 def _trim(p: np.ndarray, q: np.ndarray, tolerance: float) -> tuple[list[float], list[float]]:
-    """Drop negligible leading factors of x and trailing coefficients; scale so that q starts with 1."""
+    """Drop negligible common powers of x and trailing coefficients; scale so that q starts with 1."""
     shift = int(np.argmax(np.abs(q) > tolerance))
     p, q = p[shift:], q[shift:]
     p, q = p[: _length(p, tolerance)] / q[0], q[: _length(q, tolerance)] / q[0]
@@ -164,7 +164,7 @@ def _length(c: np.ndarray, tolerance: float) -> int:
 
 @lru_cache(maxsize=4)
 def faithful_pade(half: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The papers' coefficients: numerically differentiated series, 20 digits, singular system solved as it is."""
+    """Return the paper's coefficients: series differentiated numerically (20 digits), singular system solved as is."""
     import mpmath
 
     with mpmath.workdps(20):

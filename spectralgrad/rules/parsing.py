@@ -1,4 +1,4 @@
-"""Methods in one word: ``svd-taylor``, or ``svd-taylor:degree=19`` where a parameter is not the default."""
+"""Parses method strings such as ``svd-taylor`` or ``svd-taylor:degree=19``."""
 
 from __future__ import annotations
 
@@ -11,40 +11,41 @@ from .base import Method, parameters
 
 
 def parse(text: str, known: dict[str, type[Method]]) -> Method:
-    """The method that a word means: a name, and after colons the parameters that are not the paper's.
+    """Return the method described by a string: a name, optionally followed by ``:parameter=value`` pairs.
 
     Args:
-        text: such as ``"svd-clip:threshold=10:relative=true"``.
+        text: for example ``"svd-clip:threshold=10:relative=true"``.
         known: the methods by name.
 
     Raises:
-        MethodError: no such method or parameter, or a value that does not suit it.
+        MethodError: there is no such method or parameter, or the value is invalid.
     """
     name, *settings = text.split(":")
     if name not in known:
         close = get_close_matches(name.lower().replace("_", "-").replace(" ", "-"), known, n=1, cutoff=0.75)
         hint = f". Did you mean {close[0]!r}?" if close else ""
-        raise MethodError(f"unknown method {name!r}; the methods are: {', '.join(known)}{hint}")
+        raise MethodError(f"unknown method {name!r}; choose from: {', '.join(known)}{hint}")
     fields = parameters(known[name])
     values: dict[str, Any] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if key not in fields or not equals:
-            wanted = ", ".join(f"{field.name}={field.default}" for field in fields.values()) or "no parameters"
-            raise MethodError(f"method {text!r}: expected {name}, then :PARAMETER=VALUE; it has {wanted}")
+            wanted = ", ".join(f"{field.name}={field.default}" for field in fields.values())
+            offered = f"its parameters and their defaults are {wanted}" if wanted else "it has no parameters"
+            raise MethodError(f"method {text!r}: expected {name}:PARAMETER=VALUE, got {setting!r}; {offered}")
         values[key] = _value(value, _kind(fields[key].type), f"method {text!r}: expected {key} to be")
     return known[name](**values)
 
 
 def _kind(annotation: Any) -> str:
-    """The name of a field's type, which is text where annotations are not evaluated."""
+    """Return the name of a field's type; the annotation is a string where annotations are not evaluated."""
     return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
 def _value(text: str, kind: str, expected: str) -> Any:
     kinds = [word.strip() for word in kind.split("|")]
     if kind.startswith("Literal"):
-        return text  # the method knows its words
+        return text  # the method itself checks it
     if "None" in kinds and text.lower() == "none":
         return None
     try:

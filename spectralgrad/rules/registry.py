@@ -1,4 +1,4 @@
-"""Names of methods: the list, and the one place that turns a name into an object."""
+"""The registry of methods: listing them, registering new ones, and turning names into objects."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ METHODS: dict[str, type[Method]] = {
 }  # fmt: skip
 
 
-GROUP = "spectralgrad.methods"  # of entry points
+GROUP = "spectralgrad.methods"  # entry-point group
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
-_RESERVED = ("batchnorm", "none")  # words of the lab
+_RESERVED = ("batchnorm", "none")  # names with a special meaning in the lab
 
 
 class MethodList(dict[str, str]):
-    """Name → one line; prints as a table."""
+    """Mapping from method names to one-line summaries; its repr is a table."""
 
     def __repr__(self) -> str:
         width = max(map(len, self))
@@ -36,11 +36,14 @@ class MethodList(dict[str, str]):
 
 
 def methods(operation: str | None = None) -> MethodList:
-    """All methods by name with a line each, or those that serve one operation.
+    """List the methods with a one-line summary each: all of them, or those available for one operation.
 
     Args:
         operation: ``"eigh"``, ``"svd"``, ``"sqrt"``, ``"inv_sqrt"``, ``"power"``, ``"log"``, ``"exp"`` or
-            ``"function"``.
+            ``"function"``; by default all methods are listed.
+
+    Returns:
+        dictionary from names to summaries, printed as a table.
 
     Raises:
         MethodError: there is no such operation.
@@ -50,7 +53,7 @@ def methods(operation: str | None = None) -> MethodList:
         svd         the textbook gradient 1/(λi − λj); NaN at ties
         svd-clip    1/(λi − λj) clipped at ±100
         svd-trunc   1/(λi − λj) truncated at ±1e10
-        svd-topn    only the 200 leading eigenvalues take part
+        svd-topn    only the 200 largest eigenvalues are used
         svd-taylor  geometric series of degree 9 in closed form; bound (K+1)/λ
         svd-pade    1/(λi − λj) exact above a floor on 1 − λj/λi, zero at ties
         lorentzian  g/(g² + δ²): smooth broadening, used in tensor networks
@@ -65,20 +68,20 @@ def methods(operation: str | None = None) -> MethodList:
 
 
 def register_method(kind: type[Method]) -> type[Method]:
-    """Make a method of your own known by its name, to functions, layers and ``lab.Config``; use it as a decorator.
+    """Register your own method so that functions, layers and the lab's ``Config`` accept its name. A class decorator.
 
-    Packages can do without this call: an entry point in the group ``spectralgrad.methods``, whose name is the
-    method's, is found when somebody asks for that name.
+    A package can instead declare an entry point with the method's name in the group ``spectralgrad.methods``, which is
+    imported when that name is first used.
 
     Args:
         kind: a frozen dataclass derived from :class:`GapMethod` or :class:`Method`, with ``name``, ``summary``,
-            ``reference``, a default for every field, and what its ``operations`` need.
+            ``reference``, a default for every field, and the methods that its ``operations`` require.
 
     Returns:
         the class.
 
     Raises:
-        MethodError: it is something else, or the name is taken.
+        MethodError: the class does not meet these requirements, or the name is already used.
 
     Example:
         >>> from dataclasses import dataclass
@@ -103,28 +106,29 @@ def register_method(kind: type[Method]) -> type[Method]:
 
 
 def _problem(kind: Any) -> str:
-    """Why something cannot be registered; empty if it can."""
+    """Return why ``kind`` cannot be registered, or an empty string if it can."""
     if not isinstance(kind, type) or not issubclass(kind, Method):
         return f"expected a class derived from GapMethod or Method, got {kind!r}"
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or not _NAME.fullmatch(name) or name in _RESERVED:
-        return f"expected a name of small letters, digits and hyphens, not {' or '.join(_RESERVED)}, got {name!r}"
+        reserved = " or ".join(_RESERVED)
+        return f"expected a name of lower-case letters, digits and hyphens other than {reserved}, got {name!r}"
     known = METHODS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        return f"the name {name!r} is that of {known.__module__}.{known.__qualname__}; choose another"
+        return f"the name {name!r} is already used by {known.__module__}.{known.__qualname__}; choose another"
     if not isinstance(getattr(kind, "summary", None), str) or not isinstance(getattr(kind, "reference", None), str):
-        return f"expected {kind.__name__} to have a summary and a reference, a line each"
+        return f"expected {kind.__name__} to define the strings summary and reference"
     if not kind.operations or not kind.operations <= DECOMPOSITIONS | FUNCTIONS:
-        return f"expected operations of {', '.join(sorted(DECOMPOSITIONS | FUNCTIONS))}, got {kind.operations!r}"
+        return f"expected operations from {', '.join(sorted(DECOMPOSITIONS | FUNCTIONS))}, got {kind.operations!r}"
     if _missing(kind):
-        return f"expected {kind.__name__} to have the method {_missing(kind)}, which its operations need"
+        return f"expected {kind.__name__} to implement {_missing(kind)}, which its operations require"
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-    return f"expected a default for {', '.join(needed)}" if needed else ""
+    return f"expected a default value for {', '.join(needed)}" if needed else ""
 
 
 def _missing(kind: type[Method]) -> str:
-    """Methods that a class needs for its operations and does not have."""
-    by_function = ("function", "compose")  # each calls the next by default
+    """Return the names of the methods that a class must implement for its operations and does not."""
+    by_function = ("function", "compose")  # by default function calls compose, and root calls function
     needs: dict[str, tuple[str, ...]] = {"eigh": ("decompose",), "svd": ("decompose_svd",)}
     needs |= {operation: ("root", *by_function) if operation in ROOTS else by_function for operation in FUNCTIONS}
     wanted = {needs[o] for o in kind.operations if all(getattr(kind, n) is getattr(Method, n) for n in needs[o])}
@@ -132,7 +136,7 @@ def _missing(kind: type[Method]) -> str:
 
 
 def named(text: str) -> Method:
-    """The method that a word means, whatever it serves; see :func:`resolve`.
+    """Return the method described by a string, without checking it against an operation; see :func:`resolve`.
 
     Raises:
         MethodError: there is no such method.
@@ -144,7 +148,7 @@ def named(text: str) -> Method:
 
 
 def spelling(method: Method) -> str | None:
-    """The word that means an equal method; None if there is none.
+    """Return the string that :func:`resolve` turns into an equal method; None if there is none.
 
     Example:
         >>> spelling(Taylor(degree=19)), spelling(Exact())
@@ -156,19 +160,19 @@ def spelling(method: Method) -> str | None:
     try:
         back = parse(text, METHODS)
         same = all(bool(getattr(back, f.name) == getattr(method, f.name)) for f in fields(method))
-    except Exception:  # a field that no word can hold, or that cannot be compared
+    except Exception:  # a field that cannot be written as text or compared
         return None
     return text if same else None
 
 
 def _load(name: str) -> None:
-    """Register the entry point of that name, if there is one."""
+    """Register the method of the entry point called ``name``, if there is one."""
     if name in METHODS:
         return
     kind = plugins.load(GROUP, name)
     if kind is None:
         return
-    problem = _problem(kind) or (f"its method is called {kind.name!r}" if kind.name != name else "")
+    problem = _problem(kind) or (f"its method has another name, {kind.name!r}" if kind.name != name else "")
     if problem:
         plugins.refuse(GROUP, name, problem)
     else:
@@ -176,12 +180,12 @@ def _load(name: str) -> None:
 
 
 def resolve(method: str | Method, operation: str) -> Method:
-    """The method object for a name or an object, checked against the operation.
+    """Return the method object for a name or an object, after checking that it supports the operation.
 
-    A name stands for the paper's parameters; others follow it: ``"svd-taylor:degree=19"``.
+    A name alone selects the paper's parameters; others can be appended: ``"svd-taylor:degree=19"``.
 
     Raises:
-        MethodError: there is no such method, or it does not serve the operation.
+        MethodError: there is no such method, or it is not available for the operation.
 
     Example:
         >>> resolve("svd-taylor:degree=19", "eigh")
@@ -195,6 +199,6 @@ def resolve(method: str | Method, operation: str) -> Method:
         raise MethodError(f"method: expected a name or a Method object, got {type(method).__name__}")
     if operation not in method.operations:
         raise MethodError(
-            f"method {method.name!r} does not serve {operation}; those that do: {', '.join(methods(operation))}"
+            f"method {method.name!r} is not available for {operation}; choose from: {', '.join(methods(operation))}"
         )
     return method

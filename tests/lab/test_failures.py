@@ -76,7 +76,7 @@ def test_what_a_layer_refuses_is_a_failure_with_its_last_good_spectrum():
 @pytest.mark.parametrize("place", ["forward", "backward"])
 def test_a_solver_that_gives_up_is_a_failure(place):
     failure = train(QUICK.replaced(network=f"tests.lab.test_failures:unsolvable_{place}")).failure
-    assert failure.reason.startswith("eigh: no solver met the residual test")
+    assert failure.reason.startswith("eigh: no solver passed the residual test")
     assert failure.spectrum == (1.0, 1.0, 1.0)
     assert failure.layer == ("8" if place == "forward" else None)
 

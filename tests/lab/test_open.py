@@ -155,12 +155,12 @@ class Wanting(sg.GapMethod):
     ("kind", "words"),
     [
         (plain, "expected a class derived from GapMethod"),
-        (Bare, "expected Bare to have the method decompose"),
+        (Bare, "expected Bare to implement decompose"),
         (Mine(), "expected a class derived from GapMethod"),
-        (Taken, "the name 'svd-taylor' is that of spectralgrad.rules.gaps.Taylor"),
-        (Reserved, "expected a name of small letters"),
-        (Spaced, "expected a name of small letters"),
-        (Wanting, "expected a default for limit"),
+        (Taken, "the name 'svd-taylor' is already used by spectralgrad.rules.gaps.Taylor"),
+        (Reserved, "expected a name of lower-case letters"),
+        (Spaced, "expected a name of lower-case letters"),
+        (Wanting, "expected a default value for limit"),
     ],
 )
 def test_what_cannot_be_a_method_is_not_registered(kind, words):

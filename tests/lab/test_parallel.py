@@ -85,7 +85,7 @@ def test_a_failure_of_one_process_is_recorded_for_all(shared):
     ("name", "layer", "reason"),
     [
         ("early", "4", "matrix_sqrt: expected finite input"),  # the other process waits in the layer after it
-        ("backward", None, "eigh: no solver met the residual test"),
+        ("backward", None, "eigh: no solver passed the residual test"),
         ("loss", "8", "the loss is not finite"),
     ],
 )
