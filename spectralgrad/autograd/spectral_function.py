@@ -50,7 +50,10 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
 def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
     """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
     w, V, support = spectrum
-    keep = rule.kept(A, w, V)
+    replaced = rule.replaced(w)
+    if replaced is not None:
+        w, support = replaced, torch.ones_like(support)
+    keep = rule.kept(A, w, V) if replaced is None else None
     w = torch.where(support, w, 0)  # between range and null space the gap is λ, as for matrices of constant rank
     implied = Implied(rule, f, support if keep is None else support & keep, support)
     if function.reverse_only(A):

@@ -189,7 +189,7 @@ def resolve(method: str | Method, operation: str) -> Method:
 
     Example:
         >>> resolve("svd-taylor:degree=19", "eigh")
-        Taylor(degree=19, faithful=False)
+        Taylor(degree=19, faithful=False, clamp=None)
         >>> str(resolve("svd-clip", "eigh"))
         'svd-clip'
     """
