@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError, ShapeError, check_choice, check_features
-from ..rules import Method
+from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
 
@@ -34,7 +34,7 @@ class CovariancePooling(SpectralModule):
         normalize: divide by the Frobenius norm.
         output: ``"triangle"`` on and above the diagonal, or the ``"full"`` matrix.
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
-        method: how the gradient is formed.
+        method: how the gradient is formed. ``"svd-taylor"`` has degree 100 here, as in the ICCV paper.
         compute_dtype: the type to compute in, by default that of the input, float32 for half types. The ICCV paper's
             code has float64.
         device: of the convolution.
@@ -94,6 +94,10 @@ class CovariancePooling(SpectralModule):
         self.reduction = (
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )
+
+    def _method_defaults(self) -> Defaults:
+        """The ICCV paper pools with a series of degree 100; 9 is the degree for whitening."""
+        return {"svd-taylor": {"degree": 100}}
 
     @property
     def out_features(self) -> int:
