@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Both set up .venv by themselves.
+# The two commands for a fresh clone are `make demo` and `make test`. Both create .venv if it does not exist.
 PYTHON ?= python3
 TORCH  := 2.13.0
 BIN    := .venv/bin
@@ -14,7 +14,8 @@ demo: .venv/lab
 test: .venv/ready lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
-# The suite with another torch, e.g. `make test-torch VERSION=2.15.0`: some GB and ten minutes to install.
+# Run the tests with another version of torch, e.g. `make test-torch VERSION=2.15.0`. The installation takes several GB
+# and about ten minutes.
 test-torch: $(OTHER)/ready
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n 2 --dist loadgroup
 
@@ -23,7 +24,8 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Mistakes made on purpose in the core's mathematics, and whether a test notices; e.g. make mutants ARGS='--sample 0 roots.py'.
+# Mutation tests: do the tests notice small mistakes in the mathematics? Arguments are passed in ARGS, e.g.
+# make mutants ARGS='--sample 0 square_root.py'
 mutants: .venv/ready
 	$(BIN)/python -m tools.mutants $(ARGS)
 
@@ -34,23 +36,24 @@ docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 
-# torch is pinned and installed first, so that nothing pulls a larger build of it. `make demo` needs the lab alone.
+# torch is pinned and installed first, so that no dependency installs a larger build of it. `make demo` needs only this
+# target; the tests also need .venv/ready.
 .venv/lab: pyproject.toml lab/pyproject.toml Makefile
-	@echo 'Installing torch $(TORCH) into .venv: a minute or two.'
+	@echo 'Installing torch $(TORCH) into .venv; this takes a minute or two.'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP) 'torch==$(TORCH)' numpy
-	@echo 'Installing spectralgrad, which compiles its kernel: a minute.'
+	@echo 'Installing spectralgrad and compiling its kernel; this takes about a minute.'
 	$(BIN)/pip install $(PIP) -e . -e ./lab 'torch==$(TORCH)'
 	touch $@
 
 .venv/ready: .venv/lab
-	@echo 'Installing what the tests need.'
+	@echo 'Installing the packages for the tests.'
 	$(BIN)/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(TORCH)'
 	touch $@
 
 $(OTHER)/ready: pyproject.toml lab/pyproject.toml Makefile
-	$(if $(VERSION),,$(error which torch? For example: make test-torch VERSION=2.15.0))
-	@echo 'Installing torch $(VERSION) into $(OTHER): some GB, ten minutes.'
+	$(if $(VERSION),,$(error VERSION is not set. For example: make test-torch VERSION=2.15.0))
+	@echo 'Installing torch $(VERSION) into $(OTHER); this takes several GB and about ten minutes.'
 	$(PYTHON) -m venv $(OTHER)
 	$(OTHER)/bin/pip install $(PIP) 'torch==$(VERSION)' numpy
 	$(OTHER)/bin/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(VERSION)'

@@ -1,4 +1,4 @@
-"""Names that the examples in docstrings use without importing them."""
+"""Makes ``torch`` available to the examples in docstrings, with a fixed random seed."""
 
 import pytest
 import torch

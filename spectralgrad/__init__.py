@@ -1,4 +1,7 @@
-"""Differentiable spectral operations: gradients exact where they exist, bounded where they do not."""
+"""Differentiable spectral operations for PyTorch.
+
+Gradients are exact where they exist, including at repeated eigenvalues, and bounded where they do not exist.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -36,7 +39,9 @@ from .rules import (
     register_method,
 )
 
-if TYPE_CHECKING:  # what loads when it is first used; __getattr__ would hide its types, and misspelt names
+# These subpackages load when they are first used. Type checkers see ordinary imports: a module-level __getattr__ would
+# hide the types and accept misspelt names.
+if TYPE_CHECKING:
     from . import diagnostics, nn, optim, training
 else:
     from ._lazy import listing as __dir__  # noqa: F401

@@ -1,4 +1,4 @@
-"""``python -m spectralgrad`` is the command line."""
+"""Runs the command line for ``python -m spectralgrad``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The command line: ``spectralgrad`` with the commands of the library and of packages that add their own."""
+"""The ``spectralgrad`` command line: the library's commands, and those that other installed packages add."""
 
 from __future__ import annotations
 
@@ -20,20 +20,30 @@ from .io import plugins
 from .io.encoding import any_encoding
 from .io.files import require_folder, said, write_json
 
-COMMANDS = "spectralgrad.commands"  # entry points: functions that add the arguments of a command to its parser
+# The group of entry points through which packages add commands. Each entry point is a function that adds the arguments
+# of its command to the parser it receives, and sets ``run``.
+COMMANDS = "spectralgrad.commands"
+# Listed in the help even if the lab is not installed.
 _LAB = {
-    "bench": "speed against torch.linalg, plain autograd, Newton-Schulz and peers",
-    "compare": "train with every method and compare success, error and time",
-    "report": "write the report of a comparison again",
-    "train": "train a network by a protocol of the papers or your own",
+    "bench": "compare the speed with torch.linalg, plain autograd, Newton-Schulz and other libraries",
+    "compare": "train with several methods and compare success rates, errors and times",
+    "report": "write the HTML report of a comparison",
+    "train": "train a network with a protocol of the papers or your own",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status: 0 done, 1 an error that is told in one line, 2 wrong usage.
+    """Run a command and return its exit status.
 
-    ``train`` has two more: 3 for a run that failed, 130 for one that was stopped. Characters that the encoding of
-    stdout or stderr does not have are written in ASCII.
+    Characters that the encoding of stdout or stderr lacks are written in ASCII.
+
+    Args:
+        arguments: the command and its arguments (default: ``sys.argv[1:]``).
+
+    Returns:
+        0 on success, 1 after an error (with a one-line message on stderr), 130 if stopped by Ctrl-C, and whatever else
+        the command returns; ``train`` returns 3 if the run failed. Wrong usage raises ``SystemExit(2)``, as argparse
+        does.
     """
     with any_encoding():
         return _run(arguments)
@@ -46,7 +56,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     options.arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return options.run(options) or 0
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader of the pipe is gone: without this, flushing stdout at exit raises again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (SpectralError, OSError, ValueError, ImportError) as problem:
         text = said(problem) if isinstance(problem, OSError) else problem
@@ -61,33 +71,44 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="spectralgrad",
         description="Differentiable spectral operations for PyTorch: information, checks, benchmarks and training.",
+        epilog="Run `spectralgrad COMMAND --help` for the arguments of a command.",
     )
     parser.add_argument("--version", action="version", version=f"spectralgrad {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
 
-    info = commands.add_parser("info", help="versions, threads, instruction set, solver in use, methods")
+    info = commands.add_parser(
+        "info",
+        help="print versions, threads, the eigensolver in use and all methods",
+        description="Print versions, threads, instruction set, the eigensolver in use and the methods with a one-line "
+        "summary each.",
+    )
     info.set_defaults(run=_info)
 
     _add_conformance(commands)
     _add_inspect(commands)
     commands.add_parser(
         "fuzz",
-        help="difficult random matrices through every operation and method",
+        help="test every operation and method on difficult random matrices",
         fill=_later("diagnostics.fuzzing.command", "add_arguments"),
     )
-    tune = commands.add_parser("tune", help="measure which eigensolver is best for which size here, and keep that")
+    tune = commands.add_parser(
+        "tune",
+        help="measure which eigensolver is fastest for each matrix size on this machine, and save the result",
+        description="Measure which eigensolver is fastest for each matrix size and type on this machine, and save the "
+        "result; later sessions use it automatically.",
+    )
     tune.set_defaults(run=_tune)
     _add_commands_of_others(commands)
     return parser
 
 
 def _add_commands_of_others(commands: Any) -> None:
-    """Commands that installed packages provide; those of the lab say how to get it if it is not there."""
+    """Add the commands of other packages; if the lab is not installed, its commands say how to install it."""
     installed = plugins.names(COMMANDS)
     for name in sorted({*_LAB, *installed}):
         if name in commands.choices:
             continue
-        about = _LAB.get(name, "a command of another package")
+        about = _LAB.get(name, "provided by another package")
         if name in installed:
             commands.add_parser(name, help=about, fill=_of_plugin(name))
         else:
@@ -98,7 +119,7 @@ def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
     def fill(parser: argparse.ArgumentParser) -> None:
         add_arguments = plugins.load(COMMANDS, name)
         if add_arguments is None:
-            parser.error(f"the package that provides the command {name} cannot be imported")
+            parser.error(f"cannot import the package that provides the command {name}; reinstall or uninstall it")
         add_arguments(parser)
 
     return fill
@@ -109,7 +130,7 @@ def _missing(name: str) -> Callable[[argparse.ArgumentParser], None]:
         parser.exit(
             2,
             f"spectralgrad {name}: this command is part of spectralgrad-lab, which is not installed. "
-            "From a clone of the repository: pip install -e ./lab\n",
+            "Install it from a clone of the repository: pip install -e ./lab\n",
         )
 
     return fill
@@ -118,26 +139,30 @@ def _missing(name: str) -> Callable[[argparse.ArgumentParser], None]:
 def _add_conformance(commands: Any) -> None:
     conformance = commands.add_parser(
         "conformance",
-        help="gradient errors of every method against a 50-digit reference",
-        description="Measure the gradient of a matrix root by every method, plain torch and installed peers "
-        "(torchspd, POT, geoopt, pyriemann, spd_learn) on spectra with prescribed gaps, against a 50-digit reference.",
+        help="measure the gradient error of every method against a 50-digit reference",
+        description="Measure the gradient error of a matrix square root, or its inverse, for every method, plain torch "
+        "and other libraries if they are installed (torchspd, POT, geoopt, pyriemann, spd_learn). The matrices have "
+        "prescribed eigenvalue gaps; the reference is computed with 50 digits.",
     )
     conformance.add_argument(
-        "--function", choices=["inv_sqrt", "sqrt"], default="inv_sqrt", help="the root (default: inv_sqrt)"
+        "--function",
+        choices=["inv_sqrt", "sqrt"],
+        default="inv_sqrt",
+        help="inverse square root or square root (default: inv_sqrt)",
     )
     conformance.add_argument(
         "--sizes",
         type=_sizes,
         default=(8,),
         metavar="N[,N]",
-        help="matrix sizes, even, 2 to 128 (default: 8; 64 takes 10 s a row)",
+        help="even matrix sizes from 2 to 128 (default: 8); size 64 takes about 10 s per row",
     )
     conformance.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
     conformance.add_argument(
         "--plot",
         type=Path,
         metavar="FILE",
-        help="also draw the error against the gap (png, svg or pdf; needs matplotlib)",
+        help="also plot the error against the gap (png, svg or pdf; needs matplotlib)",
     )
     conformance.set_defaults(run=_conformance)
 
@@ -145,24 +170,28 @@ def _add_conformance(commands: Any) -> None:
 def _add_inspect(commands: Any) -> None:
     inspect = commands.add_parser(
         "inspect",
-        help="gaps, ties, conditioning and gradient trust of matrices in a .npy file",
-        description="Read Hermitian matrices (*, d, d) from a .npy file and say what a gradient through them is worth.",
+        help="report gaps, ties, conditioning and gradient accuracy for matrices in a .npy file",
+        description="Read Hermitian matrices from a .npy file and report their eigenvalue gaps, ties and conditioning, "
+        "and how accurate a gradient through them is.",
     )
-    inspect.add_argument("file", type=Path, help="a .npy file of shape (*, d, d)")
+    inspect.add_argument("file", type=Path, help=".npy file with matrices of shape (*, d, d)")
     inspect.add_argument(
-        "--method", default="svd-pade", help="the method whose bias and bound to show (default: svd-pade)"
+        "--method",
+        default="svd-pade",
+        metavar="NAME",
+        help="method whose bias and bound are shown; `spectralgrad info` lists all (default: svd-pade)",
     )
     inspect.set_defaults(run=_inspect)
 
 
 class _Parser(argparse.ArgumentParser):
-    """The parser of a command, whose arguments may wait until the command is chosen."""
+    """The parser of a command; ``fill`` adds its arguments once the command is chosen, so only its module loads."""
 
     def __init__(
         self, *args: Any, fill: Callable[[argparse.ArgumentParser], None] | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **{**kwargs, "allow_abbrev": False})
-        self.set_defaults(parser=self)  # for errors, which then show the usage of the command
+        self.set_defaults(parser=self)  # so that an error shows the usage of the command, not of ``spectralgrad``
         self._fill = fill
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -173,7 +202,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], None]:
-    """What fills the parser of a command whose module is not imported before that."""
+    """A ``fill`` that calls ``function`` of ``module``, imported only when the command is chosen."""
     return lambda parser: getattr(import_module(f".{module}", __package__), function)(parser)
 
 
@@ -204,7 +233,7 @@ def _info(_: argparse.Namespace) -> None:
 def _conformance(options: argparse.Namespace) -> None:
     from .diagnostics import conformance, gradient_error_plot
 
-    for target in (options.json, options.plot):
+    for target in (options.json, options.plot):  # before the measurement, which takes a while
         require_folder(target)
     if options.plot:
         gradient_error_plot.require()
@@ -214,7 +243,7 @@ def _conformance(options: argparse.Namespace) -> None:
         print(f"\nwritten: {options.json}")
     if options.plot:
         gradient_error_plot.gradient_error(options.plot, options.function)
-        print(f"\ndrawn: {options.plot}")
+        print(f"\nplotted: {options.plot}")
 
 
 def _inspect(options: argparse.Namespace) -> None:

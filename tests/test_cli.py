@@ -113,4 +113,4 @@ def test_other_packages_may_add_commands(monkeypatch, capsys):
     assert capsys.readouterr().out.split() == ["hello", "hello"]
     with pytest.raises(SystemExit):
         main(["broken"])
-    assert "cannot be imported" in capsys.readouterr().err
+    assert "cannot import the package that provides the command" in capsys.readouterr().err

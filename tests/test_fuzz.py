@@ -108,7 +108,7 @@ def test_the_command_reports_a_failure_and_how_to_see_it_again(capsys, monkeypat
     assert main(["fuzz", "--operation", "matrix_sqrt", "--method", "exact", "--case", "0:0"]) == 1
     out = capsys.readouterr().out
     assert "matrix_sqrt by exact: value finite, no on wishart" in out
-    assert 'again: spectralgrad fuzz --operation "matrix_sqrt" --method exact --case 0:0' in out
+    assert 'repeat with: spectralgrad fuzz --operation "matrix_sqrt" --method exact --case 0:0' in out
 
 
 def test_ctrl_c_shows_what_was_measured(capsys, monkeypatch):

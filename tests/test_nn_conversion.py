@@ -106,7 +106,7 @@ class TestConversion:
                 return torch.relu(super().forward(x))
 
         net = nn.Sequential(Activated(4), nn.BatchNorm2d(4))
-        with pytest.raises(sg.ArgumentError, match="Activated at '0' has a forward pass of its own"):
+        with pytest.raises(sg.ArgumentError, match="Activated at '0' has its own forward method"):
             convert_decorrelated_batchnorm(net)
         assert type(convert_decorrelated_batchnorm(net, "1")[0]) is Activated
 

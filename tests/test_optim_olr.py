@@ -215,7 +215,7 @@ def test_only_combinations_that_work_against_each_other_warn():
         step_of(orthogonal(), (OptimalLearningRate,), (2, 4))
     assert len(caught) == 1
     assert "20.61 %" in str(caught[0].message)
-    with pytest.warns(ConditioningWarning, match="Add an orthogonal weight"):
+    with pytest.warns(ConditioningWarning, match="Use an orthogonal weight as well"):
         step_of(torch.nn.Linear(4, 4), both, (2, 4))
 
 

@@ -106,5 +106,5 @@ def test_treatments_work_with_the_closures_that_lightning_passes(tmp_path):
 def test_no_scheduler_and_no_epoch_is_an_error(tmp_path):
     module = Module()
     module.configure_optimizers = lambda: torch.optim.SGD(module.parameters(), lr=0.1)
-    with pytest.raises(sg.SpectralError, match="no scheduler; pass decay_epoch"):
+    with pytest.raises(sg.SpectralError, match="learning-rate scheduler, got none; pass decay_epoch"):
         fit(module, 1, tmp_path, [ours.HybridSwitchCallback()])

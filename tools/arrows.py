@@ -1,11 +1,11 @@
-"""Draw the rooms of both packages and the arrows between them, from the imports in the code.
+"""Draw a diagram of the rooms of both packages and the imports between them, from the code.
 
     python tools/arrows.py            # writes docs/images/rooms.svg
-    python tools/arrows.py --list     # prints every arrow instead, also those that the picture leaves out
+    python tools/arrows.py --list     # prints every arrow instead, including those that the diagram omits
 
-A room is a module or subpackage directly inside a package. An arrow leads from a room to one that it imports. The
-picture leaves out arrows that others imply (a → c where there are a → b and b → c) and modules whose names start with
-an underscore. A room's tooltip is the first line of its docstring.
+A room is a module or subpackage directly inside a package. An arrow leads from a room to a room that it imports. The
+diagram omits arrows that others imply (a → c if there are a → b and b → c) and modules whose names start with an
+underscore. The tooltip of a room is the first line of its docstring.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs" / "images" / "rooms.svg"
-PACKAGES = (ROOT / "lab" / "spectralgrad_lab", ROOT / "spectralgrad")  # the upper one uses the lower one
+PACKAGES = (ROOT / "lab" / "spectralgrad_lab", ROOT / "spectralgrad")  # from top to bottom: the lab uses the library
 
 Graph = dict[str, set[str]]
 Point = tuple[float, float]
@@ -37,7 +37,7 @@ _TIP = (
 
 
 def arrows(package: Path) -> Graph:
-    """Room → the rooms of the same package that it imports, at the top of a file or inside a function."""
+    """Room → the rooms of the same package that it imports, at module level or inside a function."""
     graph: Graph = {}
     for file in sorted(package.rglob("*.py")):
         parts = file.relative_to(package).with_suffix("").parts
@@ -57,13 +57,17 @@ def _imported(file: Path, folder: tuple[str, ...]) -> set[str]:
 
 
 def reach(graph: Graph, room: str) -> set[str]:
-    """Every room that arrows lead to from one; ValueError if they lead back to it."""
+    """All rooms that can be reached from ``room``.
+
+    Raises:
+        ValueError: ``room`` is among them, so the imports form a cycle.
+    """
     seen: set[str] = set()
     waiting = list(graph[room])
     while waiting:
         name = waiting.pop()
         if name == room:
-            raise ValueError(f"the arrows that leave {room} lead back to it")
+            raise ValueError(f"expected imports without cycles, got a cycle through {room}")
         if name not in seen:
             seen.add(name)
             waiting += graph[name]
@@ -71,13 +75,16 @@ def reach(graph: Graph, room: str) -> set[str]:
 
 
 def reduced(graph: Graph) -> Graph:
-    """Without the arrows that others imply."""
+    """The graph without the arrows that others imply."""
     beyond = {room: reach(graph, room) for room in graph}
     return {room: {name for name in to if not any(name in beyond[other] for other in to)} for room, to in graph.items()}
 
 
 def depths(graph: Graph) -> dict[str, int]:
-    """The row of each room, 0 the topmost: below all that use it, and a room that none uses right above its own."""
+    """The row of each room, counted from the top: below all rooms that import it.
+
+    A room that no other imports is placed directly above the highest room that it imports.
+    """
     found: dict[str, int] = {}
     users = {room: {other for other, to in graph.items() if room in to} for room in graph}
     for room in sorted(graph, key=lambda room: -len(reach(graph, room))):
@@ -87,7 +94,7 @@ def depths(graph: Graph) -> dict[str, int]:
 
 
 def routes(graph: Graph) -> list[list[str]]:
-    """Each arrow as the points it passes: a room, a free place "a→b@row" in each row between, a room."""
+    """Each arrow as a list of points: a room, a gap "a→b@row" in each row between, a room."""
     depth = depths(graph)
     return [
         [room, *(f"{room}→{name}@{row}" for row in range(depth[room] + 1, depth[name])), name]
@@ -97,7 +104,7 @@ def routes(graph: Graph) -> list[list[str]]:
 
 
 def places(graph: Graph) -> dict[str, Point]:
-    """Room or free place → its center; in a row they stand in the order of what lies above them."""
+    """Room or gap → its center; each row is sorted by the mean position of the points above that lead to it."""
     depth, above = depths(graph), dict.fromkeys(graph, ())
     for route in routes(graph):
         for upper, lower in pairwise(route):
@@ -113,7 +120,7 @@ def places(graph: Graph) -> dict[str, Point]:
 
 
 def _drawn(package: Path, middle: float, top: float) -> list[str]:
-    """The boxes and arrows of one package, its first row at the height ``top``."""
+    """The boxes and arrows of one package, with the first row at height ``top``."""
     graph = reduced(arrows(package))
     center = {name: (middle + x, top + y) for name, (x, y) in places(graph).items()}
     lines = [_arrow([center[name] for name in route]) for route in routes(graph)]
@@ -126,7 +133,7 @@ def _drawn(package: Path, middle: float, top: float) -> list[str]:
 
 
 def _arrow(points: list[Point]) -> str:
-    """From the lower edge of the first box to the upper edge of the last, level with the rows on its way."""
+    """A curve from the lower edge of the first box to the upper edge of the last, vertical where it crosses a row."""
     half = _BOX[1] / 2
     path = f"M{points[0][0]:g} {points[0][1] + half:g}"
     for (x, y), (u, v) in pairwise(points):
@@ -140,7 +147,7 @@ def _about(room: Path) -> str:
 
 
 def draw() -> str:
-    """The picture as SVG."""
+    """The diagram as SVG."""
     spread = [places(reduced(arrows(package))).values() for package in PACKAGES]
     width = max(x for points in spread for x, _ in points) * 2 + _LINE[0] + 40
     lines, top = [], 10.0
@@ -159,7 +166,7 @@ def draw() -> str:
 
 
 def main() -> None:
-    """Write the picture, or list the arrows."""
+    """Write the diagram, or list the arrows."""
     if "--list" not in sys.argv[1:]:
         PICTURE.write_text(draw(), encoding="utf-8")
         return

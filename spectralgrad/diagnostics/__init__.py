@@ -1,4 +1,4 @@
-"""Say whether a gradient can be trusted."""
+"""Tools that show whether a gradient can be trusted: inspection, a training monitor, conformance and fuzz tests."""
 
 from ..autograd.gauge import GaugeWarning
 from .inspection import Inspection, gauge_warnings, inspect

@@ -1,4 +1,4 @@
-"""The gradient-error table: methods × spectra against a 50-digit reference, other libraries beside us."""
+"""The table of gradient errors: every method and other libraries, on many spectra, against a 50-digit reference."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLOAT32 = ((1e2, 1e-2), (1e2, 1e-5), (1e2, 1e-6), (1e4, 1e-2))
 SPREADS = (1e-2, 1e-10, 1e-14)
 LARGE = ((1e2, 1e-2), (1e2, 1e-8), (1e2, 1e-16), (1e6, 1e-12))
 
-# Ours: name → column head, method. A ° marks what the papers' released code computes.
+# The methods of this library: name → column heading, method. A ° marks what the papers' released code computes.
 RULES: dict[str, tuple[str, Method | str]] = {
     "exact": ("exact", "exact"),
     "svd-pade": ("pade", "svd-pade"),
@@ -36,17 +36,17 @@ RULES: dict[str, tuple[str, Method | str]] = {
     "svd-newton": ("newton", SVDNewton()),
     "newton-schulz": ("ns5", NewtonSchulz()),
 }
-_LEFT_OUT = ("svd", "svd-topn", "pi", "lorentzian", "masked")  # the table is wide enough without them
+_LEFT_OUT = ("svd", "svd-topn", "pi", "lorentzian", "masked")  # omitted to limit the width of the table
 LEGEND = (
-    "pade … ns5 are the methods svd-pade, svd-taylor, svd-clip, svd-trunc, svd-pi, svd-newton and newton-schulz,\n"
-    "° as released; NaN: no finite gradient; the worst of the draws of eigenvectors and cotangent.\n"
-    "svd-pi's stopping rules discard small eigenpairs, which its forward pass then lacks too."
+    "pade … ns5 are the methods svd-pade, svd-taylor, svd-clip, svd-trunc, svd-pi, svd-newton and newton-schulz.\n"
+    "°: as in the released code. NaN: no finite gradient. Errors are the largest over several random draws of\n"
+    "eigenvectors and cotangent. The stopping rules of svd-pi discard small eigenpairs, also in its forward pass."
 )
 
 
 @dataclass(frozen=True)
 class Case:
-    """One matrix of the table: where its eigenvalues lie, and the precision it is stored in."""
+    """One row of the table: the eigenvalues of its matrices and their type."""
 
     label: str
     eigenvalues: tuple[float, ...]
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Result:
-    """Relative Frobenius error of one contestant's gradient on one case; NaN if it is not finite or failed."""
+    """Relative Frobenius error of the gradient of one implementation on one case; NaN if it failed or is not finite."""
 
     case: str
     function: str
@@ -72,7 +72,7 @@ class Result:
 
 
 def cases(sizes: tuple[int, ...] = (8,)) -> list[Case]:
-    """The spectra of the table: pairs at a relative gap, and one tight cluster, in float64 and float32."""
+    """The rows of the table: pairs of eigenvalues at a relative gap, and one tight cluster, in float64 and float32."""
     table = []
     for n in sizes:
         grid = [(c, g) for c in CONDITIONS for g in GAPS] if n <= 16 else list(LARGE)
@@ -103,12 +103,12 @@ def _short(dtype: torch.dtype) -> str:
 
 
 def run(function: str = "inv_sqrt", sizes: tuple[int, ...] = (8,), progress: TextIO | None = None) -> list[Result]:
-    """Measure every contestant on every case.
+    """Measure every implementation on every case.
 
     Args:
         function: ``"inv_sqrt"`` or ``"sqrt"``.
-        sizes: matrix sizes; the reference takes 0.05 s at 8 and 10 s at 64 with gmpy2 installed.
-        progress: a stream for a progress line, or None.
+        sizes: matrix sizes; the reference takes 0.05 s at size 8 and 10 s at size 64 if gmpy2 is installed.
+        progress: stream for a progress line (default: none).
 
     Example:
         >>> results = run("sqrt", sizes=(2,))
@@ -126,7 +126,7 @@ def run(function: str = "inv_sqrt", sizes: tuple[int, ...] = (8,), progress: Tex
 
 
 def _measure(case: Case, function: str) -> Iterator[Result]:
-    """The worst error of each contestant over a few draws of eigenvectors and cotangent."""
+    """The largest error of each implementation over a few random draws of eigenvectors and cotangent."""
     draws = [_draw(case, function, seed) for seed in range(3 if case.size <= 16 else 1)]
     ties = max(int((torch.linalg.eigh(A).eigenvalues.diff() == 0).sum()) for A, _, _ in draws)
     for name, root in contestants(function).items():
@@ -146,7 +146,7 @@ def _draw(case: Case, function: str, seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def contestants(function: str) -> dict[str, Root]:
-    """Plain torch, ours by every method of the table and every one registered since, and the installed peers."""
+    """Name → implementation: plain torch, this library with each method (also those registered later), and peers."""
     known = {*_LEFT_OUT, *(name.partition(" ")[0] for name in RULES)}
     rules = {name: method for name, (_, method) in RULES.items()}
     rules.update({name: name for name in methods(function) if name not in known})
@@ -158,13 +158,13 @@ def contestants(function: str) -> dict[str, Root]:
 def _error(root: Root, A: Tensor, G: Tensor, truth: Tensor) -> tuple[float, str]:
     try:
         error = relative_error(gradient_of(root, A, G), truth)
-    except Exception as problem:  # a peer's failure is its result, whatever it raises
+    except Exception as problem:  # any exception of another library is a result, not an error of the table
         return float("nan"), f"{type(problem).__name__}: {problem}"
     return (error if np.isfinite(error) else float("nan")), ""
 
 
 def as_table(results: list[Result]) -> str:
-    """The results as text, a row a case, a column a contestant."""
+    """The results as text, with one row per case and one column per implementation."""
     names = list(dict.fromkeys(r.contestant for r in results))
     by_case: dict[str, dict[str, Result]] = {}
     for r in results:
@@ -178,13 +178,13 @@ def as_table(results: list[Result]) -> str:
 
 
 def as_json(results: list[Result]) -> dict[str, Any]:
-    """The results and what produced them, ready for json.dump; NaN becomes null."""
+    """The results and the versions that produced them, ready for json.dump; NaN becomes null."""
     rows = [{**asdict(r), "error": None if np.isnan(r.error) else r.error} for r in results]
     return {"torch": torch.__version__, "digits": 50, "results": rows}
 
 
 def summary(results: list[Result]) -> str:
-    """Two sentences: what plain torch and exact did on this run."""
+    """Two sentences on the results of plain torch and of ``exact``."""
 
     def worst(name: str, keep: Callable[[Result], bool]) -> float:
         errors = [r.error for r in results if r.contestant == name and keep(r)]
@@ -196,13 +196,13 @@ def summary(results: list[Result]) -> str:
     failed = sum(np.isnan(r.error) for r in results if r.contestant == "torch")
     total = sum(r.contestant == "torch" for r in results)
     return (
-        f"Plain autograd through torch.linalg.eigh: no gradient on {failed} of {total} matrices. "
-        f"exact, float64, condition ≤ 1e2: worst error {number(worst('exact', modest))} at any gap."
+        f"Plain autograd through torch.linalg.eigh: no finite gradient for {failed} of {total} matrices. "
+        f"exact, float64, condition ≤ 1e2: largest error {number(worst('exact', modest))} at any gap."
     )
 
 
 def main(function: str, sizes: tuple[int, ...]) -> list[Result]:
-    """Run with a progress line on a terminal and print the table."""
+    """Measure, with a progress line if stderr is a terminal, and print the table."""
     results = run(function, sizes, sys.stderr if sys.stderr.isatty() else None)
     print(f"Relative error of the gradient of ⟨{_pretty(function)}, G⟩ against a 50-digit reference\n")
     print(as_table(results), "", LEGEND, summary(results), sep="\n")

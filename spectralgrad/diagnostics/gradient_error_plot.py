@@ -1,4 +1,4 @@
-"""Pictures of what the conformance table measures. matplotlib and mpmath load when a picture is drawn."""
+"""Plots the gradient error against the eigenvalue gap. matplotlib and mpmath are imported when a plot is made."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .peers import own_root, torch_autograd
 
 SIZE, CONDITION, DRAWS = 8, 1e2, 5
 GAPS = (0.5, *(10.0**-k for k in range(1, 17)), 0.0)  # relative distance within each pair; 0 is a tie
-_TIE, _NAN = 10**-18.3, 30.0  # where a tie and a missing gradient are drawn
+_TIE, _NAN = 10**-18.3, 30.0  # positions on the axes for a tie and for a gradient that is not finite
 
-# Method → colour (Okabe and Ito: told apart by colour-blind readers), marker, line. None is plain autograd.
+# Method → colour (Okabe and Ito's palette for colour-blind readers), marker, line. None is plain autograd.
 _STYLES: dict[str | None, tuple[str, str, str]] = {
     None: ("#000000", "o", "-"),
     "newton-schulz": ("#999999", "v", ":"),
@@ -31,16 +31,16 @@ _STYLES: dict[str | None, tuple[str, str, str]] = {
 
 
 def gradient_error(path: str | Path, function: str = "inv_sqrt", draws: int = DRAWS) -> None:
-    """Draw the gradient error of a matrix root against the relative gap, a line a method, and write it to ``path``.
+    """Plot the gradient error of a matrix root against the relative gap, one line per method.
 
-    Matrices of size 8 in float64, condition number 1e2, eigenvalues in pairs; the reference has 50 digits; each
-    point is the median over the draws of eigenvectors and cotangent. The last place on the axis is an exact tie.
-    A gradient that is not finite is a cross at the top.
+    The matrices have size 8, float64 entries, condition number 1e2 and eigenvalues in pairs; the reference has 50
+    digits. Each point is the median over random draws of eigenvectors and cotangent. The last position on the axis is
+    an exact tie. A gradient that is not finite is shown as a cross at the top.
 
     Args:
-        path: the picture; its ending names the format (png, svg, pdf).
+        path: file to write; its extension determines the format (png, svg or pdf).
         function: ``"inv_sqrt"`` or ``"sqrt"``.
-        draws: how many draws to take the median of.
+        draws: number of random draws.
 
     Raises:
         SpectralError: matplotlib or mpmath is not installed.
@@ -57,14 +57,14 @@ def gradient_error(path: str | Path, function: str = "inv_sqrt", draws: int = DR
 
 
 def require() -> None:
-    """Raise an error that says what to install if a picture cannot be drawn."""
+    """Raise :class:`SpectralError` if a package that the plot needs is not installed."""
     missing = [name for name in ("matplotlib", "mpmath") if find_spec(name) is None]
     if missing:
-        raise SpectralError(f"a picture needs {' and '.join(missing)}: pip install 'spectralgrad[plots]'")
+        raise SpectralError(f"plotting requires {' and '.join(missing)}: pip install 'spectralgrad[plots]'")
 
 
 def measure(function: str, draws: int = DRAWS) -> dict[str | None, list[float]]:
-    """Method → median relative error of its gradient at each of ``GAPS``; NaN where most draws have none."""
+    """Method → median relative error of its gradient at each of ``GAPS``; NaN if the median is not finite."""
     roots = {name: own_root(function, name) if name else torch_autograd(function) for name in _STYLES}
     errors: dict[str | None, list[float]] = {name: [] for name in _STYLES}
     for gap in GAPS:
@@ -85,11 +85,11 @@ def _draw(function: str, gap: float, seed: int) -> tuple[Tensor, Tensor, Tensor]
 
 def _line(axes: Any, name: str | None, errors: list[float]) -> None:
     color, marker, line = _STYLES[name]
-    aside = 10 ** (0.42 * (3 - list(_STYLES).index(name)))  # at a tie several methods have the same error
+    aside = 10 ** (0.42 * (3 - list(_STYLES).index(name)))  # side by side: at a tie several errors are equal
     x, y = np.array([gap or _TIE * aside for gap in GAPS]), np.array(errors)
     size = {"*": 11, "D": 9, "^": 8}.get(marker, 6)
     look = {"color": color, "marker": marker, "markersize": size, "markeredgewidth": 1.5, "zorder": 3}
-    if marker in "D^":  # hollow, to show what they cover
+    if marker in "D^":  # hollow, so that the markers beneath remain visible
         look["markerfacecolor"] = "none"
     label = {None: "torch autograd", "newton-schulz": "newton-schulz, 5 steps"}.get(name, name)
     axes.plot(x[:-1], y[:-1], linestyle=line, linewidth=1.8, label=label, **look)

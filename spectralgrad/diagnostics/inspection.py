@@ -1,4 +1,4 @@
-"""Look at a batch of matrices as a gradient would: gaps, ties, rank, conditioning, bias, gauge."""
+"""Reports the properties of matrices that affect gradients: gaps, ties, rank, conditioning, bias and gauge."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """What :func:`inspect` found. Every tensor has one entry for each matrix (*,)."""
+    """The result of :func:`inspect`. Tensors have one entry per matrix (*,) unless stated otherwise."""
 
     method: Method
     size: int
@@ -33,13 +33,13 @@ class Inspection:
     condition: Tensor  # |λ|max/|λ|min
     rank: Tensor  # numerical rank
     relative_gap: Tensor  # min |λi − λj|/‖A‖
-    exact_ties: Tensor  # neighbouring eigenvalues that are equal as computed
-    ties: Tensor  # pairs whose vectors the matrix does not determine: gap ≤ 64 ε ‖A‖
-    noise: Tensor  # ε‖A‖/gap over the resolved pairs: relative error of single vectors' gradients
-    bias: Tensor  # largest |1 − K̂(λi − λj)|, the share of a gradient that the method deletes
-    bound: Tensor  # bound of |K̂|
-    gradient_error: Tensor  # of A ↦ √A by this method against exact, for one fixed cotangent
-    gauge_sensitivity: Tensor | None  # of the given cotangent or loss: 0 none, 1 full
+    exact_ties: Tensor  # number of neighbouring eigenvalues that are computed as equal
+    ties: Tensor  # number of pairs whose vectors are not determined by the matrix: gap ≤ 64 ε ‖A‖
+    noise: Tensor  # ε‖A‖/gap over the resolved pairs: relative error of the gradients of single vectors
+    bias: Tensor  # largest |1 − K̂(λi − λj)|, the share of a gradient entry that the method discards
+    bound: Tensor  # upper bound for |K̂|
+    gradient_error: Tensor  # relative error of the gradient of A ↦ √A with this method, for one fixed cotangent
+    gauge_sensitivity: Tensor | None  # of the given cotangent or loss, from 0 (none) to 1 (full)
 
     def __repr__(self) -> str:
         rows = [self._row(*line) for line in self._lines()]
@@ -49,7 +49,7 @@ class Inspection:
         return f"{title}\n{render(['', 'median', 'worst', 'at'], rows)}\n{self.verdict()}"
 
     def _lines(self) -> list[tuple[str, Tensor, bool]]:
-        """Label, values, and whether larger is worse."""
+        """Label, values, and True if larger values are worse."""
         lines = [
             ("condition number", self.condition, True),
             ("numerical rank", self.rank.double(), False),
@@ -79,46 +79,50 @@ class Inspection:
         return [label, number(float(known.median())), number(float(flat[worst])), where]
 
     def verdict(self) -> str:
-        """One sentence on what can be trusted."""
+        """One sentence on which gradients can be trusted."""
         if self.condition.numel() == 0:
-            return "Nothing to look at."
+            return "There are no matrices."
         if self.method.exact:
-            return "Gradients of matrix functions are exact here, ties included."
+            return "Gradients of matrix functions are exact for these matrices, including at ties."
         ties, bias = int(self.ties.max()), float(self.bias.nan_to_num(0).max())
         if self.gauge_sensitivity is not None and ties and float(self.gauge_sensitivity.max()) > 1e-6:
-            return "The loss depends on the choice of vectors within an eigenspace: its gradient does not exist there."
+            return "The loss depends on the choice of vectors within an eigenspace, so its gradient does not exist."
         if ties:
             return (
-                f"Unresolved pairs: up to {ties}. Losses of projectors are safe, losses of single vectors are "
-                "not; functions of the matrix need method='exact'."
+                f"Unresolved pairs: up to {ties}. Gradients through projectors are safe, those through single "
+                "eigenvectors are not; for functions of the matrix use method='exact'."
             )
         if bias > 1e-2:
-            return f"No ties, but the method deletes up to {bias:.0%} of an entry of the gradient."
-        return f"No ties: gradients are good to about {number(max(float(self.noise.max()), bias))}."
+            return f"No ties, but the method discards up to {bias:.0%} of a gradient entry."
+        return f"No ties: gradients have a relative error of about {number(max(float(self.noise.max()), bias))}."
 
 
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:
-    r"""Say whether a gradient through the eigendecomposition of ``A`` can be trusted.
+    r"""Report whether a gradient through the eigendecomposition of ``A`` can be trusted.
 
     Args:
         A: Hermitian matrices (*, d, d).
-        method: the method whose bias and bound to report; any of :func:`methods`.
-        cotangent: gradient of the loss in the eigenvectors (*, d, d), as :func:`eigh` orders them; its dependence
-            on the choice of vectors within eigenspaces is reported as ``gauge_sensitivity``.
-        loss: instead of a cotangent, a function of (eigenvalues, eigenvectors) that returns a scalar.
+        method: the method whose bias and bound are reported, any of :func:`methods`.
+        cotangent: gradient of the loss with respect to the eigenvectors (*, d, d), in the order of :func:`eigh`. Its
+            dependence on the choice of vectors within eigenspaces is reported as ``gauge_sensitivity``.
+        loss: a function of (eigenvalues, eigenvectors) that returns a scalar, instead of ``cotangent``.
 
     Returns:
         an :class:`Inspection`, which prints as a table.
+
+    Raises:
+        ShapeError: ``A`` is not a tensor of square matrices, or ``cotangent`` has the wrong shape.
+        MethodError: the method is unknown.
 
     Example:
         >>> report = inspect(torch.diag(torch.tensor([1.0, 1.0, 4.0])), method="svd-taylor")
         >>> int(report.exact_ties), int(report.ties), float(report.bias)
         (1, 1, 1.0)
         >>> print(report.verdict())
-        Unresolved pairs: up to 1. Losses of projectors are safe, losses of single vectors are not;
-        functions of the matrix need method='exact'.
+        Unresolved pairs: up to 1. Gradients through projectors are safe, those through single eigenvectors are not;
+        for functions of the matrix use method='exact'.
     """
     check_square(A, "inspect")
     rule = _any_operation(method)
@@ -153,12 +157,12 @@ def inspect(
 
 @contextmanager
 def gauge_warnings() -> Iterator[None]:
-    """Within this context a backward pass warns when its loss depends on the choice of vectors at a tie.
+    """Context in which a backward pass warns if its loss depends on the choice of eigenvectors at a tie.
 
-    It also warns when V f(λ) Vᴴ, put together by hand, loses part of its gradient there; the module
-    :mod:`spectralgrad.autograd.gauge` derives how that shows. The warning is a :class:`GaugeWarning`. It looks at
-    values, so it is silent inside torch.vmap and torch.compile. Not meant for production: it is a switch of the whole
-    process and costs a synchronisation.
+    It also warns if V f(λ) Vᴴ, computed from eigenvalues and eigenvectors, loses part of its gradient at a tie; the
+    module :mod:`spectralgrad.autograd.gauge` derives how this is detected. The warning is a :class:`GaugeWarning`. The
+    check reads values, so there are no warnings inside torch.vmap and torch.compile. It is meant for debugging: it
+    applies to the whole process and synchronises with the device.
 
     Example:
         >>> import warnings, spectralgrad as sg
@@ -177,7 +181,7 @@ def gauge_warnings() -> Iterator[None]:
 
 
 def _any_operation(method: str | Method) -> Method:
-    """The method for whichever operation it serves; unknown names raise as usual."""
+    """The method, for any operation that it supports; unknown names raise :class:`MethodError`."""
     if isinstance(method, Method):
         return method
     try:
@@ -187,7 +191,7 @@ def _any_operation(method: str | Method) -> Method:
 
 
 def _gradient_error(A: Tensor, rule: Method) -> Tensor:
-    """Relative error (*,) of the gradient of ⟨√A, G⟩ by the rule, for a fixed G; NaN where √A does not exist."""
+    """Relative error (*,) of the gradient of ⟨√A, G⟩ with this method, for a fixed G; NaN if √A does not exist."""
     generator = torch.Generator().manual_seed(0)
     d = A.shape[-1]
     G = torch.randn(d, d, generator=generator, dtype=torch.float64).to(A)

@@ -1,4 +1,4 @@
-"""Watch the spectral layers of a model while it trains."""
+"""Records the conditioning of a model's spectral layers during training."""
 
 from __future__ import annotations
 
@@ -21,31 +21,34 @@ from .smoothness import effective_smoothness
 from .table import number, render
 
 _SHOWN = ("condition", "rank", "gap", "ties", "cut", "gradient_norm", "fallbacks")
-_WAITING = 8  # records of one layer that wait for a gradient before the oldest is written without
+# Records of one layer that may wait for their gradient. Beyond it the oldest is written without: its backward pass may
+# never happen.
+_WAITING = 8
 
 
 class Monitor:
-    """Record, every n training passes, the conditioning of every spectral layer and what its gradient met.
+    """Record the conditioning and the gradient norm of every spectral layer, every n training passes.
 
-    A pass that is not recorded costs a counter. A recorded one costs the eigenvalues of at most ``sample`` matrices
-    a layer. Layers are found once, when the monitor is made. Copies of the model are not watched; nothing of the
-    monitor is saved with it. In a distributed run every process keeps its own list and only rank 0 writes.
+    A pass that is not recorded only increments a counter. A recorded pass computes the eigenvalues of at most
+    ``sample`` matrices per layer. Layers are found once, when the monitor is created. Copies of the model are not
+    monitored, and nothing of the monitor is saved with the model. In a distributed run every process keeps its own
+    records, and only rank 0 writes to ``csv`` and ``tensorboard``.
 
     Args:
-        model: holds at least one :class:`SpectralModule`.
-        every: record a layer's passes 0, n, 2n, ... in training mode.
-        sample: look at no more than this many matrices of a batch, evenly chosen.
-        csv: a file to append rows to.
-        tensorboard: a ``torch.utils.tensorboard.SummaryWriter``, or anything with ``add_scalar``.
-        scaler: the GradScaler in use, so that ``gradient_norm`` can be divided by its scale.
-        start: the number of the first pass, for a run that goes on where another stopped.
+        model: a model with at least one :class:`SpectralModule`.
+        every: n; passes 0, n, 2n, ... of each layer in training mode are recorded.
+        sample: maximum number of matrices of a batch to examine, evenly spaced.
+        csv: file to which rows are appended (default: none).
+        tensorboard: a ``torch.utils.tensorboard.SummaryWriter``, or any object with ``add_scalar`` (default: none).
+        scaler: the GradScaler in use, by whose scale ``gradient_norm`` is divided.
+        start: number of the first pass, for a resumed run.
 
     Attributes:
-        records: the list of :class:`Record`.
-        smoothness_records: (step, β) from :meth:`smoothness`.
+        records: list of :class:`Record`.
+        smoothness_records: list of (step, β) from :meth:`smoothness`.
 
     Raises:
-        SpectralError: the model holds no spectral layer, or ``every`` or ``sample`` is not positive.
+        SpectralError: the model has no spectral layer, or ``every`` or ``sample`` is not positive.
 
     Example:
         >>> import spectralgrad as sg
@@ -60,7 +63,7 @@ class Monitor:
         >>> [(r.step, r.layer, r.rank, r.condition > 1, r.gradient_norm > 0) for r in monitor.records]
         [(0, '1', 4, True, True), (2, '1', 4, True, True)]
 
-    Reference: ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5.
+    Reference: Song, Sebe and Wang, ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5.
     """
 
     def __init__(
@@ -78,7 +81,10 @@ class Monitor:
             raise SpectralError(f"Monitor: expected every ≥ 1 and sample ≥ 1, got {every} and {sample}")
         layers = {name: m for name, m in model.named_modules() if isinstance(m, SpectralModule)}
         if not layers:
-            raise SpectralError(f"Monitor: {type(model).__name__} holds no spectral layer")
+            raise SpectralError(
+                f"Monitor: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} without "
+                "one"
+            )
         self.every, self.sample = every, sample
         self.records: list[Record] = []
         self.smoothness_records: list[tuple[int, float]] = []
@@ -87,7 +93,7 @@ class Monitor:
         self._lock, self._paused = threading.RLock(), False
         self._passes = dict.fromkeys(layers, start)
         self._open: dict[str, list[Record]] = {name: [] for name in layers}
-        self._heard: set[str] = set()  # layers whose gradients have come since their newest record
+        self._heard: set[str] = set()  # layers that have received a gradient since their newest record
         self._solved = dict.fromkeys(layers, solvers.report())
         self._handles: list[RemovableHandle] = [
             layer.register_spectral_hook(self._hook(name)) for name, layer in layers.items()
@@ -100,7 +106,7 @@ class Monitor:
         self.close()
 
     def close(self) -> None:
-        """Take the hooks off and write out what is unfinished; the records stay. Calling it again does nothing."""
+        """Remove the hooks and write the remaining records; ``records`` is kept. Calling it again has no effect."""
         for handle in self._handles:
             handle.remove()
         with self._lock:
@@ -112,17 +118,31 @@ class Monitor:
     remove = close
 
     def series(self, quantity: str = "condition", layer: str | None = None) -> tuple[list[int], list[float]]:
-        """Steps and values of one quantity of a :class:`Record`, for one layer (the first if none is named)."""
+        """Steps and values of one quantity for one layer.
+
+        Args:
+            quantity: an attribute of :class:`Record`.
+            layer: name of the layer (default: the first one).
+
+        Raises:
+            SpectralError: there is no layer of that name.
+        """
         name = next(iter(self._passes)) if layer is None else layer
         if name not in self._passes:
-            raise SpectralError(f"Monitor: no layer {name!r}; the layers are {', '.join(map(repr, self._passes))}")
+            known = ", ".join(map(repr, self._passes))
+            raise SpectralError(f"Monitor: expected the name of a monitored layer ({known}), got {name!r}")
         chosen = [r for r in self.records if r.layer == name]
         return [r.step for r in chosen], [float(getattr(r, quantity)) for r in chosen]
 
     def smoothness(
         self, loss: Callable[[], Tensor], parameters: nn.Module | Iterable[Tensor] | None = None, **options: Any
     ) -> float:
-        """Measure the effective β-smoothness now, unwatched; see :func:`effective_smoothness`."""
+        """Measure the effective β-smoothness at the current weights; these passes are not recorded.
+
+        Args:
+            loss, options: as in :func:`effective_smoothness`.
+            parameters: a module or parameters (default: those of the model).
+        """
         self._paused = True
         try:
             wanted = self._model.parameters() if parameters is None else parameters
@@ -133,10 +153,10 @@ class Monitor:
         return beta
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """Draw condition number, rank, smallest gap and gradient norm over the steps; needs matplotlib.
+        """Plot condition number, rank, smallest gap and gradient norm over the steps; needs matplotlib.
 
         Args:
-            path: where to write the picture (png, svg, pdf), if anywhere.
+            path: file to write (png, svg or pdf; default: none).
 
         Returns:
             the matplotlib figure.
@@ -165,9 +185,10 @@ class Monitor:
         return torch.compiler.disable(watch)
 
     def _due(self, name: str, layer: SpectralModule, matrices: Tensor) -> Record | None:
-        """The record of this pass, if one is wanted.
+        """The record of this pass, or None if it is not to be recorded.
 
-        A pass within a backward pass is a checkpoint's second run. Under torch.func there are no values to look at.
+        A forward pass inside a backward pass is the recomputation of a checkpoint; it belongs to the newest open
+        record. Under torch.func there are no values to examine.
         """
         with self._lock:
             if self._paused or in_transform():
@@ -206,7 +227,7 @@ class Monitor:
                 self._write(record)
 
     def _finish(self, name: str, left: int) -> None:
-        """Write the oldest open records of a layer until so many are left: a layer may be used often in one pass."""
+        """Write the oldest open records of a layer until ``left`` remain; one pass may use a layer several times."""
         while len(self._open[name]) > left:
             self._write(self._open[name].pop(0))
 

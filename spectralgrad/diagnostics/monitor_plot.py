@@ -1,4 +1,4 @@
-"""A monitor's records as a picture."""
+"""Plots the records of a monitor."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PANELS = (
 
 
 def draw(monitor: Monitor, path: str | Path | None = None) -> Any:
-    """Four panels over the steps, a line a layer; returns the figure and writes it if a path is given."""
+    """Plot four panels over the steps, one line per layer; returns the figure and writes it if a path is given."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("a picture needs matplotlib: pip install 'spectralgrad[plots]'")
+        raise SpectralError("plotting requires matplotlib: pip install 'spectralgrad[plots]'")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.4), dpi=150, facecolor="white", layout="constrained")

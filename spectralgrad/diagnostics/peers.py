@@ -17,7 +17,7 @@ Root = Callable[[Tensor], Tensor]
 
 
 def torch_autograd(function: str) -> Root:
-    """What plain autograd through torch.linalg.eigh gives."""
+    """The matrix root with plain autograd through torch.linalg.eigh."""
     scalar = {"sqrt": torch.sqrt, "inv_sqrt": torch.rsqrt}[function]
 
     def root(A: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def _found(module: str) -> bool:
 
 
 def _load(module: str, get: Callable[[Any, str], Root], function: str) -> Root:
-    """The implementation, imported at its first call; an import that fails then is that peer's result."""
+    """The implementation, imported when it is called, so that a failing import is reported as the peer's result."""
 
     def root(A: Tensor) -> Tensor:
         return get(import_module(module), function)(A)

@@ -1,4 +1,4 @@
-"""What a monitor writes down about the matrices of one spectral layer at one step."""
+"""What a monitor records about the matrices of one spectral layer at one step."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ NAN = float("nan")
 
 @dataclass
 class Record:
-    """One look at one layer. Of several matrices the worst counts, unless it says median.
+    """The state of one layer at one step. Values are the worst over the examined matrices unless stated otherwise.
 
     Attributes:
-        step: the layer's training passes before this one.
-        layer: its name in the model.
-        method: the name of the method it used.
-        matrices: how many matrices it decomposed.
-        size: d.
+        step: number of training passes of the layer before this one.
+        layer: name of the layer in the model.
+        method: name of the method in use.
+        matrices: number of matrices decomposed.
+        size: size d of the matrices.
         condition: largest condition number; infinite for a singular matrix.
-        condition_median: its median.
-        rank: least numerical rank.
+        condition_median: median condition number.
+        rank: smallest numerical rank.
         gap: smallest relative gap between neighbouring eigenvalues.
-        ties: most pairs of eigenvalues that the precision does not tell apart.
-        cut: mean share of an off-diagonal gradient entry that the method deletes; 0 for ``exact``, NaN for the
-            iterations, which have no gap rule.
+        ties: largest number of pairs of eigenvalues that cannot be distinguished in the precision.
+        cut: mean share of an off-diagonal gradient entry that the method discards; 0 for ``exact``, NaN for iterative
+            methods, which have no gap rule.
         cut_most: the largest such share.
-        gradient_norm: Frobenius norm of the loss's gradient in the matrices; NaN until (or unless) it comes.
-        fallbacks: matrices that the solver's ladder had to rescue since the layer's last record, in the whole process.
-        failures: those that nothing could decompose.
-        eigenvalues: ascending, of the matrix with the largest condition number.
+        gradient_norm: Frobenius norm of the gradient of the loss with respect to the matrices; NaN until the backward
+            pass reaches them.
+        fallbacks: number of matrices, in the whole process, that needed a fallback solver since the layer's previous
+            record.
+        failures: number of matrices that no solver could decompose, counted in the same way.
+        eigenvalues: eigenvalues of the matrix with the largest condition number, ascending.
 
     Example:
         >>> record = Record(step=0, layer="whiten", method="exact", matrices=1, size=3, eigenvalues=(0.5, 1.0, 4.0))
         >>> record.dominance
         4.0
 
-    Reference: ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5 and Table 5.
+    Reference: Song, Sebe and Wang, ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5 and Table 5.
     """
 
     step: int
@@ -68,21 +70,21 @@ class Record:
 
     @property
     def dominance(self) -> float:
-        """λ1/λ2, the ratio that power iteration depends on (ICCV 2021, Fig. 3)."""
+        """λ1/λ2, which determines the convergence of power iteration (ICCV 2021, Fig. 3)."""
         if len(self.eigenvalues) < 2:
             return NAN
         second, first = self.eigenvalues[-2:]
         return first / second if second else math.inf
 
     def row(self) -> dict[str, Any]:
-        """Everything but the eigenvalues, and λ1/λ2: what goes into a table."""
+        """The values for a table: everything except the eigenvalues, and λ1/λ2."""
         values = asdict(self)
         del values["eigenvalues"]
         return {**values, "dominance": self.dominance}
 
 
 def look(record: Record, matrices: Tensor, method: Method, sample: int) -> None:
-    """Fill in what the spectra of up to ``sample`` matrices, evenly chosen, say."""
+    """Fill in ``record`` from the eigenvalues of up to ``sample`` evenly spaced matrices."""
     flat = matrices.reshape(-1, *matrices.shape[-2:])
     if flat.numel() == 0:
         return
@@ -115,12 +117,13 @@ def _note_cut(record: Record, w: Tensor, method: Method) -> None:
     if method.exact or d < 2:
         record.cut = record.cut_most = 0.0
     elif (bias := method.bias(w)) is not None:
+        # At an exact tie the whole entry is discarded, whatever the bias formula gives there.
         share = torch.where(differences(w) == 0, 1, bias.abs()).masked_fill(identity_mask(w), 0)
         record.cut, record.cut_most = float(share.sum() / (w[..., 0].numel() * d * (d - 1))), float(share.max())
 
 
 def _eigenvalues(A: Tensor) -> Tensor:
-    """Without vectors and without the solvers' own counts, unless LAPACK gives up."""
+    """The eigenvalues, by torch.linalg so that the solvers' statistics do not count them, unless it fails."""
     try:
         return torch.linalg.eigvalsh(A)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Where a monitor's records go besides its list: a CSV file, a TensorBoard writer."""
+"""Outputs for the records of a monitor: a CSV file and a TensorBoard writer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CURVES = ("condition", "rank", "gap", "ties", "cut", "gradient_norm", "fallback
 
 
 class Sink(Protocol):
-    """Takes finished records."""
+    """Receives finished records."""
 
     def write(self, record: Record) -> None: ...
 
 
 class CSV:
-    """Rows appended to a file, which gets a header if it is new; it is open only while a row is written."""
+    """Appends rows to a file, with a header if the file is new. The file is open only while a row is written."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -33,7 +33,7 @@ class CSV:
             self._append(dict(zip(COLUMNS, COLUMNS, strict=True)))
 
     def write(self, record: Record) -> None:
-        """Append a row; what is not known stays empty."""
+        """Append a row; NaN becomes an empty field."""
         self._append({k: "" if v != v else v for k, v in record.row().items()})
 
     def _append(self, row: dict[str, Any]) -> None:
@@ -42,9 +42,9 @@ class CSV:
 
 
 class TensorBoard:
-    """Scalars ``spectral/<layer>/<quantity>`` and a histogram of log10 λ, through any writer with ``add_scalar``.
+    """Writes scalars ``spectral/<layer>/<quantity>``, and a histogram of log10 λ if the writer has ``add_histogram``.
 
-    The writer stays open: it is the caller's.
+    The writer is not closed; it belongs to the caller.
     """
 
     def __init__(self, writer: Any) -> None:
@@ -64,7 +64,7 @@ class TensorBoard:
 
 
 def leading_process() -> bool:
-    """Whether this process is the one that writes: rank 0, or not distributed at all."""
+    """True if this process writes: it has rank 0, or the run is not distributed."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return True
     return torch.distributed.get_rank() == 0

@@ -1,4 +1,4 @@
-"""How fast the gradient turns along a step: the effective β-smoothness of ICCV 2021, Figs 2 and 4."""
+"""The effective β-smoothness of a loss: how fast its gradient changes along a step (ICCV 2021, Figs 2 and 4)."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ def effective_smoothness(
     points: int = 4,
     module: nn.Module | None = None,
 ) -> float:
-    r"""The effective β-smoothness of a loss at its parameters, along its gradient.
+    r"""The effective β-smoothness of a loss at the current parameters, along its gradient.
 
     .. math:: \beta=\max_{\alpha}\frac{\lVert\nabla L(\theta)-\nabla L(\theta-\alpha g)\rVert}{\alpha\lVert g\rVert},
               \qquad g=\nabla L(\theta),\quad\alpha=\tfrac{1}{n}\,\mathrm{rate},\dots,\mathrm{rate}.
 
-    Larger is less smooth. Parameters, buffers of the module (if one is given), gradients and the state of the random
-    number generators are as before afterwards; every evaluation sees the same random numbers.
+    A larger β means a less smooth loss. Afterwards parameters, buffers of the module, gradients and the state of the
+    random number generators are as before. All evaluations use the same random numbers.
 
     Args:
-        loss: computes the loss on one batch, without arguments; it is evaluated ``points + 1`` times with gradient.
+        loss: function without arguments that computes the loss on one batch; evaluated ``points + 1`` times, with
+            gradient.
         parameters: a module or its parameters.
-        rate: the longest step, a learning rate.
-        points: n, how many steps are tried.
-        module: whose buffers to restore, if ``parameters`` is not itself a module.
+        rate: the longest step, as a learning rate.
+        points: n, the number of steps to try.
+        module: the module whose buffers to restore, if ``parameters`` is not itself a module.
 
     Returns:
         β; 0 if the gradient is zero, infinite if a gradient is not finite.
 
     Raises:
-        SpectralError: no parameter requires a gradient.
+        SpectralError: no parameter requires a gradient, or ``points`` or ``rate`` is not positive.
 
     Example:
         >>> x = torch.tensor([1.0, 1.0], dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,4 @@
-"""Plain text tables."""
+"""Tables in plain text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def render(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table with a rule under its header; the first column is set left, the others right.
+    """A table with a line under its header; the first column is left-aligned, the others right-aligned.
 
     Example:
         >>> print(render(["case", "error"], [["a", "1e-3"], ["bb", "0.2"]]))
@@ -27,7 +27,7 @@ def _line(row: Sequence[str], widths: Sequence[int]) -> str:
 
 
 def number(x: float) -> str:
-    """A number in as few characters as say it.
+    """A number rounded to a few characters.
 
     Example:
         >>> [number(x) for x in (0.0, 1e-13, 0.1934, 53.0, float("nan"), float("inf"))]

@@ -1,4 +1,4 @@
-"""Spectral layers as modules of torch.nn."""
+"""Spectral layers as ``torch.nn`` modules; the same operations without state are in ``functional``."""
 
 from . import functional
 from .base import SpectralModule

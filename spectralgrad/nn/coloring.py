@@ -1,4 +1,4 @@
-"""Whitening and colouring as a layer."""
+"""The whitening and colouring transform as a layer."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from .functional.coloring import wct
 
 
 class WhiteningColoring2d(SpectralModule):
-    r"""The whitening and colouring transform: content features take on a style's mean and covariance.
+    r"""Whitening and colouring transform: give content features the mean and covariance of a style.
 
     .. math:: y=\alpha\bigl(S_cS_w(x-\mu)+\mu_c\bigr)+(1-\alpha)\,x .
 
-    The layer has no parameters and no memory. The colouring comes from a style map, or from given matrices, which a
-    style network makes in GD-WCT.
+    The layer has no parameters and no running statistics. The colouring matrix :math:`S_c` is computed from a style
+    feature map or passed as ``matrix``; in GD-WCT a style network produces it.
 
     Args:
-        groups: G groups of C/G channels are transformed each for itself.
-        strength: α.
-        eps: added to both covariances; the papers' transfer network has 1e-2.
-        method: how the gradient of the roots is formed, a name of ``methods("sqrt")``.
-        per_sample: statistics of each sample alone, as transfer wants it; otherwise of the batch as a whole, as TPAMI
-            2021 writes it.
+        groups: number of groups G; each group of d = C/G channels is transformed independently.
+        strength: α, from 0 (content unchanged) to 1 (full transform).
+        eps: ε, added to both covariances; the papers' transfer network uses 1e-2.
+        method: method for the gradient of the square roots, one of ``methods("sqrt")``.
+        per_sample: compute the statistics of each sample separately, as is usual in style transfer; otherwise over the
+            whole batch, as in TPAMI 2021.
 
     Shape:
         content (N, C, H, W) with style (N or 1, C, H', W'), or with matrix (N or 1, G, d, d) and mean (N or 1, C)
         → (N, C, H, W).
+
+    Raises:
+        ArgumentError: ``groups`` or ``eps`` is out of range, or not exactly one of ``style`` and ``matrix`` is given.
+        ShapeError: an input has the wrong shape or type.
+        NonFiniteError: an input contains NaN or infinity.
 
     Example:
         >>> layer = WhiteningColoring2d(groups=2)
@@ -83,5 +88,5 @@ class WhiteningColoring2d(SpectralModule):
         )
 
     def extra_repr(self) -> str:
-        """The settings."""
+        """The settings shown by ``repr``."""
         return f"groups={self.groups}, strength={self.strength}, eps={self.eps}, method={str(self.method)!r}"

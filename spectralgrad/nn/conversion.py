@@ -1,4 +1,4 @@
-"""Batch normalisation layers of a network turned into whitening ones."""
+"""Replaces the batch normalisation layers of a network by whitening layers."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
 
 def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **options: Any) -> nn.Module:
-    r"""Replace batch normalisation layers by :class:`DecorrelatedBatchNorm2d` and its kin, in place.
+    r"""Replace batch normalisation layers by decorrelated ones (:class:`DecorrelatedBatchNorm2d`), in place.
 
-    Weight, bias, running mean, momentum, number of batches, device, type, training mode and whether parameters are
-    frozen are kept. Weight and bias stay the same parameters, so an optimiser goes on training them. The running
-    variances become the diagonal of the running covariance. With ``eps`` as it was, the evaluated net is the same
-    function until it trains again.
+    The new layers keep weight, bias, running mean, momentum, number of batches, device, dtype, training mode and
+    ``requires_grad``. Weight and bias remain the same parameter objects, so an existing optimiser continues to train
+    them. The running variances become the diagonal of the running covariance. If ``eps`` is also that of the old
+    layers, the network computes the same function in evaluation mode until it is trained further.
 
     Args:
-        net: the network; its BatchNorm1d/2d/3d and SyncBatchNorm layers are considered. The latter become
-            two-dimensional ones with ``sync=True``.
-        which: ``"first"``, as in the papers, in the order of ``net.named_modules()``; ``"all"``; names; or a function
-            of name and layer.
-        options: passed to the new layers: ``groups``, ``method``, ``eps`` (by default 1e-2, not the old one's) ...
+        net: the network. Its BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm layers can be replaced; a
+            SyncBatchNorm becomes a :class:`DecorrelatedBatchNorm2d` with ``sync=True``.
+        which: the layers to replace: ``"first"`` (in the order of ``net.named_modules()``, as in the papers),
+            ``"all"``, one or several names, or a function ``which(name, layer)`` that returns a bool.
+        options: arguments of the new layers, such as ``groups``, ``method`` or ``eps``. The default ``eps`` is 1e-2,
+            not that of the old layer.
 
     Returns:
-        the net, or the new layer if ``net`` is itself a batch normalisation layer.
+        ``net``, or the new layer if ``net`` is itself a batch normalisation layer.
 
     Raises:
-        ArgumentError: nothing to replace, a name that is not that of a batch normalisation layer, a layer with a
-            forward pass of its own, groups that do not fit.
+        ArgumentError: no layer to replace, a name that does not belong to a batch normalisation layer, a subclass with
+            its own ``forward``, or ``groups`` that do not divide the number of channels.
 
     Example:
         >>> from torch import nn
@@ -70,13 +71,14 @@ def _chosen(found: dict[str, _BatchNorm], which: Which) -> list[str]:
     listed = ", ".join(map(repr, found)) or "none"
     if not chosen:
         raise ArgumentError(
-            f"convert_decorrelated_batchnorm: expected a layer to replace, got none; there are: {listed}"
+            f"convert_decorrelated_batchnorm: expected which to select at least one layer, got none; "
+            f"batch normalisation layers of the network: {listed}"
         )
     for name in chosen:
         if name not in found:
             raise ArgumentError(
                 f"convert_decorrelated_batchnorm: expected 'first', 'all' or names of batch normalisation layers, "
-                f"got {name!r}; there are: {listed}"
+                f"got {name!r}; batch normalisation layers of the network: {listed}"
             )
     return chosen
 
@@ -113,8 +115,8 @@ def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
         if isinstance(old, kind):
             if type(old).forward is not kind.forward:
                 raise ArgumentError(
-                    f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} has a forward pass of its own, "
-                    "which would be lost; choose the layers to replace with which="
+                    f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} has its own forward method, "
+                    "which would be lost; select other layers with which="
                 )
             return new
     raise ArgumentError(
@@ -129,7 +131,7 @@ def _copy(old: _BatchNorm, new: _DecorrelatedBatchNorm) -> None:
         if source is None or target is None:
             continue
         if isinstance(source, nn.Parameter) and (source.dtype, source.device) == (target.dtype, target.device):
-            setattr(new, name, source)  # the parameter itself, which an optimiser may know
+            setattr(new, name, source)  # the same object: an optimiser may hold a reference to it
         else:
             target.copy_(source).requires_grad_(source.requires_grad)
     if old.running_mean is None or old.running_var is None or new.running_mean is None:
@@ -137,7 +139,7 @@ def _copy(old: _BatchNorm, new: _DecorrelatedBatchNorm) -> None:
     new.running_mean.copy_(old.running_mean)
     d = new.num_features // new.groups
     variance = old.running_var.view(new.groups, d)
-    if new.statistics == "whitening":
+    if new.statistics == "whitening":  # then the averaged matrix is (C + εI)^(−1/2) instead of C
         variance = 1 / (variance + new.eps).sqrt()
     new._averaged.copy_(torch.diag_embed(variance))
     if old.num_batches_tracked is not None and new.num_batches_tracked is not None:

@@ -1,4 +1,4 @@
-"""PCA denoising: standardise, project on the leading principal components, project back."""
+"""PCA denoising layers: standardise the features and project them onto the leading principal components."""
 
 from __future__ import annotations
 
@@ -61,17 +61,17 @@ class _PCADenoising(RunningNorm):
         whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
         if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
             raise ArgumentError(
-                f"{self.where}: expected keep to be a whole number from 1 to {d} or a share 0 < keep ≤ 1.0, "
-                f"got {keep!r}"
+                f"{self.where}: expected keep to be an integer from 1 to {d} or a float 0 < keep ≤ 1.0 "
+                f"(a share of the variance), got {keep!r}"
             )
 
     def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
-        """The projector on the leading components of the standardised features, times the standardisation."""
+        """The projector onto the leading components of the standardised features, times the standardisation."""
         check_finite(C, self.where)
         return principal_projector(C, self.keep, self.eps, self.method, watch)
 
     def extra_repr(self) -> str:
-        """The settings, ``keep`` after the number of channels."""
+        """The settings shown by ``repr``: ``keep`` follows the number of channels."""
         count, rest = super().extra_repr().split(", ", 1)
         return f"{count}, keep={self.keep}, {rest}, groups={self.groups}"
 
@@ -91,33 +91,34 @@ class PCADenoising1d(_PCADenoising):
 
 
 class PCADenoising2d(_PCADenoising):
-    r"""Batch normalisation without the noise: standardise, project on the leading components, project back.
+    r"""Batch normalisation that also removes noise: standardise, then project onto the leading principal components.
 
     .. math:: y=\gamma\circ P\hat x+\beta,\qquad \hat x=(x-\mu)/\sqrt{\sigma^2+\epsilon} .
 
-    P projects on the leading eigenvectors of the covariance of :math:`\hat x`: on ``keep`` of them, or on the fewest
-    whose eigenvalues reach the share ``keep`` of the trace. With all of them P = I, and the layer is
+    P projects onto the leading eigenvectors of the covariance of :math:`\hat x`: onto ``keep`` of them, or onto the
+    smallest number whose eigenvalues reach the share ``keep`` of the trace. If all are kept, P = I and the layer equals
     :class:`torch.nn.BatchNorm2d`.
 
-    P is smooth as long as the last eigenvalue kept and the first one dropped differ. The gradient goes
-    across that cut only; ties on one side of it do no harm, a tie across it leaves the ``method``'s bound.
+    P is smooth as long as the smallest eigenvalue kept and the largest one dropped differ. Its gradient involves only
+    pairs of a kept and a dropped eigenvector, so repeated eigenvalues on one side of the cut are harmless. If the two
+    eigenvalues at the cut coincide, the gradient does not exist, and the bound of ``method`` applies.
 
     Args:
-        num_features: C.
-        keep: a whole number of eigenvectors, or a float: the share of variance to keep. ``1`` is one vector, ``1.0`` is
-            everything.
-        eps: ε, added to the variances, as in torch.
+        num_features: number of channels C.
+        keep: number of eigenvectors to keep if an ``int``, share of the variance to keep if a ``float``. ``1`` keeps
+            one eigenvector, ``1.0`` keeps all.
+        eps: ε, added to the variances as in :class:`torch.nn.BatchNorm2d`.
         momentum, affine, track_running_stats, device, dtype, bias, groups, init, compute_dtype, sync, process_group: as
-            in :class:`DecorrelatedBatchNorm2d`; evaluation takes σ and P from ``running_mean`` and ``running_cov``.
-        method: how the gradient of the eigenvectors is formed, a name of ``methods("eigh")``; the paper's is
-            ``"svd-pi"``.
+            in :class:`DecorrelatedBatchNorm2d`. In evaluation mode μ, σ and P come from ``running_mean`` and
+            ``running_cov``.
+        method: method for the gradient of the eigenvectors, one of ``methods("eigh")``. The paper uses ``"svd-pi"``.
 
     Shape:
-        (N, C, H, W) → the same.
+        (N, C, H, W) → (N, C, H, W).
 
     Raises:
-        ArgumentError: as in :class:`DecorrelatedBatchNorm2d`, and a ``keep`` that makes no sense.
-        NonFiniteError: the batch has NaN or infinity in it.
+        ArgumentError: as in :class:`DecorrelatedBatchNorm2d`, or ``keep`` is out of range.
+        NonFiniteError: the batch contains NaN or infinity.
 
     Example:
         >>> layer = PCADenoising2d(8, keep=0.9)

@@ -1,4 +1,4 @@
-"""Sums over the processes of a group, differentiable."""
+"""Differentiable sums over the processes of a group."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ Reduce = Callable[[Tensor], Tensor]
 
 
 def reducer(sync: bool, group: Any = None) -> Reduce | None:
-    """What sums a tensor over the processes of ``group``; None if there is only this process.
+    """A function that sums a tensor over the processes of ``group``.
 
     Args:
-        sync: whether the layer wants it.
-        group: a process group, by default all processes.
+        sync: False if the layer does not synchronise its statistics.
+        group: a process group (default: all processes).
+
+    Returns:
+        the function, or None if ``sync`` is False or there is only one process.
 
     Example:
-        >>> reducer(True) is None                        # no process group was initialised
+        >>> reducer(True) is None                        # no process group has been initialised
         True
     """
     if not sync or not dist.is_available() or not dist.is_initialized() or dist.get_world_size(group) < 2:
@@ -29,14 +32,14 @@ def reducer(sync: bool, group: Any = None) -> Reduce | None:
 
 
 class _Sum(torch.autograd.Function):
-    """The gradient of a sum over processes is the sum over processes of the gradients."""
+    """Sum over processes. Its gradient is the sum of the gradients of all processes."""
 
     @staticmethod
     def forward(ctx, x, group):  # type: ignore[no-untyped-def]
         ctx.group = group
         result = x.clone(memory_format=torch.contiguous_format)
-        # Without the graph that result will have: the thread of the connections may hold what it is given longest,
-        # and would then close the group, itself included, in which it runs.
+        # Detached, because the communication thread may be the last to release the tensor. With the graph attached,
+        # which refers to the process group, that thread would then destroy the group, and so the thread itself.
         dist.all_reduce(result.detach(), group=group)
         return result
 

@@ -1,15 +1,15 @@
-r"""Orthogonal weights: a loss that asks for them, and a convolution that is orthogonal as an operator.
+r"""Orthogonal weights: a loss that encourages them, and a convolution that is an orthogonal operator.
 
 Derivation of the convolution. Let :math:`L_{ab}=F_{ab}-F_{-a,-b}^T` for the taps (a, b) of a filter F of odd size. The
 operator J that convolves with L, at zero or circular padding, has the block :math:`L_{y-x}` between positions x and y,
-so :math:`J^T=-J` and :math:`e^J` is orthogonal. Its series cut after k terms errs by at most
+so :math:`J^T=-J` and :math:`e^J` is orthogonal. Truncating its series after k terms causes an error of at most
 :math:`r=\lVert J\rVert^{k+1}/(k+1)!` (J is normal with imaginary eigenvalues), so for the sum S
 
 .. math:: \lVert SS^T-I\rVert\le2r+r^2 .
 
 The symbol :math:`\sum_{ab}e^{i(a\omega_1+b\omega_2)}L_{ab}` of k×k taps is a block row of k phases times the matrix R
-with blocks :math:`L_{ab}` times a block column of k phases, so :math:`\lVert J\rVert\le k\lVert R\rVert_2`. Other ways
-to lay out the taps give more such bounds (Singla and Feizi, Fantastic Four, 2021).
+with blocks :math:`L_{ab}` times a block column of k phases, so :math:`\lVert J\rVert\le k\lVert R\rVert_2`. Other
+arrangements of the taps give further bounds of this kind (Singla and Feizi, Fantastic Four, 2021).
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ from torch.nn import functional
 from ..errors import ArgumentError, NonFiniteError, ShapeError, check_choice, check_matrix
 from ..precision import full_precision, widen
 
-_FARTHEST = 4.0  # a series at a larger norm loses more than two digits to cancellation; it is applied in parts
+# A series at a larger norm loses more than two digits to cancellation. Beyond it, exp(J) is applied as exp(J/n)ⁿ.
+_FARTHEST = 4.0
 
 
 def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = False) -> Tensor:
-    r"""The distance of a weight from orthogonal (OL), to be added to a loss.
+    r"""Distance of a weight from orthogonality, to be added to a training loss (OL).
 
     .. math:: \lVert WW^T-I_m\rVert_F=\sqrt{\lVert W^TW-I_n\rVert_F^2+m-n} .
 
     The paper's form, ``side="rows"``, cannot vanish for m > n: its minimum is :math:`\sqrt{m-n}` (6.08 for a first
-    convolution of 64×27), at matrices with orthonormal columns. ``side="smaller"`` takes the smaller Gram matrix and
-    has the same minimisers and minimum 0 for every shape.
+    convolution of 64×27), attained at matrices with orthonormal columns. ``side="smaller"`` uses the smaller of the two
+    Gram matrices; it has the same minimisers, and its minimum is 0 for every shape.
 
     Args:
-        W: a matrix (m, n), or a filter (out, in, ...) taken as (out, in · ...).
+        W: a matrix (m, n), or a filter (out, in, ...), which is flattened to (out, in · ...).
         side: ``"smaller"`` or ``"rows"``.
-        squared: the square, whose gradient is smooth at the minimum; the norm itself has a kink there.
+        squared: return the square, which is smooth at the minimum; the norm itself is not differentiable there.
 
     Returns:
-        a scalar; the gradient is zero where the norm is zero.
+        a scalar. If the norm is zero, so is the gradient.
 
     Raises:
-        ShapeError: W has fewer than two dimensions.
-        ArgumentError: the side is unknown.
+        ShapeError: ``W`` has fewer than two dimensions.
+        ArgumentError: ``side`` is unknown.
 
     Example:
         >>> W = torch.nn.init.orthogonal_(torch.empty(64, 3, 3, 3, dtype=torch.float64).flatten(1))
         >>> round(float(orthogonality_loss(W)), 6), round(float(orthogonality_loss(W, side="rows")), 4)
         (0.0, 6.0828)
 
-    Reference: ECCV 2022, Eq. 12. A small norm does not make a convolution orthogonal as an operator;
-    :class:`OrthogonalConv2d` is.
+    Reference: Song, Sebe and Wang, ECCV 2022, Eq. 12. A small norm of the flattened filter does not make the
+    convolution an orthogonal operator; :class:`OrthogonalConv2d` is one.
     """
     check_matrix(W, "orthogonality_loss")
     check_choice(side, ("smaller", "rows"), "side", "orthogonality_loss")
@@ -71,31 +72,39 @@ def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = Fals
 
 
 class OrthogonalConv2d(nn.Module):
-    r"""A convolution that is orthogonal as an operator: the exponential of a skew-symmetric convolution (OW).
+    r"""Convolution that is an orthogonal operator: the exponential of a skew-symmetric convolution (OW).
 
     .. math:: y=e^Jx+b,\qquad e^J=\sum_{j\le k}\frac{J^j}{j!}+\text{a remainder below the tolerance}.
 
-    With C = max(in, out) channels, input and output are padded with zero channels and cut. So :math:`S^TS=I` for
-    in ≤ out (norms are preserved) and :math:`SS^T=I` for in ≥ out. Unlike an orthogonal matrix reshaped to a filter,
-    it is an isometry of feature maps. The receptive field grows with the number of terms: that, more than
-    orthogonality, is what lifts the rank of the covariance behind it (claim O24).
+    The operator S acts on max(in, out) channels: the input is padded with zero channels if in < out, and surplus output
+    channels are dropped if in > out. So :math:`S^TS=I` for in ≤ out (norms are preserved) and :math:`SS^T=I` for
+    in ≥ out. Unlike an orthogonal matrix reshaped to a filter, it preserves the norm of feature maps. The receptive
+    field grows with the number of terms. This, more than orthogonality, raises the rank of the covariance after the
+    layer (claim O24).
+
+    Stride is 1, without dilation or groups. For stride s, put ``torch.nn.PixelUnshuffle(s)``, which is an isometry, in
+    front. Autocast is disabled inside the layer.
 
     Args:
-        in_channels: channels of the input.
-        out_channels: channels of the output.
-        kernel_size: odd size of the skew-symmetric filter.
+        in_channels: number of input channels.
+        out_channels: number of output channels.
+        kernel_size: size of the skew-symmetric filter, an odd number.
         bias: learn a bias.
-        padding_mode: ``"zeros"`` or ``"circular"``; the operator is orthogonal for both.
-        tolerance: bound of :math:`\lVert SS^T-I\rVert_2` up to rounding; the number of terms follows from it and from a
-            bound of :math:`\lVert J\rVert`. The released code takes 5 terms in training (about 5e-3).
-        max_norm: the filter is scaled down when the bound of :math:`\lVert J\rVert` exceeds this. Angles beyond π
-            only repeat rotations; None lets the norm, and with it the time, grow.
-
-    Stride 1, no dilation, no groups. For stride s put ``torch.nn.PixelUnshuffle(s)``, an isometry, in front.
-    Autocast is switched off inside.
+        padding_mode: ``"zeros"`` or ``"circular"``; the operator is orthogonal in both cases.
+        tolerance: upper bound for :math:`\lVert SS^T-I\rVert_2`, up to rounding. The number of terms follows from it
+            and from a bound for :math:`\lVert J\rVert`. The released code uses 5 terms in training (about 5e-3).
+        max_norm: the filter is scaled down if the bound for :math:`\lVert J\rVert` exceeds this value. Angles beyond π
+            only repeat rotations. With None the norm, and with it the computing time, can grow without limit.
+        device: device of the parameters.
+        dtype: type of the parameters.
 
     Shape:
         (B, in_channels, H, W) → (B, out_channels, H, W).
+
+    Raises:
+        ArgumentError: a setting is out of range.
+        ShapeError: the input has the wrong shape.
+        NonFiniteError: the weight contains NaN or infinity.
 
     Example:
         >>> conv = OrthogonalConv2d(3, 8, bias=False)
@@ -131,7 +140,7 @@ class OrthogonalConv2d(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Gaussian filters with the bound of ‖J‖ at ``max_norm`` (π if there is none), bias zero."""
+        """Draw Gaussian filters whose bound for ‖J‖ is ``max_norm`` (π if None), and set the bias to zero."""
         nn.init.normal_(self.weight)
         with torch.no_grad():
             size = norm_bound(skew(widen(self.weight)))
@@ -171,7 +180,10 @@ class OrthogonalConv2d(nn.Module):
         return y
 
     def _plan(self, size: Tensor) -> tuple[int, int]:
-        """In how many parts, of how many terms each; from the largest norm allowed when there is no value to read."""
+        """The number of factors exp(J/n) and of terms in each.
+
+        A compiled graph must not depend on the value of the norm, so it plans for the largest norm allowed.
+        """
         fixed = self.max_norm is not None and torch.compiler.is_compiling()
         largest = float(self.max_norm or math.inf) if fixed else min(float(size.detach()), self.max_norm or math.inf)
         return series(largest, self.tolerance)
@@ -184,12 +196,12 @@ class OrthogonalConv2d(nn.Module):
 
 
 def skew(F: Tensor) -> Tensor:
-    """The filter F minus its flipped transpose: its convolution is a skew-symmetric operator."""
+    """The filter F minus its flipped transpose; convolution with the result is a skew-symmetric operator."""
     return F - F.transpose(0, 1).flip(2, 3)
 
 
 def norm_bound(L: Tensor) -> Tensor:
-    """An upper bound of ‖J‖ for filters (c, c, k, k), any image size, zero or circular padding."""
+    """An upper bound for ‖J‖ of filters (c, c, k, k), valid for any image size and for zero or circular padding."""
     c, _, k, _ = L.shape
     layouts = (
         L.permute(0, 2, 1, 3).reshape(c * k, c * k),
@@ -200,9 +212,9 @@ def norm_bound(L: Tensor) -> Tensor:
 
 
 def series(norm: float, tolerance: float) -> tuple[int, int]:
-    """Parts n and terms k each, so that the product of n series at norm/n is orthogonal to the tolerance.
+    """The number of factors n and of terms k, so that the product of n series of J/n is orthogonal to ``tolerance``.
 
-    At least one term: without it a small filter would get no gradient and could never grow.
+    There is at least one term: without it a small filter would receive no gradient and could never grow.
     """
     parts = max(1, math.ceil(norm / _FARTHEST))
     wanted, remainder, terms = math.log1p(tolerance) / parts, norm / parts, 0  # (1 + δ)ⁿ − 1 ≤ tolerance
@@ -216,14 +228,16 @@ def _check(
     in_channels: int, out_channels: int, kernel_size: int, padding_mode: str, tolerance: float, max_norm: float | None
 ) -> None:
     if in_channels < 1 or out_channels < 1:
-        raise ArgumentError(f"OrthogonalConv2d: expected at least one channel, got {in_channels} and {out_channels}")
+        raise ArgumentError(
+            f"OrthogonalConv2d: expected in_channels ≥ 1 and out_channels ≥ 1, got {in_channels} and {out_channels}"
+        )
     if kernel_size < 1 or kernel_size % 2 == 0:
         raise ArgumentError(
-            f"OrthogonalConv2d: expected an odd kernel_size, got {kernel_size}; "
-            "an even filter has no centre to be skew about"
+            f"OrthogonalConv2d: expected an odd kernel_size ≥ 1, got {kernel_size}; "
+            "a filter of even size has no center tap, which skew symmetry requires"
         )
     check_choice(padding_mode, ("zeros", "circular"), "padding_mode", "OrthogonalConv2d")
     if not 0 < tolerance < 1:
-        raise ArgumentError(f"OrthogonalConv2d: expected a tolerance between 0 and 1, got {tolerance}")
+        raise ArgumentError(f"OrthogonalConv2d: expected 0 < tolerance < 1, got {tolerance}")
     if max_norm is not None and not max_norm > 0:
         raise ArgumentError(f"OrthogonalConv2d: expected max_norm > 0 or None, got {max_norm}")

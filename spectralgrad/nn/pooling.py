@@ -15,33 +15,40 @@ from .functional.pooling import Side, covariance_pooling, operation_of
 
 
 class CovariancePooling(SpectralModule):
-    r"""Global covariance pooling: a function of the covariance of each sample's features, in place of their mean.
+    r"""Global covariance pooling: replaces each sample's features by a matrix function of their covariance.
 
     .. math:: S=f(C),\qquad C=\tfrac1n\sum_i(x_i-\mu)(x_i-\mu)^\top+\epsilon I,\qquad f(\lambda)=\lambda^{\alpha}
               \ \text{or}\ \ln\lambda .
 
-    The defaults are MPN-COV with its true gradient. ``method="newton-schulz"`` is iSQRT-COV; the names of
-    ``methods("sqrt")`` are the ICCV 2021 variants; ``method="svd-taylor", eps=1e-2, normalize=True`` is TPAMI
-    Algorithm 3 with Eq. 29. The method can be changed on the live layer, as hybrid training does. With 7×7 positions
-    and 256 channels ``"exact"`` decomposes 49×49 matrices.
+    The default is MPN-COV with its exact gradient. ``method="newton-schulz"`` is iSQRT-COV, the other names of
+    ``methods("sqrt")`` include the variants of ICCV 2021, and ``method="svd-taylor", eps=1e-2, normalize=True`` is
+    TPAMI Algorithm 3 with Eq. 29. The attribute ``method`` can be changed at any time, as hybrid training does. With
+    7×7 positions and 256 channels, ``"exact"`` decomposes 49×49 matrices.
 
     Args:
-        in_channels: channels of the input.
-        reduce_to: channels after a learnt 1×1 convolution; None for none.
+        in_channels: number of input channels C.
+        reduce_to: number of channels after a learned 1×1 convolution; None for no convolution.
         power: α, or ``"log"`` for the matrix logarithm.
         center: subtract the mean over positions.
         eps: ε.
-        normalize: divide by the Frobenius norm.
-        output: ``"triangle"`` on and above the diagonal, or the ``"full"`` matrix.
+        normalize: divide the result by its Frobenius norm.
+        output: ``"triangle"`` for the entries on and above the diagonal, or ``"full"`` for the matrix.
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
-        method: how the gradient is formed. ``"svd-taylor"`` has degree 100 here, as in the ICCV paper.
-        compute_dtype: the type to compute in, by default that of the input, float32 for half types. The ICCV paper's
-            code has float64.
-        device: of the convolution.
-        dtype: of the convolution.
+        method: method for the gradient, one of ``methods("sqrt")``, ``methods("inv_sqrt")``, ``methods("power")`` or
+            ``methods("log")``, depending on ``power``. ``"svd-taylor"`` has degree 100 here, as in the ICCV paper.
+        compute_dtype: torch.float32 or torch.float64, the type to compute in (default: that of the input, float32 for
+            half types). The code of the ICCV paper uses float64.
+        device: device of the convolution.
+        dtype: type of the convolution.
 
     Shape:
-        (N, C, *) → (N, d(d+1)/2) or (N, d, d), d the channels after the reduction.
+        (N, C, *) → (N, d(d+1)/2) or (N, d, d), where d is ``reduce_to``, or C without a reduction.
+
+    Raises:
+        ArgumentError: a setting is out of range or unknown.
+        MethodError: the method is unknown or does not support ``power``.
+        ShapeError: the input is not (N, C, *) with at least one position.
+        NonFiniteError: the input contains NaN or infinity.
 
     Example:
         >>> pool = CovariancePooling(16, reduce_to=4)
@@ -101,7 +108,7 @@ class CovariancePooling(SpectralModule):
 
     @property
     def out_features(self) -> int:
-        """How many numbers a sample becomes."""
+        """Number of values in the output for each sample."""
         d = self.in_channels if self.reduce_to is None else self.reduce_to
         return d * d if self.output == "full" else d * (d + 1) // 2
 
@@ -127,7 +134,7 @@ class CovariancePooling(SpectralModule):
         return pooled.to(X.dtype)
 
     def extra_repr(self) -> str:
-        """The settings that shape the output."""
+        """The settings shown by ``repr``."""
         return (
             f"{self.in_channels}, {self.reduce_to}, power={self.power}, output={self.output!r}, "
             f"method={str(self.method)!r}"

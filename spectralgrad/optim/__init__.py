@@ -1,4 +1,4 @@
-"""Treatments of the layer before a spectral layer, attached to any optimiser."""
+"""Gradient and learning-rate treatments (NOG, OLR) for the layer before a spectral layer, as optimiser hooks."""
 
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate

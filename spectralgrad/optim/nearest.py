@@ -1,9 +1,9 @@
 r"""The nearest orthogonal gradient (NOG).
 
 The matrix nearest to G among those with orthonormal rows (m ≤ n) or columns (m ≥ n) is the polar factor
-:math:`UV^T` of :math:`G=U\Sigma V^T`. Where G has rank r < min(m, n) that is not unique. The partial isometry
-:math:`U_rV_r^T` is: it is the limit of :math:`G(G^TG+\delta I)^{-1/2}`, moves nothing where the gradient is
-nothing, and takes zero to zero.
+:math:`UV^T` of :math:`G=U\Sigma V^T`. If G has rank r < min(m, n), it is not unique. The partial isometry
+:math:`U_rV_r^T` is unique: it is the limit of :math:`G(G^TG+\delta I)^{-1/2}` for :math:`\delta\to0`. It is zero in the
+directions in which the gradient is zero, and zero if G is zero.
 """
 
 from __future__ import annotations
@@ -20,33 +20,35 @@ from ..precision import full_precision, magnitude, rank_tolerance, widen
 from .parameters import Chosen
 from .treatment import Treatment
 
-# Odd polynomials a x + b x³ + c x⁵ of the singular values. The first lifts small ones by up to 3.44 a step and
+# Odd polynomials a x + b x³ + c x⁵ of the singular values. The first multiplies small values by up to 3.44 per step and
 # leaves the others in 0.68…1.13 (Jordan et al., Muon, 2024); the second then converges to 1 with order three.
 _LIFT, _SETTLE = (3.4445, -4.7750, 2.0315), (15 / 8, -10 / 8, 3 / 8)
 _SCHEDULE = (_LIFT,) * 7 + (_SETTLE,) * 4
 
 
 def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = None) -> Tensor:
-    r"""The partial isometry :math:`U_rV_r^H` of :math:`G=U\Sigma V^H`, without gradient; zero for zero.
+    r"""The partial isometry :math:`U_rV_r^H` of :math:`G=U\Sigma V^H`, without gradient.
 
-    For full rank it is :func:`spectralgrad.polar`. Directions with singular values below ``rtol`` times the largest
-    are left out.
+    For full rank it equals :func:`spectralgrad.polar`. Directions with singular values below ``rtol`` times the largest
+    are set to zero.
 
     Args:
-        G: matrices (*, m, n), finite.
-        method: ``"gram"``, the eigendecomposition of the smaller Gram matrix in float64, with the SVD where that would
-            cost digits; ``"svd"``; or ``"polynomial"``, matrix products only: 7 + 4 odd polynomials of degree five.
-            The last is approximate: singular values above 1/1000 of the Frobenius norm come out within 1e-3 of 1,
-            smaller ones between 0 and 1, and ``rtol`` is not used.
-        rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt{\max(m,n)})` with the ε of the precision
-            computed in, and for the half types at least their own ε: what rounding to them puts in is no direction.
+        G: finite matrices (*, m, n).
+        method: ``"gram"`` uses the eigendecomposition of the smaller Gram matrix in float64, and the SVD for matrices
+            for which that would lose digits. ``"svd"`` always uses the SVD. ``"polynomial"`` uses matrix products only,
+            7 + 4 odd polynomials of degree five, and is approximate: singular values above 1/1000 of the Frobenius norm
+            are mapped to within 1e-3 of 1, smaller ones to between 0 and 1; ``rtol`` is not used.
+        rtol: relative rank tolerance (default: :math:`\epsilon\max(8,3\sqrt{\max(m,n)})` with the ε of the precision
+            of the computation, and at least the ε of a half type, so that its rounding errors do not count as
+            directions).
 
     Returns:
-        (*, m, n) in the type of G.
+        (*, m, n), with the dtype of ``G``.
 
     Raises:
-        MethodError: the method is unknown.
-        NonFiniteError: G holds NaN or infinity (not with ``"polynomial"``, which returns NaN).
+        ShapeError: ``G`` is not a dense floating-point or complex tensor of matrices.
+        MethodError: ``method`` is unknown.
+        NonFiniteError: ``G`` contains NaN or infinity (``"polynomial"`` returns NaN instead).
 
     Example:
         >>> nearest_orthogonal(torch.tensor([[3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
@@ -62,7 +64,7 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
         return torch.zeros_like(G)
     with torch.no_grad(), full_precision(G):
         A = widen(G.detach())
-        A = A / magnitude(A)  # of tiny entries the tolerance, of huge ones a singular value would leave the type
+        A = A / magnitude(A)  # otherwise the tolerance may underflow, or a singular value overflow
         tolerance = _tolerance(A, G.dtype) if rtol is None else rtol
         if A.shape[-2] < A.shape[-1]:
             return _METHODS[method](A.mH.contiguous(), tolerance).mH.to(G.dtype)
@@ -70,26 +72,27 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
 
 
 class NearestOrthogonalGradient(Treatment):
-    r"""Replace the gradient of chosen parameters by its nearest orthogonal matrix, before every step (NOG).
+    r"""Replace the gradient of chosen parameters by the nearest orthogonal matrix before every step (NOG).
 
     .. math:: G=U\Sigma V^T\quad\mapsto\quad U_rV_r^T,\qquad \lVert U_rV_r^T\rVert_F=\sqrt r .
 
-    Filters (out, in, k, k) are matrices (out, in·k·k). It stays a descent direction, since
-    :math:`\langle G,UV^T\rangle=\sum\sigma_i>0`, but another one. Its length no longer depends on that of the gradient:
-    clipping before the step has no effect on a treated parameter unless ``keep_norm`` is set, and the learning rate
-    alone says how far it moves. A gradient that is not finite is left as it is.
+    Filters (out, in, k, k) are treated as matrices (out, in·k·k). The result is again a descent direction, because
+    :math:`\langle G,UV^T\rangle=\sum\sigma_i>0`, but a different one. Its norm does not depend on the norm of the
+    gradient. Gradient clipping therefore has no effect on a treated parameter unless ``keep_norm`` is set, and the
+    step size is determined by the learning rate alone. A gradient that is not finite is left unchanged.
 
     Args:
-        optimizer: any torch optimiser but LBFGS.
-        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, several of these, or
-            what :func:`pre_spectral_layers` found.
+        optimizer: any torch optimiser except LBFGS.
+        parameters: a layer, a parameter, an iterable of these, or the result of :func:`pre_spectral_layers`. For a
+            layer, its weight is treated; for a parametrised weight, the tensor from which it is computed.
         method: as in :func:`nearest_orthogonal`.
         keep_norm: scale the result to the Frobenius norm of the gradient.
         rtol: as in :func:`nearest_orthogonal`.
 
     Raises:
-        SpectralError: a parameter is not in the optimiser, or the optimiser cannot be treated.
+        SpectralError: a parameter is not in the optimiser or is already treated, or the optimiser is not supported.
         ShapeError: a parameter has fewer than two dimensions.
+        MethodError: ``method`` is unknown.
 
     Example:
         >>> layer = torch.nn.Linear(3, 2, bias=False)
@@ -122,18 +125,25 @@ class NearestOrthogonalGradient(Treatment):
         super().__init__(optimizer, parameters)
 
     def before(self, optimizer: Optimizer) -> None:
-        """Replace the gradients, in place: they may be views of DDP's buckets."""
+        """Replace the gradients. In place, because they may be views into DDP's buckets."""
         for target in self.targets:
             G = target.parameter.grad
             if G is None or G.numel() == 0:
                 continue
             if G.layout != torch.strided:
-                raise SpectralError(f"NearestOrthogonalGradient: expected a dense gradient, got layout {G.layout}")
+                raise SpectralError(
+                    f"NearestOrthogonalGradient: expected a dense gradient, got layout {G.layout}; "
+                    "for an embedding, set sparse=False"
+                )
             if bool(torch.isfinite(G).all()):
                 self._replace(G, getattr(optimizer, "grad_scale", None))
 
     def _replace(self, G: Tensor, grad_scale: Tensor | None) -> None:
-        """A fused optimiser under a GradScaler divides by the scale itself, so the scale has to be put back."""
+        """Overwrite the gradient ``G``.
+
+        A fused optimiser with a GradScaler divides by ``grad_scale`` itself, so the result is multiplied by it here.
+        With ``keep_norm`` the norm of ``G`` already contains the scale.
+        """
         M = G.flatten(1)
         R = widen(nearest_orthogonal(M, method=self.method, rtol=self.rtol))
         if self.keep_norm:
@@ -161,7 +171,7 @@ def _gram(A: Tensor, tolerance: float) -> Tensor:
     kept = _kept(S, tolerance)
     if bool(kept.all()):
         return Q
-    whole = kept.all(-1)[..., None, None]  # a matrix of full rank is left as it is, whatever stands beside it
+    whole = kept.all(-1)[..., None, None]  # a full-rank matrix must not depend on its neighbours in the batch
     return torch.where(whole, Q, Q @ ((Vh.mH * kept.unsqueeze(-2)) @ Vh))
 
 

@@ -1,4 +1,4 @@
-"""The optimal learning rate as a treatment of any optimiser."""
+"""The optimal learning rate (OLR) as a treatment for any optimiser."""
 
 from __future__ import annotations
 
@@ -18,48 +18,53 @@ from .treatment import ConditioningWarning, Treatment, treatments
 
 _ONE_ONLY = (
     "OptimalLearningRate: {have} orthogonal and {lack} not. Eq. 20 then follows the ratio ‖W‖/‖G‖ with one of the two "
-    "held fixed; ECCV 2022 finds that η* attenuates and reports a worse error than for OLR alone (Table 3: 19.77 % "
-    "with NOG, 20.61 % with OW, against 19.50 %; 19.05 % with both). {advice}"
+    "norms fixed. ECCV 2022 finds that η* attenuates and reports a larger error than for OLR alone (Table 3: 19.77 % "
+    "with NOG, 20.61 % with OW, compared with 19.50 %; 19.05 % with both). {advice}"
 )
-_ADVICE = {  # (the gradient is orthogonal, the weight is)
+_ADVICE = {  # (the gradient is orthogonal, the weight is orthogonal) → the words of the warning
     (True, False): {
         "have": "the gradient is",
         "lack": "the weight is",
-        "advice": "Add an orthogonal weight (and pass the layer, not its weight, so that this can be seen).",
+        "advice": "Use an orthogonal weight as well, and pass the layer, not its weight, so that it is recognised.",
     },
     (False, True): {
         "have": "the weight is",
         "lack": "the gradient is",
-        "advice": "Add NearestOrthogonalGradient.",
+        "advice": "Add NearestOrthogonalGradient for the same parameter.",
     },
 }
 
-_GONE = {"lr": 0.0}  # the group of a parameter that the optimiser no longer has
+_GONE = {"lr": 0.0}  # stands for the group of a parameter that has been removed from the optimiser
 
 
 class OptimalLearningRate(Treatment):
-    r"""Take, for chosen parameters, the learning rate that is meant to keep the weight orthogonal (OLR).
+    r"""Use a learning rate for chosen parameters that is meant to keep the weight orthogonal (OLR).
 
-    At every step η* is computed for each parameter. If :math:`0<\eta^\star<` the group's rate (the one a scheduler
-    sets), the parameter goes only that part of the way which its optimiser has proposed:
+    At every step a rate η* is computed for each parameter. If :math:`0<\eta^\star<\mathrm{lr}`, where lr is the
+    learning rate of the parameter's group (as set by a scheduler), the parameter moves only part of the way to the
+    value that the optimiser proposes:
 
     .. math:: W\leftarrow W+\frac{\eta^\star}{\mathrm{lr}}\,(W_{\text{proposed}}-W) .
 
     For every optimiser whose step is proportional to the rate (SGD, Adam, AdamW, NAdam, RMSprop, Adagrad, Muon, ...,
-    with momentum and weight decay) that is a step with rate η*. Otherwise (Adafactor, ASGD, Rprop) it is a shorter
-    step. Other parameters, the optimiser's state and its param groups are not touched.
+    with momentum and weight decay), this is a step with rate η*. For the others (Adafactor, ASGD, Rprop) it is a
+    shorter step. Other parameters, the optimiser's state and its parameter groups do not change.
 
     Args:
-        optimizer: any torch optimiser but LBFGS.
-        parameters: a layer (its weight, or what a parametrisation makes it from), a parameter, several of these, or
-            what :func:`pre_spectral_layers` found.
-        objective: ``"paper"``, Eq. 20, or ``"exact"``, the true minimiser of Eq. 18; see :func:`optimal_rate`.
-        direction: ``"gradient"`` takes G to be the gradient, as the paper does, whatever the optimiser makes of it;
-            ``"update"`` takes G to be what the step really subtracts, over the rate, with momentum, weight decay and
-            preconditioning.
+        optimizer: any torch optimiser except LBFGS.
+        parameters: a layer, a parameter, an iterable of these, or the result of :func:`pre_spectral_layers`. For a
+            layer, its weight is treated; for a parametrised weight, the tensor from which it is computed.
+        objective: ``"paper"`` for Eq. 20, or ``"exact"`` for the true minimiser of Eq. 18; see :func:`optimal_rate`.
+        direction: what G is. ``"gradient"``: the gradient, as in the paper, regardless of the optimiser. ``"update"``:
+            what the step subtracts divided by the rate, including momentum, weight decay and preconditioning.
 
     Attributes:
-        rates: the rate of the last step for each parameter, in order; None before the first.
+        rates: the rate of each parameter at the last step, in order; None before the first step.
+
+    Raises:
+        SpectralError: a parameter is not in the optimiser or is already treated, or the optimiser is not supported.
+        ShapeError: a parameter has fewer than two dimensions.
+        ArgumentError: ``objective`` or ``direction`` is unknown.
 
     Warns:
         ConditioningWarning: at the first step, if only one of weight and gradient is orthogonal.
@@ -76,7 +81,7 @@ class OptimalLearningRate(Treatment):
         >>> torch.allclose(layer.weight, before * 2 / 3)
         True
 
-    Reference: Song, Sebe and Wang, ECCV 2022, section 5.2. Eq. 21 forgets the condition η* > 0.
+    Reference: Song, Sebe and Wang, ECCV 2022, section 5.2 (Eq. 21 omits the condition η* > 0).
     """
 
     order: ClassVar[int] = 1
@@ -97,7 +102,7 @@ class OptimalLearningRate(Treatment):
         return [float(self._found[i]) if i in self._found else None for i in range(len(self.targets))]
 
     def before(self, optimizer: Optimizer) -> None:
-        """Keep the weights, and the gradients as this optimiser will use them."""
+        """Store the weights, and compute the rates from the gradients that the optimiser is about to use."""
         if not self._warned:
             self._warned = True
             self._warn(optimizer)
@@ -116,7 +121,7 @@ class OptimalLearningRate(Treatment):
             self._before[i] = (W.clone(memory_format=torch.preserve_format), wanted)
 
     def after(self, optimizer: Optimizer) -> None:
-        """Go back to where on the way to the new weights η* ends."""
+        """Shorten the step to the rate η*."""
         for i, (target, group) in enumerate(self._grouped(optimizer)):
             old, rate = self._before.pop(i, (None, None))
             limit = float(group["lr"])
@@ -127,6 +132,7 @@ class OptimalLearningRate(Treatment):
                 taken = (widen(old).double() - widen(W).double()) / limit
                 rate = optimal_rate(old, taken, objective=self.objective, limit=limit)
             self._found[i] = rate
+            # On an accelerator the rate is not read, which would synchronise; at rate = limit lerp returns W.
             if rate.device.type != "cpu" or float(rate) < limit:
                 W.copy_(torch.lerp(widen(old), widen(W), (rate / limit).to(widen(W).dtype)))
 

@@ -1,4 +1,4 @@
-"""Which parameters a treatment is for: tensors, or the layers whose weights are meant."""
+"""Finds the parameters that a treatment applies to, given tensors or layers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ Chosen = One | Iterable[One] | Mapping[str, PreSpectral]
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """A parameter to treat, and whether the weight made of it is orthogonal by construction."""
+    """A parameter to treat, and whether the weight computed from it is orthogonal by construction."""
 
     parameter: Tensor
     orthogonal: bool = False
 
 
 def targets(parameters: Chosen, optimizer: Optimizer, operation: str) -> list[Target]:
-    """The parameters meant, each once; every one has to be a matrix or a filter that the optimiser steps."""
+    """The parameters to treat, without duplicates.
+
+    Raises:
+        SpectralError: nothing is given, or a parameter does not belong to the optimiser, is ambiguous or is sharded.
+        ShapeError: a parameter has fewer than two dimensions.
+    """
     chosen = _listed(parameters)
     if not chosen:
         raise SpectralError(f"{operation}: expected at least one parameter or layer, got none")
@@ -57,20 +62,20 @@ def _target(item: One, operation: str) -> Target:
         return Target(_weight(item, operation), _orthogonal(item))
     raise SpectralError(
         f"{operation}: expected tensors or modules, got {type(item).__name__}; "
-        "pass model.conv1 or model.conv1.weight, not a name"
+        "pass the object, such as model.conv1 or model.conv1.weight"
     )
 
 
 def _weight(module: nn.Module, operation: str) -> Tensor:
-    """The tensor the optimiser steps: the weight, or what a parametrisation makes it from."""
+    """The tensor that the optimiser updates: the weight, or the original tensor of a parametrised weight."""
     if parametrize.is_parametrized(module, "weight"):
         originals: Any = module.parametrizations["weight"]  # type: ignore[index, operator]
         if isinstance(getattr(originals, "original", None), Tensor):
             return originals.original
         names = [name for name, _ in originals.named_parameters(recurse=False)]
         raise SpectralError(
-            f"{operation}: the weight of {type(module).__name__} is made of several tensors "
-            f"({', '.join(names)}); pass the one you mean, such as layer.parametrizations.weight.{names[-1]}"
+            f"{operation}: the weight of {type(module).__name__} is computed from several tensors "
+            f"({', '.join(names)}); pass one of them, such as layer.parametrizations.weight.{names[-1]}"
         )
     weight = getattr(module, "weight", None)
     if not isinstance(weight, Tensor):
@@ -94,10 +99,11 @@ def _check(parameter: Tensor, operation: str, stepped: bool) -> None:
         )
     if not stepped:
         raise SpectralError(
-            f"{operation}: the parameter of shape {shape} is in no group of the optimiser; "
+            f"{operation}: the parameter of shape {shape} is in none of the optimiser's groups; "
             "for a parametrised weight pass the layer, or layer.parametrizations.weight.original"
         )
     if type(parameter).__name__ == "DTensor":
         raise SpectralError(
-            f"{operation}: the parameter of shape {shape} is sharded (DTensor); its matrix is in no one place"
+            f"{operation}: expected a parameter that this process holds in full, got a sharded DTensor of shape "
+            f"{shape}; exclude it from sharding"
         )

@@ -1,12 +1,12 @@
-r"""The learning rate that keeps a weight orthogonal (OLR): the paper's, and the true one.
+r"""The learning rate that keeps a weight orthogonal (OLR): the paper's formula, and the exact minimiser.
 
 With :math:`A=WW^T-I`, :math:`B=GW^T+WG^T`, :math:`C=GG^T` the objective of Eq. 18 is a quartic,
 
 .. math:: f(\eta)=\lVert A-\eta B+\eta^2C\rVert_F^2=\lVert A\rVert^2-2\eta\langle A,B\rangle
           +\eta^2(\lVert B\rVert^2+2\langle A,C\rangle)-2\eta^3\langle B,C\rangle+\eta^4\lVert C\rVert^2 .
 
-:math:`W^TW-I` in place of :math:`WW^T-I` changes it by a constant, so the smaller side serves. Eq. 20 is one Newton
-step from η = 0 on :math:`\lVert w-\eta l\rVert^4`, which asks W to become small, not orthogonal (claim O16).
+:math:`W^TW-I` in place of :math:`WW^T-I` changes it by a constant, so the smaller of the two is used. Eq. 20 is one
+Newton step from η = 0 on :math:`\lVert w-\eta l\rVert^4`, which makes W small instead of orthogonal (claim O16).
 """
 
 from __future__ import annotations
@@ -19,31 +19,35 @@ from ..errors import ShapeError, check_choice
 from ..precision import full_precision
 
 OBJECTIVES = ("paper", "exact")
-_REAL = 1e-6  # relative imaginary part that rounding explains in a double root of the cubic
+_REAL = 1e-6  # a root of the cubic counts as real up to this relative imaginary part: rounding splits double roots
 _DOUBT = 64 * np.finfo(np.float64).eps  # relative rounding error of a value of the quartic
 
 
 def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float | None = None) -> Tensor:
-    r"""The learning rate η for which :math:`W-\eta G` is meant to be nearest to orthogonal.
+    r"""The learning rate η for which :math:`W-\eta G` is meant to be as close to orthogonal as possible.
 
     ``"paper"`` is Eq. 20 for the flattened w and l,
 
     .. math:: \eta^\star=\frac{w^Tw\;l^Tw}{w^Tw\;l^Tl+2\,(l^Tw)^2},\qquad
               \lvert\eta^\star\rvert\le\frac{1}{2\sqrt2}\frac{\lVert W\rVert_F}{\lVert G\rVert_F},
 
-    whose sign is that of :math:`\langle G,W\rangle`. ``"exact"`` is the minimiser of
-    :math:`\lVert(W-\eta G)(W-\eta G)^T-I\rVert_F` over all real η, from the roots of its derivative, a cubic.
+    which has the sign of :math:`\langle G,W\rangle`. ``"exact"`` is the minimiser of
+    :math:`\lVert(W-\eta G)(W-\eta G)^T-I\rVert_F` over all real η, found among the roots of a cubic.
 
     Args:
         W: the weight, a matrix (m, n) or a filter (out, ...).
         G: its gradient, of the same shape.
         objective: ``"paper"`` or ``"exact"``.
-        limit: the group's learning rate. The result is then what is used: Eq. 20 if it lies between 0 and the limit
-            and the limit otherwise (``"paper"``), the minimiser on (0, limit] if it beats no step and the limit
-            otherwise (``"exact"``).
+        limit: the learning rate of the parameter's group. If given, the result is the rate to use. ``"paper"``: Eq. 20
+            if it lies between 0 and the limit, otherwise the limit. ``"exact"``: the minimiser on (0, limit] if it
+            reduces the objective, otherwise the limit.
 
     Returns:
-        a scalar, float64. Zero (or the limit) where G is zero.
+        a scalar in float64; zero (or the limit, if given) if ``G`` is zero.
+
+    Raises:
+        ShapeError: ``W`` and ``G`` have different shapes or fewer than two dimensions.
+        ArgumentError: ``objective`` is unknown.
 
     Example:
         >>> W = torch.eye(3, dtype=torch.float64)
@@ -85,20 +89,20 @@ def _exact(W: Tensor, G: Tensor, limit: float | None) -> Tensor:
         inside = stationary[(stationary > 0) & (stationary < limit * size)]
         stationary = np.append(inside, limit * size)
     best = _best(quartic, stationary)
-    if limit is not None and np.polyval(quartic, best) >= quartic[-1]:  # no step is better than the ones taken
+    if limit is not None and np.polyval(quartic, best) >= quartic[-1]:  # no candidate improves on f(0)
         best = limit * size
     return W.real.new_tensor(best / size)
 
 
 def _best(quartic: np.ndarray, rates: np.ndarray) -> float:
-    """The rate of least objective; of several that rounding does not tell apart, the smallest."""
+    """The rate with the smallest objective; the smallest rate if several agree up to rounding."""
     values, doubt = np.polyval(quartic, rates), np.polyval(np.abs(quartic), np.abs(rates))
     equal = rates[values <= values.min() + _DOUBT * doubt]
     return float(equal[np.argmin(np.abs(equal))])
 
 
 def _quartic(W: Tensor, G: Tensor) -> np.ndarray:
-    """Coefficients of f, highest first."""
+    """Coefficients of f, highest power first."""
     if W.shape[0] > W.shape[1]:
         W, G = W.mH, G.mH
     A = W @ W.mH - torch.eye(W.shape[0], dtype=W.dtype, device=W.device)

@@ -1,4 +1,4 @@
-"""Which convolution or linear layer feeds a spectral layer: found by one batch, not by a name."""
+"""Finds the convolution or linear layer whose output feeds a spectral layer, by running one batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
 
 
 class PreSpectral(NamedTuple):
-    """The layer before a spectral layer: its name in the model, and itself.
+    """The layer before a spectral layer: its name in the model, and the module.
 
     Example:
         >>> PreSpectral("conv1", torch.nn.Flatten()).name
@@ -34,23 +34,25 @@ class PreSpectral(NamedTuple):
 def pre_spectral_layers(
     model: nn.Module, *inputs: Any, choose: Mapping[str, str] | None = None, **options: Any
 ) -> dict[str, PreSpectral]:
-    """For each spectral layer of a model the convolution or linear layer whose output feeds it (the Pre-SVD layer).
+    """Find, for each spectral layer, the convolution or linear layer whose output feeds it (the Pre-SVD layer).
 
-    One batch is run in eval mode, so no running statistics and no random numbers are used up. Everything between the
-    two layers (activations, pooling, normalisation, sums) is followed through the graph; a layer that stands inside
-    the spectral layer itself counts first.
+    One batch is run in evaluation mode, so running statistics do not change and dropout draws no random numbers.
+    Everything between the two layers (activations, pooling, normalisation, sums) is traced through the autograd graph.
+    A layer inside the spectral layer itself takes precedence.
 
     Args:
-        model: holds at least one :class:`SpectralModule`; wrappers such as DDP are looked through.
-        inputs: one batch, as the model takes it; a single picture is enough.
-        choose: spectral layer → the layer to take, by names, where several feed it.
+        model: a model with at least one :class:`SpectralModule`; torch.compile, DataParallel and
+            DistributedDataParallel are unwrapped.
+        inputs: positional arguments of the model for one batch; a single sample is enough.
+        choose: name of a spectral layer → name of the layer before it, for spectral layers that several layers feed.
         options: keyword arguments of the model.
 
     Returns:
-        spectral layer's name → :class:`PreSpectral`, in the order of the model.
+        name of each spectral layer → :class:`PreSpectral`, in the order of the model.
 
     Raises:
-        SpectralError: no spectral layer; none, or several, layers feed one (the message lists the candidates).
+        SpectralError: the model has no spectral layer, the batch does not reach one, or not exactly one layer feeds it
+            (the message lists the candidates).
 
     Example:
         >>> from spectralgrad.nn import SpectralModule
@@ -61,13 +63,16 @@ def pre_spectral_layers(
         >>> pre_spectral_layers(model, torch.randn(2, 4))
         {'2': PreSpectral(name='0', module=Linear(in_features=4, out_features=3, bias=True))}
 
-    Reference: ECCV 2022, section 4.1.
+    Reference: Song, Sebe and Wang, ECCV 2022, section 4.1.
     """
     model = _unwrapped(model)
     names = {module: name for name, module in model.named_modules()}
     spectral = [module for module in names if isinstance(module, SpectralModule)]
     if not spectral:
-        raise SpectralError(f"pre_spectral_layers: {type(model).__name__} holds no spectral layer")
+        raise SpectralError(
+            f"pre_spectral_layers: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
+            "without one"
+        )
     with ExitStack() as stack:
         trace = _Trace(stack, names)
         stack.enter_context(_evaluating(model))
@@ -79,7 +84,11 @@ def pre_spectral_layers(
 
 
 class _Trace:
-    """Cuts the graph after every linear layer, and asks at every spectral layer which cuts its input comes from."""
+    """Forward hooks that record which linear layers the input of each spectral layer was computed from.
+
+    The graph is cut after every linear layer: its output is replaced by a new leaf, so that the walk back from a
+    spectral layer ends there.
+    """
 
     def __init__(self, stack: ExitStack, names: Mapping[nn.Module, str]) -> None:
         self.feeding: dict[nn.Module, list[nn.Module]] = {}
@@ -97,7 +106,7 @@ class _Trace:
                 return x
             cut = x.detach().requires_grad_()
             self._cuts[id(cut)] = (cut, module)
-            return cut.clone()  # so that an operation in place may follow
+            return cut.clone()  # a leaf that requires a gradient must not be modified in place; its clone may be
 
         return tree_map(leaf, output)
 
@@ -112,7 +121,7 @@ class _Trace:
             self.feeding[module] = list(dict.fromkeys(inside))
 
     def _sources(self, inputs: Any) -> list[nn.Module]:
-        """Walk back from the inputs to the cuts."""
+        """The modules at whose cuts a walk back through the graph of the inputs ends."""
         waiting = [x.grad_fn for x in tree_leaves(inputs) if isinstance(x, Tensor) and x.grad_fn is not None]
         seen, found = set(waiting), dict[nn.Module, None]()
         while waiting:
@@ -134,10 +143,15 @@ def _one(
     if name in choose:
         by_name = {n: m for m, n in names.items()}
         if choose[name] not in by_name:
-            raise SpectralError(f"pre_spectral_layers: no layer is called {choose[name]!r}")
+            raise SpectralError(
+                f"pre_spectral_layers: choose={{{name!r}: {choose[name]!r}}}, but the model has no layer of that name"
+            )
         return PreSpectral(choose[name], by_name[choose[name]])
     if feeding is None:
-        raise SpectralError(f"pre_spectral_layers: the batch did not pass through the spectral layer {name!r}")
+        raise SpectralError(
+            f"pre_spectral_layers: the batch did not pass through the spectral layer {name!r}; "
+            f"name the layer before it with choose={{{name!r}: ...}}"
+        )
     if len(feeding) == 1:
         return PreSpectral(names[feeding[0]], feeding[0])
     if not feeding:
@@ -145,7 +159,7 @@ def _one(
     candidates = sorted(names[m] for m in feeding)
     raise SpectralError(
         f"pre_spectral_layers: {len(candidates)} layers feed the spectral layer {name!r}: {', '.join(candidates)}. "
-        f"Say which one is meant, such as choose={{{name!r}: {candidates[0]!r}}}, or pass several to the treatment."
+        f"Choose one, such as choose={{{name!r}: {candidates[0]!r}}}, or pass several to the treatment."
     )
 
 
@@ -153,13 +167,13 @@ def _check_names(choose: Mapping[str, str], spectral: set[str]) -> None:
     unknown = sorted(set(choose) - spectral)
     if unknown:
         raise SpectralError(
-            f"pre_spectral_layers: choose names {', '.join(map(repr, unknown))}; "
-            f"the spectral layers are {', '.join(map(repr, sorted(spectral)))}"
+            f"pre_spectral_layers: expected the keys of choose to be spectral layers "
+            f"({', '.join(map(repr, sorted(spectral)))}), got {', '.join(map(repr, unknown))}"
         )
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:
-    """The model inside torch.compile, DDP or DataParallel; another attribute called module is just a part."""
+    """The model inside torch.compile, DDP or DataParallel. In other models, ``module`` is an ordinary submodule."""
     if isinstance(inner := getattr(model, "_orig_mod", None), nn.Module):
         return _unwrapped(inner)
     if isinstance(model, DataParallel | DistributedDataParallel):

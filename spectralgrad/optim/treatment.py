@@ -1,4 +1,4 @@
-"""What NOG and OLR share: when in a step they act, in which order, and how they are taken off again."""
+"""The base class of NOG and OLR: when in a step they act, in which order, and how they are removed."""
 
 from __future__ import annotations
 
@@ -18,22 +18,29 @@ _attached: WeakKeyDictionary[Optimizer, list[Treatment]] = WeakKeyDictionary()
 
 
 class ConditioningWarning(UserWarning):
-    """Two treatments of one parameter work against each other; the message says why.
+    """A combination of treatments is known to give worse results; the message explains why.
 
     Example:
         >>> import warnings
-        >>> warnings.simplefilter("error", ConditioningWarning)    # to be stopped instead of told
+        >>> warnings.simplefilter("error", ConditioningWarning)    # raise an error instead
         >>> warnings.simplefilter("default", ConditioningWarning)
     """
 
 
 class Treatment:
-    """Something done to chosen parameters at every step of an optimiser, by its step hooks.
+    """Base class: acts on chosen parameters at every step of an optimiser, through its step hooks.
 
-    The hooks run inside ``optimizer.step()``: after the backward pass, the reduction of DDP, accumulation, clipping
-    and the unscaling of a GradScaler, and not at all when the scaler skips the step. If the step is given a closure,
-    they run after each evaluation of it. Treatments of one optimiser act in the order of ``order``, however they
-    were attached.
+    The hooks run inside ``optimizer.step()``: after the backward pass, DDP's reduction, gradient accumulation, clipping
+    and the unscaling of a GradScaler. They do not run if the scaler skips the step. If the step has a closure, they run
+    after each evaluation of it. The treatments of an optimiser act in increasing ``order``, regardless of the order in
+    which they were attached.
+
+    Args:
+        optimizer: any torch optimiser except LBFGS.
+        parameters: see :func:`targets`.
+
+    Raises:
+        SpectralError: a parameter is not in the optimiser or is already treated, or the optimiser is not supported.
     """
 
     order: ClassVar[int] = 0
@@ -44,8 +51,8 @@ class Treatment:
             raise SpectralError(f"{name}: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
         if isinstance(optimizer, LBFGS):
             raise SpectralError(
-                f"{name}: LBFGS builds its curvature from differences of gradients, which a treated gradient or a "
-                "shortened step would falsify; use a first-order optimiser"
+                f"{name}: expected a first-order optimiser, got LBFGS, which estimates curvature from differences of "
+                "gradients; a treatment would falsify them"
             )
         self.targets: list[Target] = targets(parameters, optimizer, name)
         self._refuse_twice(optimizer)
@@ -55,13 +62,13 @@ class Treatment:
         _arrange(optimizer)
 
     def before(self, optimizer: Optimizer) -> None:
-        """Called when the gradients of the step are there."""
+        """Called before the parameters are updated, when the gradients of the step are final."""
 
     def after(self, optimizer: Optimizer) -> None:
-        """Called when the parameters have been updated."""
+        """Called after the parameters have been updated."""
 
     def remove(self) -> None:
-        """Take the treatment off; the optimiser is then as it was. Calling it again does nothing."""
+        """Remove the hooks from the optimiser. Calling it again has no effect."""
         self._detach()
         optimizer = self._optimizer()
         others = _attached.get(optimizer, []) if optimizer is not None else []
@@ -75,7 +82,7 @@ class Treatment:
             if id(target.parameter) in known:
                 raise SpectralError(
                     f"{type(self).__name__}: the parameter of shape {tuple(target.parameter.shape)} is already treated "
-                    "at this optimiser; remove() the other one first"
+                    "in this optimiser; call remove() on the other treatment first"
                 )
 
     def _detach(self) -> None:
@@ -90,6 +97,7 @@ class Treatment:
         ]
 
     def _pre(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        # With a closure the gradients do not exist yet, so the closure is wrapped. args[0] is the optimiser itself.
         if callable(kwargs.get("closure")):
             return args, {**kwargs, "closure": self._then(kwargs["closure"], optimizer)}
         if len(args) > 1 and callable(args[1]):
@@ -114,12 +122,12 @@ class Treatment:
 
 
 def treatments(optimizer: Optimizer) -> tuple[Treatment, ...]:
-    """What is attached to an optimiser, in the order in which it acts."""
+    """The treatments attached to an optimiser, in the order in which they act."""
     return tuple(sorted(_attached.get(optimizer, ()), key=lambda treatment: treatment.order))
 
 
 def _arrange(optimizer: Optimizer) -> None:
-    """Register the hooks anew in their order; hooks of others stay where they are."""
+    """Register the hooks of all treatments again, in order; other hooks of the optimiser are not affected."""
     for treatment in treatments(optimizer):
         treatment._detach()
         treatment._attach(optimizer)

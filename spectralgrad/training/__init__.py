@@ -1,4 +1,4 @@
-"""Training protocols for networks with spectral layers."""
+"""Training protocols for networks with spectral layers: the hybrid switch and renewed running statistics."""
 
 from .hybrid import HybridSwitch
 from .statistics import renew_statistics

@@ -1,4 +1,4 @@
-"""Newton–Schulz first, an SVD method for the last stage: the hybrid protocol as an object that switches layers."""
+"""The hybrid protocol: train with Newton–Schulz first, then switch the layers to an SVD method for the last stage."""
 
 from __future__ import annotations
 
@@ -15,37 +15,38 @@ from .milestones import LastDecay, epoch_of, last_decay, move
 
 
 class HybridSwitch:
-    r"""Train the spectral layers by Newton–Schulz and switch them to another method before the last decay.
+    r"""Train spectral layers with Newton–Schulz, and switch them to another method before the last decay.
 
-    With w warm-up epochs and the last learning-rate decay at epoch D, the layers use ``first`` in the epochs before
-    D − w, ``method`` in the warm-up from D − w to D − 1, still at the old rate, and ``method`` from D on, at the
-    decayed one.
+    Let w be the number of warm-up epochs and D the epoch of the last learning-rate decay. The layers use ``first``
+    before epoch D − w, ``method`` in the warm-up epochs D − w to D − 1 (still at the old rate), and ``method`` from
+    epoch D on (at the decayed rate).
 
-    Call :meth:`step` after ``scheduler.step()``. Which method is due depends on the epoch alone. To resume at any
-    epoch load the switch's state, beside those of model, optimiser and scheduler, in any order; without it the layers
-    start with ``first``. Nothing of the optimiser is touched.
+    Call :meth:`step` after ``scheduler.step()``. The method depends only on the epoch. To resume training, load the
+    state of the switch in addition to those of model, optimiser and scheduler, in any order; without it, the layers
+    start with ``first``. The optimiser is not modified.
 
     Args:
-        model: every :class:`SpectralModule` in it is switched; those whose operation one of the two methods does not
-            serve are left alone, with a warning.
-        scheduler: a MultiStepLR, alone or inside SequentialLR or ChainedScheduler: its last milestone is D. Its steps
-            are what is called epochs here.
-        method: a name or :class:`Method` for the last stage.
-        warmup_epochs: w. The paper: 1 for AlexNet (of 30 epochs), 2 for ResNet-50 (of 60).
-        first: the method before it.
-        decay_epoch: D, if there is no scheduler with milestones.
-        postpone: switch at D and put the decay off to D + w instead. The paper can be read both ways; this one
-            lengthens the first stage. It changes the scheduler's milestones.
+        model: every :class:`SpectralModule` in it is switched, except those whose operation is not available in one of
+            the two methods; these are left unchanged, with a warning.
+        scheduler: a MultiStepLR, alone or inside SequentialLR or ChainedScheduler; D is its last milestone. An epoch
+            is a step of this scheduler.
+        method: name or :class:`Method` for the last stage.
+        warmup_epochs: w. The paper uses 1 of 30 epochs for AlexNet and 2 of 60 for ResNet-50.
+        first: name or :class:`Method` for the epochs before.
+        decay_epoch: D, instead of a scheduler with milestones.
+        postpone: switch at epoch D and postpone the decay to D + w, which lengthens the first stage. The paper can be
+            read both ways. This changes the scheduler's milestones.
 
     Attributes:
-        switch_epoch: the first epoch of ``method``.
+        switch_epoch: the first epoch with ``method``.
         decay_epoch: the epoch of the last decay.
-        epoch: the epoch the layers are set for.
-        layers: name → layer, those that are switched.
+        epoch: the epoch for which the layers are set.
+        layers: name → layer, for the layers that are switched.
 
     Raises:
-        SpectralError: no spectral layer, no milestones, or a warm-up longer than the stage.
-        MethodError: no layer is served by both methods.
+        SpectralError: the model has no spectral layer, the scheduler has no milestones, not exactly one of
+            ``scheduler`` and ``decay_epoch`` is given, or the warm-up does not fit before the decay.
+        MethodError: a method is unknown, or no layer supports both methods.
 
     Example:
         >>> from spectralgrad.nn import SpectralModule
@@ -80,7 +81,8 @@ class HybridSwitch:
         postpone: bool = False,
     ) -> None:
         if (scheduler is None) == (decay_epoch is None):
-            raise SpectralError("HybridSwitch: expected either a scheduler or decay_epoch, and not both")
+            got = "neither" if scheduler is None else "both"
+            raise SpectralError(f"HybridSwitch: expected exactly one of scheduler and decay_epoch, got {got}")
         if warmup_epochs < 0:
             raise SpectralError(f"HybridSwitch: expected warmup_epochs ≥ 0, got {warmup_epochs}")
         self.first, self.method, self.warmup_epochs = first, method, warmup_epochs
@@ -91,8 +93,8 @@ class HybridSwitch:
         self.switch_epoch = self.decay_epoch - (0 if postpone else warmup_epochs)
         if self.switch_epoch < 0:
             raise SpectralError(
-                f"HybridSwitch: {warmup_epochs} warm-up epochs do not fit before the last decay at epoch "
-                f"{self.decay_epoch}"
+                f"HybridSwitch: expected warmup_epochs ≤ {self.decay_epoch}, the epoch of the last decay, "
+                f"got {warmup_epochs}"
             )
         if postpone:
             self._move_decay(self.decay_epoch + warmup_epochs)
@@ -101,31 +103,38 @@ class HybridSwitch:
 
     @property
     def switched(self) -> bool:
-        """Whether the layers use the method of the last stage."""
+        """True if the layers use the method of the last stage."""
         return self.epoch >= self.switch_epoch
 
     def step(self, epoch: int | None = None) -> None:
-        """Set the layers for an epoch: that of the scheduler, the one given, or, without either, the next."""
+        """Set the layers for an epoch.
+
+        Args:
+            epoch: the epoch (default: that of the scheduler; without a scheduler, the next one).
+        """
         self.epoch = self.due_epoch if epoch is None else epoch
         self._set()
 
     @property
     def due_epoch(self) -> int:
-        """The epoch that :meth:`step` goes to: that of the scheduler, or the next."""
+        """The epoch that :meth:`step` sets by default: that of the scheduler; without a scheduler, the next one."""
         return self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
 
     def state_dict(self) -> dict[str, Any]:
-        """Epochs as plain numbers; the methods are said anew when the switch is built."""
+        """The epochs as plain numbers. The methods are not included; pass them again to the constructor."""
         return {"epoch": self.epoch, "switch_epoch": self.switch_epoch, "decay_epoch": self.decay_epoch}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a run stopped; the layers are set at once, the scheduler's last milestone too."""
+        """Restore a state; sets the layers and the scheduler's last milestone immediately."""
         missing = {"epoch", "switch_epoch", "decay_epoch"} - set(state)
         if missing:
-            raise SpectralError(f"HybridSwitch: the state has no {', '.join(sorted(missing))}")
+            raise SpectralError(
+                f"HybridSwitch: expected a state from HybridSwitch.state_dict(), got one without "
+                f"{', '.join(sorted(missing))}"
+            )
         self.switch_epoch = int(state["switch_epoch"])
         if self._scheduler is not None:
-            self._decay = last_decay(self._scheduler)  # its own state may have been loaded in between
+            self._decay = last_decay(self._scheduler)  # its milestones may have changed: its state may have been loaded
             self.decay_epoch = self._decay.epoch
         self._move_decay(int(state["decay_epoch"]))
         self.epoch = int(state["epoch"])
@@ -149,27 +158,33 @@ class HybridSwitch:
 
 
 def _switchable(model: nn.Module, *methods: str | Method) -> dict[str, SpectralModule]:
-    """The spectral layers that both methods serve; a warning names the others."""
+    """The spectral layers that support both methods; a warning names the others."""
     spectral = {name: layer for name, layer in model.named_modules() if isinstance(layer, SpectralModule)}
     if not spectral:
-        raise SpectralError(f"HybridSwitch: {type(model).__name__} holds no spectral layer")
+        raise SpectralError(
+            f"HybridSwitch: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
+            "without one"
+        )
     refused = {name: why for name, layer in spectral.items() if (why := _refusal(layer, methods))}
     if len(refused) == len(spectral):
         raise MethodError(f"HybridSwitch: no layer can be switched; {next(iter(refused.values()))}")
     if refused:
         listed = "; ".join(f"{name!r}: {why}" for name, why in refused.items())
-        warnings.warn(f"HybridSwitch leaves {len(refused)} layers as they are. {listed}", stacklevel=3)
+        warnings.warn(f"HybridSwitch leaves {len(refused)} layers unchanged. {listed}", stacklevel=3)
     return {name: layer for name, layer in spectral.items() if name not in refused}
 
 
 def _refusal(layer: SpectralModule, methods: tuple[str | Method, ...]) -> str | None:
-    """Why a layer does not take one of the methods; tried on the layer, which may be choosier than its operation."""
+    """Why a layer does not accept one of the methods, or None.
+
+    The methods are assigned to the layer, because a layer may accept fewer methods than its operation does.
+    """
     before = layer.method
     try:
         for method in methods:
             layer.method = method  # type: ignore[assignment]
     except MethodError as problem:
-        if "unknown method" in str(problem):
+        if "unknown method" in str(problem):  # a misspelt name is an error, not a reason to skip the layer
             raise
         return str(problem)
     finally:

@@ -1,4 +1,4 @@
-"""The hybrid protocol as a callback of Lightning. Importing this module does not need Lightning, using it does."""
+"""The hybrid protocol as a Lightning callback. Lightning is needed to use this module, but not to import it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .hybrid import HybridSwitch
 
 
 def _callback() -> Any:
-    """Lightning's base class, under either of its names."""
+    """Lightning's base class, from either package name; None if neither is installed."""
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             return import_module(name).Callback
@@ -27,19 +27,15 @@ _Base: Any = object if Callback is None else Callback
 class HybridSwitchCallback(_Base):
     """Drive a :class:`HybridSwitch` from a Lightning trainer.
 
-    The first scheduler of the module is used, unless ``decay_epoch`` is given. Its own steps count, so if Lightning
-    steps it after every batch (``"interval": "step"``), ``warmup_epochs`` are batches too. The state goes into
-    Lightning's checkpoints.
+    Uses the first scheduler of the module, unless ``decay_epoch`` is given. Epochs are steps of this scheduler: if
+    Lightning steps it after every batch (``"interval": "step"``), ``warmup_epochs`` counts batches as well. The state
+    is saved in Lightning's checkpoints.
 
     Args:
-        method: as in :class:`HybridSwitch`, like the following.
-        warmup_epochs: as there.
-        first: as there.
-        decay_epoch: as there.
-        postpone: as there.
+        method, warmup_epochs, first, decay_epoch, postpone: as in :class:`HybridSwitch`.
 
     Raises:
-        SpectralError: Lightning is not installed.
+        SpectralError: Lightning is not installed, or training starts without a scheduler and without ``decay_epoch``.
 
     Example:
         >>> import pytest
@@ -47,7 +43,7 @@ class HybridSwitchCallback(_Base):
         >>> HybridSwitchCallback(decay_epoch=20, warmup_epochs=2).options["warmup_epochs"]
         2
 
-    Reference: ICCV 2021, section 3.4.
+    Reference: Song, Sebe and Wang, ICCV 2021, section 3.4.
     """
 
     def __init__(
@@ -73,14 +69,17 @@ class HybridSwitchCallback(_Base):
         self._state: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: Any, module: Any) -> None:
-        """Build the switch, now that the schedulers are there and a checkpoint has been restored."""
+        """Create the switch. Not earlier, because schedulers and a restored checkpoint are available only now."""
         scheduler = None
         if self.options["decay_epoch"] is None:
             configured = trainer.lr_scheduler_configs
             if not configured:
-                raise SpectralError("HybridSwitchCallback: the module has no scheduler; pass decay_epoch")
+                raise SpectralError(
+                    "HybridSwitchCallback: expected a module with a learning-rate scheduler, got none; pass decay_epoch"
+                )
             scheduler = configured[0].scheduler
         restored, self._state = self._state, None
+        # A restored scheduler already has the postponed milestone.
         options = {**self.options, "postpone": self.options["postpone"] and restored is None}
         self.switch = HybridSwitch(module, scheduler, **options)
         if restored is not None:
@@ -91,7 +90,7 @@ class HybridSwitchCallback(_Base):
         self._follow(trainer.current_epoch)
 
     def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, index: int) -> None:
-        """Set the layers again: a scheduler may be stepped within an epoch."""
+        """Set the layers again, because a scheduler may be stepped within an epoch."""
         self._follow(trainer.current_epoch)
 
     def _follow(self, epoch: int) -> None:

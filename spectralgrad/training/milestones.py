@@ -1,4 +1,4 @@
-"""When a scheduler lowers the rate for the last time."""
+"""Finds and moves the last learning-rate decay of a scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..errors import SpectralError
 
 
 class Decay(NamedTuple):
-    """A scheduler's last decay: at which of its own epochs, and how many epochs came before its first."""
+    """The last decay of a MultiStepLR: its milestone, and the number of epochs before the scheduler's first one."""
 
     scheduler: MultiStepLR
     milestone: int
@@ -23,14 +23,17 @@ class Decay(NamedTuple):
 
 
 class LastDecay(NamedTuple):
-    """The epoch at which the rate falls for the last time, and the decays of that epoch: chained ones may share it."""
+    """The epoch of the last decay, and all decays at that epoch: those of chained schedulers may coincide."""
 
     epoch: int
     decays: tuple[Decay, ...]
 
 
 def last_decay(scheduler: LRScheduler) -> LastDecay:
-    """The last decay of a MultiStepLR, alone or within SequentialLR and ChainedScheduler.
+    """The last decay of a MultiStepLR, alone or inside SequentialLR or ChainedScheduler.
+
+    Raises:
+        SpectralError: the scheduler has no milestones.
 
     Example:
         >>> optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
@@ -40,22 +43,22 @@ def last_decay(scheduler: LRScheduler) -> LastDecay:
     found = _decays(scheduler, 0)
     if not found:
         raise SpectralError(
-            f"HybridSwitch: no milestones in {type(scheduler).__name__}; expected a MultiStepLR, alone or inside "
-            "SequentialLR or ChainedScheduler. For another scheduler pass decay_epoch, the epoch of its last decay"
+            "HybridSwitch: expected a MultiStepLR with milestones, alone or inside SequentialLR or ChainedScheduler, "
+            f"got {type(scheduler).__name__}; for another scheduler pass decay_epoch, the epoch of its last decay"
         )
     last = max(decay.epoch for decay in found)
     return LastDecay(last, tuple(decay for decay in found if decay.epoch == last))
 
 
 def epoch_of(scheduler: Any) -> int:
-    """The epoch a scheduler is at; a ChainedScheduler does not count, the first inside it does."""
+    """The current epoch of a scheduler. A ChainedScheduler does not count epochs, so its first scheduler is asked."""
     if isinstance(scheduler, ChainedScheduler):
         return epoch_of(scheduler._schedulers[0])
     return int(scheduler.last_epoch)
 
 
 def move(last: LastDecay, epoch: int) -> LastDecay:
-    """Have the last decay happen at another epoch."""
+    """Move the last decay to another epoch, by changing the milestones of its schedulers."""
     moved = []
     for decay in last.decays:
         milestones: Counter[int] = Counter(dict(decay.scheduler.milestones))
@@ -68,7 +71,7 @@ def move(last: LastDecay, epoch: int) -> LastDecay:
 
 def _decays(scheduler: Any, offset: int) -> list[Decay]:
     if isinstance(scheduler, MultiStepLR):
-        milestones = [m for m in scheduler.milestones if m > 0]
+        milestones = [m for m in scheduler.milestones if m > 0]  # a milestone at 0 takes effect before training
         return [Decay(scheduler, max(milestones), offset)] if milestones else []
     if isinstance(scheduler, SequentialLR):
         return _decays(scheduler._schedulers[-1], offset + scheduler._milestones[-1])

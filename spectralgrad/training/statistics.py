@@ -1,4 +1,4 @@
-"""Running statistics of the weights as they are, not as they were in the last steps of training."""
+"""Recomputes running statistics for the current weights."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ Layer: TypeAlias = "RunningNorm | _BatchNorm"
 
 @torch.no_grad()
 def renew_statistics(model: nn.Module, batches: Iterable[Any], forward: Callable[[Any], object] | None = None) -> None:
-    r"""Average the running statistics of all normalisation layers anew, with the weights as they are.
+    r"""Recompute the running statistics of all normalisation layers with the current weights.
 
-    Running statistics are an average over the last steps, while the weights move. For a mean and a variance that
-    matters little. A covariance of low rank has directions in which it is zero; whitening magnifies those by
-    :math:`\varepsilon^{-1/2}`. When the weights turn, today's features have variance where the average of the last
-    steps has next to none, and evaluation magnifies it. The effect grows with the learning rate and the number of such
-    directions, and vanishes with small rates.
+    Running statistics average over the last training steps, during which the weights change. For a mean and a variance
+    this matters little. A covariance of low rank is zero in some directions, and whitening magnifies those by
+    :math:`\varepsilon^{-1/2}`. After the weights have changed, the features can have variance in directions in which
+    the average has almost none, and evaluation magnifies it. The effect grows with the learning rate and with the
+    number of such directions, and vanishes for small rates.
 
-    Here the statistics are forgotten and become the plain mean over the batches. Normalisation layers are in training
-    mode meanwhile, everything else in evaluation mode, so that dropout and the like are as they will be. Nothing else
-    of the model changes; spectral hooks are not called. torch's ``update_bn`` does the same for its own layers.
+    This function resets the statistics and replaces them by the plain mean over the given batches. Meanwhile
+    normalisation layers are in training mode and all other layers, such as dropout, in evaluation mode. Nothing else in
+    the model changes, and spectral hooks are not called. ``torch.optim.swa_utils.update_bn`` does the same for torch's
+    own layers.
 
     Args:
-        model: with :class:`DecorrelatedBatchNorm2d`, :class:`PCADenoising2d`, torch's BatchNorm, or any mixture.
-        batches: of training inputs; of tuples and lists the first item is taken, as with ``update_bn``. Some twenty
-            are enough.
-        forward: called with each input, by default the model; say ``lambda x: net(x.to(device))``.
+        model: a model with :class:`DecorrelatedBatchNorm2d`, :class:`PCADenoising2d` or torch's BatchNorm layers, in
+            any combination.
+        batches: training inputs. If a batch is a tuple or list, its first item is used, as in ``update_bn``. About
+            twenty batches are enough.
+        forward: called with each input (default: ``model``), for example ``lambda x: net(x.to(device))``.
 
     Raises:
-        SpectralError: there were no batches. After this or any other error the statistics are as before.
+        SpectralError: ``batches`` is empty. After this or any other error, the previous statistics are restored.
 
     Example:
         >>> import spectralgrad as sg
@@ -61,7 +63,10 @@ def renew_statistics(model: nn.Module, batches: Iterable[Any], forward: Callable
 
 @contextmanager
 def _averaging(model: nn.Module, layers: list[Layer]) -> Iterator[None]:
-    """The layers forget, and take the mean of what comes; modes, momenta and hooks are put back afterwards."""
+    """Reset the statistics and average without momentum.
+
+    Modes, momenta and hooks are restored afterwards, after an error also the statistics.
+    """
     modes = {module: module.training for module in model.modules()}
     settings = [(layer, layer.momentum, layer.__dict__.get("_watchers")) for layer in layers]
     before = [{name: value.clone() for name, value in layer.named_buffers(recurse=False)} for layer in layers]
@@ -70,7 +75,7 @@ def _averaging(model: nn.Module, layers: list[Layer]) -> Iterator[None]:
         for layer in layers:
             layer.train()
             layer.reset_running_stats()
-            layer.momentum = None
+            layer.momentum = None  # cumulative average over all batches
             if isinstance(layer, RunningNorm):
                 layer._watchers = OrderedDict()
         yield

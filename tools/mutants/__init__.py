@@ -1,5 +1,5 @@
-"""Mutation tests of the core's mathematics; see ``__main__``."""
+"""Mutation tests of the library's mathematics; see ``__main__``."""
 
 import os
 
-os.environ["OMP_NUM_THREADS"] = "1"  # a process with threads of OpenMP cannot be forked
+os.environ["OMP_NUM_THREADS"] = "1"  # a process in which OpenMP has started threads cannot be forked safely

@@ -1,15 +1,15 @@
-"""Mutation tests of the core's mathematics: make a small mistake in a formula, and see whether a test notices.
+"""Mutation tests of the library's mathematics: make a small mistake in a formula and check that a test fails.
 
     python -m tools.mutants                         # a sample of mistakes per file, the same each time
-    python -m tools.mutants --sample 0 roots.py     # every mistake in one file
-    python -m tools.mutants --again --budget 60     # those that no test noticed in the last run, with more tests
+    python -m tools.mutants --sample 0 square_root.py   # every mistake in one file
+    python -m tools.mutants --again --budget 60     # the mutants that survived the last run, with more tests
 
-It is a tool of its own because the known ones start a process for each mutant, and importing torch and collecting
-these tests costs 10 to 20 seconds each time. Here the tests are collected once, and a mutant is a fork of that
-process in which the code of a function is replaced, wherever torch or a decorator keeps that function; no file is
-changed. A mutant runs only the tests that execute its lines, those that noticed much before first, up to a budget.
-Tests that compile are left out (one costs more than all others together), and tests that start processes cannot see
-a mutant. Mutants that no test can notice stand in ``settings.toml`` with the reason.
+Existing tools start a new process for each mutant, and importing torch and collecting these tests takes 10 to 20
+seconds each time. Here the tests are collected once. A mutant is a fork of that process in which the code of a function
+is replaced, wherever torch or a decorator refers to that function; no file is changed. For each mutant only tests that
+execute its lines are run, starting with those that have detected most mutants, within a time budget. Tests that compile
+are excluded (one takes longer than all others together), and tests that start processes cannot detect a mutant. Mutants
+that no test can detect are listed in ``settings.toml`` with the reason.
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ LAST = STORE / "last.json"
 def main() -> None:
     """Choose mutants, run them, and print the score of each file."""
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", help="files of spectralgrad (default: all that settings.toml lists)")
+    parser.add_argument(
+        "files", nargs="*", help="files of spectralgrad, such as square_root.py (default: all in settings.toml)"
+    )
     parser.add_argument("--sample", type=int, default=10, help="mutants per file, 0 for all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
-    parser.add_argument("--again", action="store_true", help="only what survived the last run")
+    parser.add_argument("--again", action="store_true", help="run only the mutants that survived the last run")
     parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests for each mutant (default: 8)")
     options = parser.parse_args()
     generated = {path: mutants(path) for path in files(options.files)}
@@ -52,7 +54,7 @@ def main() -> None:
 
 
 def _lot(mutant: Mutant, seed: int) -> str:
-    """Mutants are drawn by what they are, so that a change elsewhere in the file leaves the sample as it was."""
+    """A hash of the mutant that orders the sample. It does not change if the file is edited elsewhere."""
     return hashlib.sha256(f"{seed} {mutant.key}".encode()).hexdigest()
 
 

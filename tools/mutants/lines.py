@@ -1,4 +1,4 @@
-"""Which lines a test runs: every function of the files under test reports its statements."""
+"""Records which lines each test executes, by adding a reporting call to every statement of the mutated files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .settings import files
 
 
 def record(items: list[pytest.Item], store: Path, replace: Callable[..., None], run: Callable[..., None]) -> None:
-    """Run the tests and append to ``store`` the name, the seconds and the lines of each."""
+    """Run the tests, and append the name, the time in seconds and the lines of each to ``store``."""
     for path in files([]):
         replace(functions(parsed(str(path)), _Reporting(str(path)).visit(parsed(str(path), fresh=True)), str(path)))
     seen: dict[str, set[int]] = collections.defaultdict(set)

@@ -1,6 +1,6 @@
 """The small mistakes: one changed operator, number, condition, term or statement each.
 
-Text, annotations, error messages and assertions are left alone.
+Text, annotations, error messages and assertions are not mutated.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _IGNORED = (ast.Raise, ast.Assert, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One mistake: where, what stood there and what stands there now, and how to reach the node in the tree."""
+    """One mistake: its file, a key that describes the change, its lines, and the path to the node in the tree."""
 
     file: str
     key: str
@@ -63,12 +63,12 @@ class Mutant:
     new: ast.AST
 
     def runs(self, lines: dict[str, list[int]], everywhere: bool) -> bool:
-        """Whether a test that runs these lines of each file may notice it."""
+        """True if a test that executes these lines of each file can detect the mutant."""
         touched = lines.get(self.file, [])
         return bool(touched) if everywhere else not self.lines.isdisjoint(touched)
 
     def tree(self) -> ast.Module:
-        """The module with the mistake in it."""
+        """The module with the mistake."""
         tree = parsed(self.file, fresh=True)
         node: ast.AST = tree
         for field, index in self.path[:-1]:
@@ -83,12 +83,12 @@ class Mutant:
         return tree
 
     def codes(self) -> list[tuple[CodeType, CodeType]]:
-        """The functions it changes, before and after; none if it changes what runs at import."""
+        """The functions that the mistake changes, before and after; none if it changes code executed at import."""
         return functions(parsed(self.file), self.tree(), self.file)
 
 
 def functions(before: ast.Module, after: ast.Module, file: str) -> list[tuple[CodeType, CodeType]]:
-    """The functions that differ, the outer before the inner; none if what runs at import does."""
+    """The functions that differ, outer before inner; none if code executed at import differs."""
     old, new = (compile(tree, file, "exec", dont_inherit=True) for tree in (before, after))
     if _outside(old) != _outside(new):
         return []
@@ -99,7 +99,7 @@ def functions(before: ast.Module, after: ast.Module, file: str) -> list[tuple[Co
 
 
 def parsed(file: str, fresh: bool = False) -> ast.Module:
-    """The tree of a file; a fresh one may be changed."""
+    """The syntax tree of a file; pass ``fresh`` to get a copy that may be modified."""
     return copy.deepcopy(_parsed(file)) if fresh else _parsed(file)
 
 
@@ -133,13 +133,13 @@ def _functions(code: CodeType) -> list[CodeType]:
 
 
 def _outside(code: CodeType) -> list[tuple[bytes, list[object]]]:
-    """What runs at import."""
+    """The code executed at import."""
     constants = lambda body: [repr(c) for c in body.co_consts if not isinstance(c, CodeType)]  # noqa: E731
     return [(body.co_code, constants(body), body.co_names) for body in _bodies(code)]
 
 
 def mutants(file: Path) -> list[Mutant]:
-    """Every mistake that can be made in a file."""
+    """All mutants of a file."""
     found: list[Mutant] = []
     seen: collections.Counter[str] = collections.Counter()
     for node, path, scope, lines in _nodes(_parsed(str(file)), (), [], frozenset()):
@@ -152,7 +152,7 @@ def mutants(file: Path) -> list[Mutant]:
 
 
 def _nodes(node, path, scope, lines):  # type: ignore[no-untyped-def]
-    """All nodes worth changing, with their way from the root, the functions around them and their statement's lines."""
+    """All nodes that can be mutated, with their path from the root, enclosing functions and the statement's lines."""
     if isinstance(node, _IGNORED) or _is_warning(node):
         return
     if isinstance(node, ast.stmt):

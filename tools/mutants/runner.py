@@ -1,4 +1,4 @@
-"""Runs mutants: the tests are collected once, and each mutant is a fork of the process that holds them."""
+"""Runs mutants: the tests are collected once, and each mutant runs in a fork of that process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, files
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
-FEW = 8  # parametrisations of a test of which the lines are recorded
+FEW = 8  # parametrisations per test for which lines are recorded
 _BROKEN = 70
 
 
 def collect(plugin: object, tests: list[str]) -> None:
-    """Collect the tests and hand them to the plugin."""
+    """Collect the tests and pass them to the plugin."""
     code = pytest.main([*QUIET, "-s", "-k", SETTINGS["skipped"], *tests], plugins=[plugin])
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         raise SystemExit("pytest could not run; no score")
@@ -49,10 +49,15 @@ class Runner:
         self.pipe = 0
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Record which test runs which lines, then run every mutant in a fork."""
+        """Record which lines each test executes, then run every mutant in a fork."""
         self.items = {item.nodeid: item for item in session.items}
         under_test = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files([])]
-        for name in (*under_test, "torch._dynamo", "mpmath", "scipy.linalg"):  # what every fork would import again
+        for name in (
+            *under_test,
+            "torch._dynamo",
+            "mpmath",
+            "scipy.linalg",
+        ):  # once, before forking
             importlib.import_module(name)
         self.known = _known()
         gc.freeze()  # so that forks share memory
@@ -66,13 +71,13 @@ class Runner:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """The first failure ends a fork."""
+        """End the fork at the first failure."""
         if report.failed and self.pipe:
             os.write(self.pipe, report.nodeid.encode()[:2000])
             os._exit(1)
 
     def _judge(self, mutant: Mutant) -> str:
-        """The test that noticed, or an empty string."""
+        """The test that detected the mutant, or an empty string."""
         changed = mutant.codes()
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
         functions = {_function(name) for name in covering}
@@ -84,7 +89,7 @@ class Runner:
         return noticed
 
     def _within_budget(self, names: list[str]) -> list[str]:
-        """The tests that promise most: cheap ones, those that noticed much, and not the same with other parameters."""
+        """The most promising tests: fast ones, those that have detected many mutants, few parametrisations of each."""
         cost = {_function(name): seconds for name, (seconds, _) in self.record.items()}
         turn: collections.Counter[str] = collections.Counter()
         promise = {}
@@ -114,7 +119,7 @@ class Runner:
         return failed or ("" if status == 0 else f"ended with status {status}")
 
     def _child(self, work: Callable[[], None]) -> tuple[str, int]:
-        """What a forked process that does the work writes, and its status."""
+        """Run ``work`` in a forked process; returns what it writes, and its exit status."""
         receive, send = os.pipe()
         child = os.fork()
         if child == 0:
@@ -137,7 +142,7 @@ class Runner:
         return text, status
 
     def _recorded(self, names: list[str]) -> dict[str, tuple[float, dict[str, list[int]]]]:
-        """For each test its seconds and the lines it runs; kept until the code changes."""
+        """For each test, its time in seconds and the lines it executes; stored until the code changes."""
         sources = "".join(path.read_text(encoding="utf-8") for path in files([]))
         store = STORE / f"lines-{hashlib.sha256(sources.encode()).hexdigest()[:12]}.jsonl"
         store.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +165,7 @@ def _run(item: pytest.Item) -> None:
 
 
 def _known() -> list[types.FunctionType]:
-    """All functions of the package, wherever they are kept."""
+    """All functions of the package, including those that only torch or a decorator refers to."""
     everything = (f for f in gc.get_objects() if type(f) is types.FunctionType)  # some objects warn if isinstance asks
     return [f for f in everything if f.__code__.co_filename.startswith(str(ROOT / "spectralgrad"))]
 
@@ -178,7 +183,7 @@ def _function(name: str) -> str:
 
 
 def _few(names: list[str]) -> list[str]:
-    """A few parametrisations of each test, spread over its list."""
+    """Up to ``FEW`` parametrisations of each test, evenly spaced."""
     grouped: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
         grouped[_function(name)].append(name)
@@ -187,7 +192,7 @@ def _few(names: list[str]) -> list[str]:
 
 
 def _at_import(mutant: Mutant, names: list[str]) -> str:
-    """The same for a mistake in what runs when a module is imported: in a new process."""
+    """Run a mutant that changes code executed at import; this requires a new process."""
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump([mutant.file, mutant.key, names], file)
         file.flush()

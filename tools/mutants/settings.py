@@ -1,4 +1,4 @@
-"""What is mutated, by which tests it is judged, and which mutants nobody can notice: ``settings.toml``."""
+"""Reads ``settings.toml``: the files to mutate, the tests to run, and the mutants that no test can detect."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ SETTINGS: dict[str, Any] = tomllib.loads((HERE / "settings.toml").read_text(enco
 
 
 def files(names: list[str]) -> list[Path]:
-    """The modules under test, or those of them whose path ends in one of ``names``."""
+    """The modules to mutate, or only those whose path ends with one of ``names``."""
     listed = [ROOT / "spectralgrad" / line for line in SETTINGS["files"]]
     return [path for path in listed if not names or any(str(path).endswith("/" + name) for name in names)]
 
 
 def tests() -> list[str]:
-    """The test files that judge, as paths from the root."""
+    """The test files to run, as paths relative to the root."""
     found = [path for pattern in SETTINGS["tests"] for path in sorted(ROOT.glob(pattern))]
     return [str(path.relative_to(ROOT)) for path in found if path.name not in SETTINGS["without"]]

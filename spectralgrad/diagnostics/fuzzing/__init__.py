@@ -1,4 +1,4 @@
-"""Random matrices of difficult kinds through every operation and method: the fuzz test and its command."""
+"""Fuzz tests: every operation and method on random matrices of difficult kinds, and the command that runs them."""
 
 from .campaign import Campaign, Tally
 from .cases import Case, draw

@@ -1,4 +1,4 @@
-"""A campaign: case after case through the operations, what was measured, and what failed."""
+"""A campaign: runs the operations on one case after another, and keeps measurements and failures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from .checks import FORWARD
 from .families import FAMILIES
 from .operations import OPERATIONS, Operation
 
-PI_SIZE = 16  # power iteration takes 19 steps for each eigenvector: milliseconds for larger matrices
-NAMED = 8  # matrices of a batch that raises that are named
+PI_SIZE = 16  # largest size for power iteration, which takes 19 steps per eigenvector and is slow beyond
+NAMED = 8  # maximum number of matrices reported if a batch raises an exception
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Failure:
 
     @property
     def command(self) -> str:
-        """What shows it again."""
+        """The command that reproduces it."""
         method = f" --method {self.method}" if self.method else ""
         address = self.address if self.address[2:] != (LARGEST, 0) else self.address[:2]
         return f'spectralgrad fuzz --operation "{self.operation}"{method} --case {":".join(map(str, address))}'
@@ -42,7 +42,7 @@ class Failure:
 
 @dataclass
 class Tally:
-    """What one operation has shown so far."""
+    """The results of one operation so far."""
 
     matrices: int = 0
     ratio: float = 0.0
@@ -52,17 +52,17 @@ class Tally:
 
 @dataclass
 class Campaign:
-    """Cases of one seed through some operations by some methods.
+    """Runs operations and methods on the cases of one seed.
 
-    Every case goes through every operation that takes its kind of input; methods take turns, so that after
-    as many rounds over the families as there are methods each has met each family.
+    Every case is passed to every operation that accepts its kind of input. Each time only one method is tested; it
+    changes after every round over the families, so that in the end each method has been tested on each family.
 
     Args:
         operations: names from :data:`OPERATIONS`.
-        methods: methods to keep to; empty for all.
-        seed: of the random matrices.
-        largest: size of the largest matrices; some are three times that.
-        batch: matrices in a case; 0 for as many as take some milliseconds.
+        methods: methods to test; empty for all.
+        seed: seed of the random matrices.
+        largest: size of the largest matrices; some are three times as large.
+        batch: number of matrices in a case; 0 for as many as take some milliseconds.
 
     Example:
         >>> campaign = Campaign(("eigh",), methods=("svd-pade",), batch=2)
@@ -81,11 +81,11 @@ class Campaign:
 
     @property
     def failures(self) -> list[Failure]:
-        """All of them, operation by operation."""
+        """The failures of all operations."""
         return [failure for tally in self.tallies.values() for failure in tally.failures]
 
     def run(self, numbers: Any, after: Callable[[Case], bool] | None = None) -> None:
-        """Run the cases of these numbers; ``after`` each, it stops if that returns True."""
+        """Run the cases with these numbers. ``after`` is called after each case; if it returns True, the run stops."""
         for number in numbers:
             case = draw(self.seed, number, self.largest, self.batch)
             self.examine(case)
@@ -94,7 +94,7 @@ class Campaign:
                 return
 
     def examine(self, case: Case) -> None:
-        """One case through every operation that takes it."""
+        """Pass one case to every operation that accepts it."""
         prepared: dict[Any, Any] = {}
         for name in self.operations:
             operation = OPERATIONS[name]
@@ -116,7 +116,7 @@ class Campaign:
         tally.matrices += len(case.matrices)
         try:
             findings = list(operation.judge(case, prepared, method))
-        except Exception as problem:  # whatever it raises is what is looked for
+        except Exception as problem:  # any exception is a finding
             tally.failures += self._exceptions(name, operation, method, case, problem)
             return
         for finding in findings:
@@ -133,10 +133,10 @@ class Campaign:
     def _exceptions(
         self, name: str, operation: Operation, method: str, case: Case, problem: Exception
     ) -> Iterator[Failure]:
-        """Which matrices of a batch that raises do so alone, up to eight; the first, if none does."""
+        """A failure for each matrix that raises on its own, up to ``NAMED``; if none does, for the first matrix."""
         found = list(islice(_culprits(operation, method, case, 0, problem), NAMED))
         for index, error in found or [(0, problem)]:
-            where = "" if found else " (in a batch only)"
+            where = "" if found else " (only in a batch)"
             yield self._failure(name, method, type(error).__name__, f"{error}{where}", case, index)
 
     @staticmethod
@@ -147,7 +147,7 @@ class Campaign:
 def _culprits(
     operation: Operation, method: str, case: Case, first: int, problem: Exception
 ) -> Iterator[tuple[int, Exception]]:
-    """Places, counted from ``first``, and errors of the matrices in a case that raises, found by halving it."""
+    """Indices, counted from ``first``, and exceptions of the matrices that raise on their own, found by bisection."""
     count = len(case.matrices)
     if count == 1:
         yield first, problem

@@ -1,4 +1,4 @@
-"""A case: one batch from one family in one type, size and scale, the same for the same seed and number."""
+"""A case: one batch from one family with one type, size and scale, determined by seed and number."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .families import FAMILIES, Kind
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 SCALES = ("one", "any", "denormal", "tiny", "huge", "edge")
 LARGEST = 40
-ENTRIES = 2**15  # of one batch, so that a case takes milliseconds
+ENTRIES = 2**15  # matrix entries in a batch, so that a case takes milliseconds
 
 
 class Case(NamedTuple):
-    """Matrices (batch, d, d) or features (batch, d, N), and where they come from.
+    """Matrices (batch, d, d) or features (batch, d, N), and how they were drawn.
 
-    ``address`` is what :func:`draw` was called with: seed, number, largest, batch (0 for the default).
+    ``address`` contains the arguments of :func:`draw`: seed, number, largest, batch (0 for the default).
     """
 
     address: tuple[int, int, int, int]
@@ -35,11 +35,11 @@ class Case(NamedTuple):
 
     @property
     def number(self) -> int:
-        """Its place in the campaign."""
+        """The number of the case in the campaign."""
         return self.address[1]
 
     def cotangent(self, x: Tensor, which: int = 0) -> Tensor:
-        """Random numbers (standard normal) like ``x``, the same each time."""
+        """Standard normal numbers with the shape and type of ``x``, the same at each call."""
         random = np.random.default_rng([*self.address[:2], 1, which])
         values = random.standard_normal(x.shape)
         if x.dtype.is_complex:
@@ -48,15 +48,16 @@ class Case(NamedTuple):
 
 
 def draw(seed: int, number: int, largest: int = LARGEST, batch: int = 0) -> Case:
-    """The case of this seed and number.
+    """The case with this seed and number.
 
-    Families take turns; type, size and scale are random. Every 50th case has matrices three times as large.
+    The family is determined by the number; type, size and scale are random. In every 50th case the matrices are three
+    times as large.
 
     Args:
-        seed: of the campaign.
-        number: of the case, from 0.
-        largest: size of the largest matrices, the exception aside.
-        batch: matrices in the case; 0 for as many as have 2¹⁵ entries, at most 512.
+        seed: seed of the campaign.
+        number: number of the case, from 0.
+        largest: size of the largest matrices, except in every 50th case.
+        batch: number of matrices in the case; 0 for as many as have 2¹⁵ entries, from 2 to 512.
 
     Example:
         >>> case = draw(0, 3, batch=2)
@@ -77,7 +78,7 @@ def draw(seed: int, number: int, largest: int = LARGEST, batch: int = 0) -> Case
 
 
 def _size(random: np.random.Generator, largest: int) -> int:
-    """Mostly small: the square of a uniform number, so that half of all sizes lie below a quarter of the largest."""
+    """A size from the square of a uniform number, so that half of all sizes are below a quarter of the largest."""
     return 1 + int((largest - 1) * random.random() ** 2 + 0.5)
 
 

@@ -1,4 +1,4 @@
-"""The measures: LAPACK's ratios, gradient errors and finiteness, one number for each matrix of a batch."""
+"""The checks: LAPACK's error ratios, gradient errors and finiteness, with one number per matrix of a batch."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor
 
 from .references import Rounding, normalized, shifted, wide
 
-FORWARD = 30.0  # LAPACK's bar for residuals in units of n·u‖A‖
-GRADIENT = 100.0  # the contract's bar for exact gradients in units of u·κ
+FORWARD = 30.0  # LAPACK's limit for residuals, in units of n·u‖A‖
+GRADIENT = 100.0  # the library's limit for errors of exact gradients, in units of u·κ
 
 
 class Finding(NamedTuple):
-    """What was measured (batch,); a matrix fails where it is above the limit or NaN."""
+    """The measurements (batch,) of one check; a matrix fails if its value is above the limit or NaN."""
 
     check: str
     measure: Tensor
@@ -22,19 +22,19 @@ class Finding(NamedTuple):
 
     @property
     def failed(self) -> list[int]:
-        """The matrices that failed."""
+        """Indices of the matrices that failed."""
         bad: list[int] = torch.nonzero(~(self.measure <= self.limit)).flatten().tolist()
         return bad
 
 
 def finite(check: str, x: Tensor, wanted: Tensor) -> Finding:
-    """Fails where ``x`` holds NaN or Inf although it is ``wanted`` (batch,) to be finite."""
+    """Fails if ``x`` contains NaN or infinity, for matrices for which it must be finite: ``wanted`` (batch,)."""
     bad = ~torch.isfinite(x).flatten(1).all(1) if x.numel() else torch.zeros(len(x), dtype=torch.bool)
     return Finding(check, (bad & wanted).double(), 0.5)
 
 
 def within(check: str, error: Tensor, unit: Tensor, wanted: Tensor, limit: float) -> Finding:
-    """The error in units, where that is ``wanted``; an error of zero passes whatever the unit."""
+    """The error in units, for ``wanted`` matrices; an error of zero passes even if the unit is zero."""
     ratio = torch.where(error == 0, 0, error / unit)
     return Finding(check, torch.where(wanted, ratio, 0), limit)
 
@@ -52,8 +52,8 @@ def one_norm(A: Tensor) -> Tensor:
 def hermitian_gradient(g: Tensor, rounding: Rounding, steepest: Tensor | None = None) -> Finding:
     """‖g − gᴴ‖ in units of n·u‖g‖, for gradients that are finite and not denormal.
 
-    With ``steepest``, log₂ of Γ_max‖G‖, it is in units of that instead: a gradient much smaller than what it is
-    computed from, because the cotangent happens to miss the steepest direction, has the rounding errors of the latter.
+    With ``steepest``, log₂ of Γ_max‖G‖, the unit is n·uΓ_max‖G‖ if that is larger. If the cotangent happens to miss the
+    steepest direction, the gradient is much smaller than the terms it is computed from, and has their rounding errors.
     """
     g, exponent = normalized(torch.nan_to_num(g, nan=torch.nan, posinf=torch.nan, neginf=torch.nan))
     norm = size(g)

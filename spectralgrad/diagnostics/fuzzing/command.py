@@ -1,4 +1,4 @@
-"""``spectralgrad fuzz``: its options, and the campaign they describe."""
+"""The command ``spectralgrad fuzz``: its options, progress and output."""
 
 from __future__ import annotations
 
@@ -22,35 +22,41 @@ from .cases import Case
 from .operations import OPERATIONS
 
 _DESCRIPTION = """\
-Random matrices of difficult families (rank-deficient, repeated, clustered, graded, denormal, huge, exact ties,
-Laplacians, glued Wilkinson matrices, fewer positions than channels) through every operation and method: LAPACK's
-bar for results, finite and Hermitian gradients, exact ones against closed forms in double precision."""
+Test every operation and method on random matrices of difficult families: rank-deficient, repeated, clustered, graded,
+denormal, huge, exact ties, Laplacians, glued Wilkinson matrices, fewer positions than channels. Results must meet
+LAPACK's error bounds, gradients must be finite and Hermitian, and those of the method exact must agree with closed
+forms in double precision. The exit status is 1 if a check failed."""
 _EXAMPLES = """\
 examples:
   spectralgrad fuzz                                    20,000 matrices
   spectralgrad fuzz --matrices 1000000 --json fuzz.json
   spectralgrad fuzz --operation eigh,svd --seconds 60
-  spectralgrad fuzz --operation matrix_sqrt --method exact --case 0:115     one case again"""
-SHOWN = 20  # failures printed in full
+  spectralgrad fuzz --operation matrix_sqrt --method exact --case 0:115     repeat one case"""
+SHOWN = 20  # kinds of failures printed
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Add the options of the command."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--matrices", type=_whole(1), metavar="N", help="stop after this many matrices (default: 20000)")
-    add("--seconds", type=float, metavar="S", help="stop after this time")
-    add("--seed", type=_whole(0), default=0, metavar="K", help="of the random matrices (default: 0)")
+    add(
+        "--matrices",
+        type=_whole(1),
+        metavar="N",
+        help="stop after this many matrices (default: 20000; no limit with --seconds)",
+    )
+    add("--seconds", type=float, metavar="S", help="stop after this time (default: no limit)")
+    add("--seed", type=_whole(0), default=0, metavar="K", help="seed of the random matrices (default: 0)")
     add("--operation", type=_operations, default=tuple(OPERATIONS), metavar="NAME[,NAME]", help=_names())
-    add("--method", type=_methods, default=(), metavar="NAME[,NAME]", help="methods to keep to (default: all)")
-    add("--case", type=_case, metavar="SEED:NUMBER[:SIZE:BATCH]", help="one case again, as a failure names it")
+    add("--method", type=_methods, default=(), metavar="NAME[,NAME]", help="methods to test (default: all)")
+    add("--case", type=_case, metavar="SEED:NUMBER[:SIZE:BATCH]", help="repeat one case, as printed with a failure")
     add("--json", type=Path, metavar="FILE", help="also write the table and every failure as JSON")
     parser.set_defaults(run=fuzz)
 
 
 def fuzz(options: argparse.Namespace) -> int:
-    """Run the campaign; the exit status is 1 if anything failed."""
+    """Run the campaign and return the exit status: 0, or 1 if a check failed."""
     require_folder(options.json)
     campaign = Campaign(options.operation, options.method, options.seed)
     numbers: Iterable[int] = count()
@@ -62,7 +68,7 @@ def fuzz(options: argparse.Namespace) -> int:
     try:
         campaign.run(numbers, _Watch(campaign, limit, options.seconds, started))
     except KeyboardInterrupt:
-        print("\nstopped; what was measured so far:", file=sys.stderr)
+        print("\nstopped; results so far:", file=sys.stderr)
     seconds = time.monotonic() - started
     show(campaign, seconds)
     if options.json:
@@ -72,7 +78,7 @@ def fuzz(options: argparse.Namespace) -> int:
 
 
 class _Watch:
-    """Prints new failures and a progress line on a terminal; stops at the limit."""
+    """Called after each case: prints new failures and, on a terminal, a progress line; True at the limit."""
 
     def __init__(self, campaign: Campaign, matrices: int | None, seconds: float | None, started: float) -> None:
         self.campaign, self.matrices, self.seconds, self.started = campaign, matrices, seconds, started
@@ -100,19 +106,19 @@ class _Watch:
                 kind = (failure.operation, failure.method, failure.check)
                 self.seen[kind] += 1
                 if self.seen[kind] == 1 and len(self.seen) <= SHOWN:
-                    print(f"\r{failure}\n  again: {failure.command}", flush=True)
+                    print(f"\r{failure}\n  repeat with: {failure.command}", flush=True)
             self.known[name] = len(tally.failures)
 
 
 def show(campaign: Campaign, seconds: float) -> None:
-    """Print the closing table."""
+    """Print the table of results."""
     rows = [
         [name, f"{t.matrices:,}", short(t.ratio), short(t.gradient), str(len({_matrix(f) for f in t.failures}))]
         for name, t in campaign.tallies.items()
     ]
     print(f"{campaign.matrices:,} matrices in {seconds:.0f} s, seed {campaign.seed}\n")
     print(render(["operation", "matrices", "worst ratio", "worst gradient", "failed"], rows))
-    print("\nratio: residuals in units of n·u‖A‖, at most 30; gradient: error of exact in units of u·κ, at most 100")
+    print("\nratio: residual in units of n·u‖A‖ (limit 30); gradient: error of exact in units of u·κ (limit 100)")
     kinds = Counter((f.operation, f.method, f.check) for f in campaign.failures)
     for (operation, method, check), failed in kinds.most_common(SHOWN):
         print(f"failed: {operation}{f' by {method}' if method else ''}: {check} ({failed})")
@@ -143,16 +149,16 @@ def _finite(x: float) -> float | None:
 
 
 def _names() -> str:
-    return f"of {', '.join(OPERATIONS)} (default: all)"
+    return f"operations to test: {', '.join(OPERATIONS)} (default: all)"
 
 
 def _operations(text: str) -> tuple[str, ...]:
-    """Names with commas between them; matrix_power stands for all four of its kinds."""
+    """Operations from comma-separated names; ``matrix_power`` selects all four of its variants."""
     wanted = text.split(",")
     chosen = tuple(name for name in OPERATIONS if name in wanted or name.split()[0] in wanted)
     unknown = [name for name in wanted if name not in OPERATIONS and name not in {n.split()[0] for n in OPERATIONS}]
     if unknown:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(OPERATIONS)}, got {', '.join(unknown)!r}")
+        raise argparse.ArgumentTypeError(f"expected names from {', '.join(OPERATIONS)}, got {', '.join(unknown)!r}")
     return chosen
 
 
@@ -161,7 +167,7 @@ def _methods(text: str) -> tuple[str, ...]:
     known = dict.fromkeys(m for operation in OPERATIONS.values() for m in operation.methods if m)
     unknown = [name for name in chosen if name not in known]
     if unknown:
-        raise argparse.ArgumentTypeError(f"expected some of {', '.join(known)}, got {', '.join(unknown)!r}")
+        raise argparse.ArgumentTypeError(f"expected names from {', '.join(known)}, got {', '.join(unknown)!r}")
     return chosen
 
 
@@ -176,7 +182,7 @@ def _whole(least: int) -> Any:
     def whole(text: str) -> int:
         value = int(text)
         if value < least:
-            raise argparse.ArgumentTypeError(f"expected a whole number from {least}, got {text!r}")
+            raise argparse.ArgumentTypeError(f"expected an integer ≥ {least}, got {text!r}")
         return value
 
     return whole

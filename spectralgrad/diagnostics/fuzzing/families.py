@@ -1,7 +1,8 @@
-"""Families of difficult matrices, each a batch of norm about one, from a random generator.
+"""Families of difficult random matrices. Each makes a batch of matrices with a norm of about one.
 
-A family makes ``positive`` semi-definite matrices, ``hermitian`` ones of any sign, or ``features`` (d channels, N
-positions). Ties are exact where arithmetic allows: Hadamard matrices, graphs and diagonals have whole entries.
+A family makes ``positive`` semi-definite matrices, ``hermitian`` matrices with eigenvalues of any sign, or ``features``
+(d channels, N positions). In the Hadamard, Laplacian and diagonal families ties are exact: their entries have no
+rounding errors.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Kind = Literal["positive", "hermitian", "features"]
 
 
 class Family(NamedTuple):
-    """What the matrices are, and what makes a batch of them: ``make(random, batch, d, is_complex)``."""
+    """The kind of the matrices, and the function that makes a batch: ``make(random, batch, d, is_complex)``."""
 
     kind: Kind
     make: Callable[[Random, int, int, bool], Array]
@@ -57,7 +58,7 @@ def _deficient(random: Random, batch: int, d: int, is_complex: bool) -> Array:
 
 
 def _duplicated(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Covariances of channels that repeat each other, bit by bit."""
+    """Covariances of features with channels that are bitwise copies of others."""
     return _gram(_duplicated_channels(random, batch, d, is_complex))
 
 
@@ -79,26 +80,26 @@ def _graded(random: Random, batch: int, d: int, is_complex: bool) -> Array:
 
 
 def _scaled_rows(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Graded by rows and columns: every entry has its own order of magnitude."""
+    """Graded by rows and columns, so that entries have very different magnitudes."""
     scale = 10.0 ** -random.uniform(0, random.choice([2, 8, 30]), (batch, d))
     return scale[:, :, None] * _wishart(random, batch, d, is_complex) * scale[:, None]
 
 
 def _diagonal(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Diagonals of ones, zeros, repeated values and values down to the smallest number there is."""
+    """Diagonal matrices of ones, zeros, repeated values and values down to the smallest representable number."""
     pool = np.array([0.0, 1.0, 0.5, 0.25, 1e-5, 1e-20, 1e-40, 1e-44, 1e-310, 5e-324])
     values = random.choice(pool, (batch, d)).astype(complex if is_complex else float)
     return values[:, :, None] * np.eye(d)
 
 
 def _scalar(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Zero, the identity, and the identity with one more direction."""
+    """Zero, the identity, a matrix of rank one, and the sum of the last two."""
     ones = np.ones((d, d), complex if is_complex else float)
     return random.choice([0.0, 1.0], (batch, 1, 1)) * np.eye(d) + random.choice([0.0, 1.0], (batch, 1, 1)) * ones / d
 
 
 def _hadamard(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Eigenvectors of entries ±1 (or ±1, ±i), eigenvalues whole: every tie is exact."""
+    """Eigenvectors with entries ±1 (or ±1, ±i) and integer eigenvalues, so that every tie is exact."""
     H = np.ones((1, 1))
     while 2 * len(H) <= d:
         H = np.block([[H, H], [H, -H]])
@@ -125,7 +126,7 @@ def _random_graph(random: Random, d: int) -> Array:
 
 
 def _wilkinson(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Wilkinson's matrices glued by weak couplings: pairs and clusters that agree to all digits but the last."""
+    """Wilkinson matrices joined by weak couplings: pairs and clusters that agree to all digits but the last."""
     block = int(random.choice([3, 7, 11, 21]))
     place = np.arange(d)
     coupling = np.ones((batch, d - 1))
@@ -140,14 +141,14 @@ def _random_entries(random: Random, batch: int, d: int, is_complex: bool) -> Arr
 
 
 def _mirrored(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Eigenvalues in pairs ±λ, which tie as singular values."""
+    """Eigenvalues in pairs ±λ, whose singular values are equal."""
     values = random.uniform(0, 1, (batch, d)).round(1)
     values[:, 1::2] = -values[:, : d - 1 : 2]
     return _dense(random, values, is_complex)
 
 
 def _positions(random: Random, d: int) -> int:
-    """Fewer positions than channels, as many, or more."""
+    """A number of positions: fewer than channels, equally many, or more."""
     return int(random.choice([1, max(1, d // 2), max(1, d - 1), d, 2 * d, 3 * d + 1]))
 
 
@@ -171,14 +172,14 @@ def _low_rank_features(random: Random, batch: int, d: int, is_complex: bool) -> 
 
 
 def _constant_features(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Channels that do not vary, some beside others that do; half of them with a mean far from zero."""
+    """Features of which about half of the channels are constant; half of the batch has a mean far from zero."""
     X = _random_features(random, batch, d, is_complex)
     X[:, random.random(d) < 0.5] = 1.0
     return X + random.choice([0.0, 100.0], (batch, 1, 1))
 
 
 def _tied_features(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Rows or columns of an orthogonal matrix times few distinct singular values."""
+    """Rows or columns of an orthogonal matrix, scaled to have few distinct singular values."""
     n = _positions(random, d)
     Q = _orthogonal(random, batch, max(d, n), is_complex)[:, :d, :n]
     return Q * random.choice([1.0, 0.5, 0.0], (batch, 1, n) if n <= d else (batch, d, 1))

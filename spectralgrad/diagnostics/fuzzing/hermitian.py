@@ -1,4 +1,4 @@
-"""Operations on Hermitian matrices, and what must hold for each of them."""
+"""Checks of the operations on Hermitian matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orth
 from .references import Function, FunctionReference, Spectrum, shifted, wide
 
 Call = Callable[[Tensor, str], Tensor]
-APPROXIMATE = ("pi", "svd-pi", "newton-schulz")  # forward passes that are not f(A), by their definition
+APPROXIMATE = ("pi", "svd-pi", "newton-schulz")  # methods whose forward pass only approximates f(A), by definition
 
 
 def gradients(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
@@ -25,16 +25,16 @@ def gradients(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], case: Cas
 
 
 def vectors_differentiable(spectrum: Spectrum, cotangent: Tensor) -> Tensor:
-    r"""Whether a gradient as steep as :math:`\|G\|/(\epsilon^2\|A\|)` fits into the type (batch,).
+    r"""True if a gradient of norm :math:`\|G\|/(\epsilon^2\|A\|)` does not overflow (batch,).
 
-    Rules for the gaps are bounded by about that, so a smaller matrix has no representable gradient in general.
+    This is about the bound of the gap rules, so the gradient for a smaller matrix is not representable in general.
     """
     steepest = size(wide(cotangent)) / (spectrum.rounding.eps**2 * spectrum.size.clamp_min(1e-300))
     return spectrum.rounding.holds(steepest, -spectrum.exponent) | (spectrum.size == 0)
 
 
 def judge_eigh(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
-    """LAPACK's bar, ascending order, the same bits beside other neighbours, a finite Hermitian gradient."""
+    """Checks LAPACK's error bound, ascending order, independence of the batch, and a finite Hermitian gradient."""
     A = case.matrices.clone().requires_grad_()
     w, V = eigh(A, method=method)
     unit = spectrum.rounding.unit
@@ -53,7 +53,7 @@ def judge_eigh(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]
 
 
 def _promised(G: Tensor, reference: FunctionReference, method: str) -> Tensor:
-    """Where a method promises a finite gradient if the true one fits into the type (batch,)."""
+    """True if the method guarantees a finite gradient, provided that the true one is representable (batch,)."""
     spectrum, norm = reference.spectrum, size(wide(G))
     if method == "svd":
         return _differentiable(reference)
@@ -67,12 +67,12 @@ def _promised(G: Tensor, reference: FunctionReference, method: str) -> Tensor:
 
 
 def _carries_norm(spectrum: Spectrum) -> Tensor:
-    """Whether cotangents may be multiplied by ‖A‖ and divided by it again, as those of power iteration are (batch,)."""
+    """True if multiplying cotangents by ‖A‖ does not overflow (batch,); power iteration does so."""
     return spectrum.rounding.carries(spectrum.size, spectrum.exponent)
 
 
 def _beside_others(A: Tensor, w: Tensor, V: Tensor, method: str) -> Finding:
-    """Matrices at even places must keep their bits when those at odd places are replaced."""
+    """The results at even batch positions must not change in any bit if the matrices at odd positions are replaced."""
     others = A.clone()
     others[1::2] = A.flip(0)[1::2]
     again = eigh(others, method=method)
@@ -82,7 +82,7 @@ def _beside_others(A: Tensor, w: Tensor, V: Tensor, method: str) -> Finding:
 
 
 def judge_function(case: Case, spectrum: Spectrum, method: str, f: Function, call: Call) -> Iterator[Finding]:
-    """f(A) and its gradient against the reference; finite wherever the true ones fit into the type."""
+    """Checks f(A) and its gradient against the reference; both must be finite if the true ones are representable."""
     A = case.matrices.clone().requires_grad_()
     S = call(A, method)
     reference = spectrum.of(f)
@@ -94,7 +94,7 @@ def judge_function(case: Case, spectrum: Spectrum, method: str, f: Function, cal
 
 
 def judge_learned_power(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
-    """A power with an exponent that learns: as any other, and the exponent's gradient is Σ G̃ᵢᵢ λᵖ ln λ."""
+    """Checks a power with a learned exponent, including the gradient Σ G̃ᵢᵢ λᵖ ln λ of the exponent."""
     A = case.matrices.clone().requires_grad_()
     p = torch.full((), 0.375, dtype=spectrum.A.real.dtype, requires_grad=True)
     S = matrix_functions.matrix_power(A, p, method=method)
@@ -136,7 +136,7 @@ def _judge_gradient(g: Tensor, G: Tensor, reference: FunctionReference, method: 
 
 
 def _differentiable(reference: FunctionReference) -> Tensor:
-    """Where plain ``svd`` has a gradient: no two eigenvalues in the range that the solver finds equal."""
+    """True if plain ``svd`` has a gradient: no two eigenvalues of the range are computed as equal."""
     w = eigh(reference.spectrum.A).eigenvalues
     inside = reference.support
     tied = (w.diff(dim=-1).abs() * (torch.finfo(w.dtype).max / 2**10) < 1) & inside[:, 1:] & inside[:, :-1]
@@ -144,7 +144,7 @@ def _differentiable(reference: FunctionReference) -> Tensor:
 
 
 def _squares_back(S: Tensor, spectrum: Spectrum) -> Finding:
-    """‖S² − A‖ in units of n·u‖A‖; holds for any decision on the rank."""
+    """‖S² − A‖ in units of n·u‖A‖; valid whichever eigenvalues count towards the rank."""
     root = shifted(wide(S), -spectrum.exponent / 2)
     error = size(root @ root - spectrum.scaled)
     unit = spectrum.d * spectrum.rounding.unit * spectrum.size
@@ -152,7 +152,7 @@ def _squares_back(S: Tensor, spectrum: Spectrum) -> Finding:
 
 
 def judge_projector(case: Case, spectrum: Spectrum, method: str) -> Iterator[Finding]:
-    """A projector of rank k that commutes with A, catches the largest eigenvalues, and has a finite gradient."""
+    """Checks that the projector has rank k, commutes with A, keeps the largest eigenvalues, has a finite gradient."""
     A = case.matrices.clone().requires_grad_()
     d = spectrum.d
     k = case.number % (d + 1)
@@ -182,7 +182,7 @@ def _steepest_turn(G: Tensor, spectrum: Spectrum, k: int) -> Tensor | None:
 
 
 def _projector_gradient(g: Tensor, G: Tensor, spectrum: Spectrum, k: int) -> Iterator[Finding]:
-    """The gradient where the cut is wide: divided differences 1/(λᵢ − λⱼ) across it, none elsewhere."""
+    """Checks the gradient if the gap at the cut is wide: divided differences 1/(λᵢ − λⱼ) across it, zero elsewhere."""
     w, V, d = spectrum.w, spectrum.V, spectrum.d
     if not 0 < k < d:
         return
@@ -201,5 +201,5 @@ def _projector_gradient(g: Tensor, G: Tensor, spectrum: Spectrum, k: int) -> Ite
 
 
 def functional(f: Function, call: Call) -> Callable[[Case, Spectrum, str], Iterator[Finding]]:
-    """The judge of one matrix function."""
+    """The check of one matrix function."""
     return lambda case, spectrum, method: judge_function(case, spectrum, method, f, call)

@@ -1,4 +1,4 @@
-"""The table: every operation, the kinds of input it takes, its methods, and its judge."""
+"""The table of operations: the kinds of input each accepts, its methods, and the function that checks it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
 
 
 class Operation(NamedTuple):
-    """What is run on which kinds of input, by which methods, and what must hold of it."""
+    """The kinds of input that an operation accepts, its methods, the preparation of a reference, and its checks."""
 
     kinds: tuple[Kind, ...]
     methods: tuple[str, ...]

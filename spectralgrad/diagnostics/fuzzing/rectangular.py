@@ -1,4 +1,4 @@
-"""Operations on rectangular matrices and features, and what must hold for each of them."""
+"""Checks of the operations on rectangular matrices and on features."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .references import Rounding, normalized, shifted, wide
 
 
 class Rectangle:
-    """Matrices (batch, m, n) in double precision, with their singular values by LAPACK when asked for."""
+    """Matrices (batch, m, n) in double precision, with their singular values by LAPACK, computed on demand."""
 
     def __init__(self, M: Tensor) -> None:
         self.M = M
@@ -33,16 +33,16 @@ class Rectangle:
         return tuple(torch.linalg.svd(self.scaled, full_matrices=False))
 
     def steep(self, G: Tensor, resolution: float) -> Tensor:
-        """Whether ‖G‖/(resolution·‖M‖) fits into the type (batch,)."""
+        """True if ‖G‖/(resolution·‖M‖) does not overflow (batch,)."""
         steepest = size(wide(G)) / (resolution * self.norm.clamp_min(1e-300))
         return self.rounding.holds(steepest, -self.exponent) | (self.norm == 0)
 
 
 def judge_svd(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-    """LAPACK's bar, descending order, a finite gradient.
+    """Checks LAPACK's error bound, descending order, and a finite gradient.
 
-    DDRVBD measures in ulps of 2u, and LAPACK needs that: its own result for three by three matrices with a close
-    pair is off by up to 36 n u (torch and numpy alike).
+    The unit is that of LAPACK's test DDRVBD, an ulp of 2u. LAPACK itself needs it: for 3×3 matrices with a close pair,
+    its error is up to 36 n u (in torch and in numpy).
     """
     M = case.matrices.clone().requires_grad_()
     U, S, Vh = svd(M, method=method)
@@ -57,7 +57,7 @@ def judge_svd(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding
 
 
 def judge_polar(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-    """Orthonormal columns or rows, a Hermitian positive semi-definite other factor, the true gradient."""
+    """Checks orthonormal columns or rows, a Hermitian positive semi-definite other factor, and the gradient."""
     M = case.matrices.clone().requires_grad_()
     Q = polar(M)
     (g,) = gradients((Q,), (M,), case)
@@ -74,7 +74,7 @@ def judge_polar(case: Case, rectangle: Rectangle, method: str) -> Iterator[Findi
 
 
 def _polar_gradient(g: Tensor, G: Tensor, rectangle: Rectangle) -> Finding:
-    """U((X − Xᴴ)/(σᵢ + σⱼ))Vᴴ with X = UᴴGV, and what leaves the space of U or V; for full rank."""
+    """Checks the gradient U((X − Xᴴ)/(σᵢ + σⱼ))Vᴴ, X = UᴴGV, plus the part outside the spans of U and V; full rank."""
     U, s, Vh = rectangle.factors
     V, G, rounding = Vh.mH, wide(G), rectangle.rounding
     least, norm = s[:, -1], size(G)
@@ -90,19 +90,19 @@ def _polar_gradient(g: Tensor, G: Tensor, rectangle: Rectangle) -> Finding:
 
 
 class Covariance:
-    """Features (batch, d, N) scaled, centred and divided by √N in double precision."""
+    """Features (batch, d, N), scaled, centred and divided by √N, in double precision."""
 
     def __init__(self, rectangle: Rectangle) -> None:
         X = rectangle.scaled
         self.rounding, self.exponent, self.count = rectangle.rounding, rectangle.exponent, X.shape[-1]
         self.centered = (X - X.mean(-1, keepdim=True)) / self.count**0.5
         self.matrix = self.centered @ self.centered.mH
-        self.power = rectangle.norm.square() / self.count  # what rounding is relative to: before the mean is taken off
+        self.power = rectangle.norm.square() / self.count  # before centring: rounding errors are relative to this
         self.unit = self.rounding.unit * max(X.shape[-2:])
 
 
 def judge_covariance(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-    """The covariance and its gradient 2 sym(G) X/N."""
+    """Checks the covariance and its gradient 2 sym(G) X/N."""
     X = case.matrices.clone().requires_grad_()
     C = covariance(X)
     (g,) = gradients((C,), (X,), case)
@@ -123,7 +123,7 @@ def judge_covariance(case: Case, rectangle: Rectangle, method: str) -> Iterator[
 
 
 def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
-    """S·S is the covariance; the gradient is finite at any scale, and that of constant rank by ``exact``."""
+    """Checks that S·S is the covariance, that the gradient is finite, and for ``exact`` the constant-rank gradient."""
     if not _covariance_fits(rectangle, method):
         return
     X = case.matrices.clone().requires_grad_()
@@ -143,9 +143,9 @@ def judge_covariance_sqrt(case: Case, rectangle: Rectangle, method: str) -> Iter
 
 
 def _covariance_fits(rectangle: Rectangle, method: str) -> bool:
-    """Whether the covariances are far from overflow and underflow; ``exact`` works at any scale.
+    """True if the covariances are far from overflow and underflow, or the method is ``exact``, which rescales them.
 
-    Other methods have absolute thresholds and get the covariance as it is, so they need it within the type.
+    Other methods have absolute thresholds, so the covariance is not rescaled for them and must be representable.
     """
     power, twice = rectangle.norm.square(), 2 * rectangle.exponent
     within_range = rectangle.rounding.holds(power, twice) & rectangle.rounding.resolves(power, twice)
@@ -155,7 +155,7 @@ def _covariance_fits(rectangle: Rectangle, method: str) -> bool:
 def layer(
     call: Callable[[Tensor, str], Tensor], any_scale: bool
 ) -> Callable[[Case, Rectangle, str], Iterator[Finding]]:
-    """The judge of a layer's function on real features: finite, by ``exact`` at ``any_scale`` if it claims that."""
+    """The check of a layer on real features: results are finite, for ``exact`` at any scale if ``any_scale``."""
 
     def judge(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
         if case.matrices.dtype.is_complex or not _covariance_fits(rectangle, method if any_scale else ""):
@@ -172,7 +172,7 @@ def layer(
 
 
 def _root_gradient(g: Tensor, G: Tensor, reference: Covariance) -> Finding:
-    """2·D·X/√N with D = U(Γ ∘ Uᴴ sym(G) U)Uᴴ and Γᵢⱼ = 1/(σᵢ + σⱼ), from the singular values of the features."""
+    """Checks the gradient 2·D·X/√N, D = U(Γ ∘ Uᴴ sym(G) U)Uᴴ, Γᵢⱼ = 1/(σᵢ + σⱼ), from the features' singular values."""
     G, rounding = wide(G), reference.rounding
     d = G.shape[-1]
     U, s, _ = torch.linalg.svd(reference.centered)

@@ -1,7 +1,7 @@
-r"""What the results should be: spectra by LAPACK in double precision, gradients by closed forms written a second time.
+r"""Reference results: spectra by LAPACK in double precision, and gradients by an independent closed form.
 
-A matrix is first scaled by a power of two, so that nothing overflows here; ``exponent`` undoes it. It is a multiple
-of 8, so that the powers a test takes of it (1/2, −1/2, 3/8, 2, −1) are whole.
+A matrix is first scaled by a power of two, so that nothing overflows here; ``exponent`` undoes the scaling. It is a
+multiple of 8, so that its products with the exponents tested (1/2, −1/2, 3/8, 2, −1) are integers.
 
 Errors are measured in units of what a backward stable algorithm may commit: an error E in A of norm :math:`u\|A\|`
 changes f(A) by at most :math:`\Gamma_{\max}\|E\|_F` and the gradient by :math:`\Gamma^{(2)}_{\max}\|E\|\|G\|_F`, where
@@ -26,7 +26,10 @@ Pairs = Callable[[Tensor, Tensor], Tensor]
 
 
 class Rounding:
-    """The unit roundoff of results for matrices of a size, which in the denormal range is that of fixed point."""
+    """The unit roundoff for matrices of a given magnitude.
+
+    In the denormal range the spacing of numbers is constant, as in fixed point, so the relative error is larger.
+    """
 
     def __init__(self, matrices: Tensor) -> None:
         info = torch.finfo(matrices.dtype)
@@ -37,37 +40,37 @@ class Rounding:
         self.unit = info.eps / 2 + torch.where(size > 0, self.least / torch.where(size > 0, size, 1), 0)
 
     def holds(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
-        """Whether numbers of this magnitude (times two to the exponent) are far from overflow."""
+        """True for numbers magnitude·2^exponent that are far from overflow."""
         return self.power(magnitude, exponent) < math.log2(self.largest) - 8
 
     def carries(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
-        """Whether a quarter of the exponents is left when something is multiplied by such numbers."""
+        """True for numbers below 3/4 of the exponent range, so that products with them are far from overflow."""
         return self.power(magnitude, exponent) < 0.75 * math.log2(self.largest)
 
     def resolves(self, magnitude: Tensor, exponent: Tensor) -> Tensor:
-        """Whether such numbers, and errors at their rounding level, are far from underflow."""
+        """True for numbers whose rounding errors do not underflow."""
         return self.power(magnitude * self.eps, exponent) > math.log2(self.smallest)
 
     @staticmethod
     def power(magnitude: Tensor, exponent: Tensor) -> Tensor:
-        """The binary logarithm of such numbers."""
+        """The binary logarithm of magnitude·2^exponent."""
         return magnitude.clamp_min(1e-300).log2() + exponent
 
 
 def wide(x: Tensor) -> Tensor:
-    """In double precision."""
+    """``x``, detached and in double precision."""
     return x.detach().to(torch.complex128 if x.dtype.is_complex else torch.float64)
 
 
 def shifted(x: Tensor, exponent: Tensor) -> Tensor:
-    """x·2^exponent for one exponent a matrix, in steps that neither overflow nor underflow on the way."""
+    """x·2^exponent with one exponent per matrix, in two steps so that the power of two itself does not overflow."""
     exponent = exponent.reshape(-1, *[1] * (x.dim() - 1))
     half = torch.div(exponent, 2, rounding_mode="trunc")
     return x * torch.exp2(half) * torch.exp2(exponent - half)
 
 
 def normalized(A: Tensor) -> tuple[Tensor, Tensor]:
-    """A in double precision with its largest entry between 1/2 and 2⁷, and the exponents taken off (*,)."""
+    """A in double precision, scaled to a largest entry between 1/2 and 2⁷, and the exponents (*,) that undo this."""
     A = wide(A)
     size = A.abs().flatten(1).amax(1) if A.numel() else A.real.new_zeros(len(A))
     exponent = torch.where(size > 0, torch.frexp(size).exponent.double(), 0)
@@ -77,10 +80,10 @@ def normalized(A: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Function:
-    """A scalar function, its divided differences, and a bound of its second ones on a spectrum.
+    """A scalar function, its divided differences, and a bound for its second divided differences on a spectrum.
 
-    ``degree`` is p for f(cλ) = cᵖf(λ) (plus ``offset``·log₂c), None if there is none. With ``null`` f acts on the
-    range only; ``signed`` if that includes negative eigenvalues. ``lipschitz`` is the steepest slope anywhere.
+    ``degree`` is p if f(cλ) = cᵖf(λ) (plus ``offset``·log₂c), otherwise None. If ``null``, f acts on the range only,
+    which includes negative eigenvalues if ``signed``. ``lipschitz`` is the largest slope of f.
     """
 
     value: Scalar
@@ -158,12 +161,12 @@ class Spectrum:
 
     @cached_property
     def support(self) -> Tensor:
-        """The range (batch, d)."""
+        """True for the eigenvalues of the range (batch, d)."""
         return self.w.abs() > self.rank_tolerance.unsqueeze(-1)
 
     @cached_property
     def decided(self) -> Tensor:
-        """Whether the rank is beyond doubt (batch,): no eigenvalue lies near the tolerance."""
+        """True if the rank is certain (batch,): no eigenvalue is close to the tolerance."""
         clear = self.w.abs() > 8 * self.rank_tolerance.unsqueeze(-1) + 2 * self.d * self._noise
         beyond_doubt = clear | ((self.w.abs() <= self.rank_tolerance.unsqueeze(-1) / 4) & ~self.coarse.unsqueeze(-1))
         return beyond_doubt.all(-1)
@@ -174,16 +177,19 @@ class Spectrum:
 
     @property
     def coarse(self) -> Tensor:
-        """Whether the denormal range adds to the unit roundoff, so that no eigenvalue is known to be noise (batch,)."""
+        """True for matrices (batch,) so small that denormal spacing dominates the unit roundoff.
+
+        Then no eigenvalue can be identified as rounding error.
+        """
         return self.rounding.unit > self.rounding.eps
 
     def of(self, f: Function) -> FunctionReference:
-        """f of the matrices."""
+        """The reference for f(A)."""
         return FunctionReference(self, f)
 
 
 class FunctionReference:
-    """f(A), the divided differences, and the units in which errors count."""
+    """f(A), its divided differences, and the units in which errors are measured."""
 
     def __init__(self, spectrum: Spectrum, f: Function) -> None:
         self.spectrum, self.f = spectrum, f
@@ -211,7 +217,7 @@ class FunctionReference:
         return gamma, torch.maximum(second, towards_null)
 
     def shift(self, order: int) -> Tensor:
-        """The exponent that the value (order 0) or the gradient (order 1) of the matrices as they are has more."""
+        """The exponent that rescales the value (order 0) or the gradient (order 1) to the original matrices."""
         p = self.f.degree
         return torch.zeros_like(self.spectrum.exponent) if p is None else (p - order) * self.spectrum.exponent
 

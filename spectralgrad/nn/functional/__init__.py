@@ -1,4 +1,4 @@
-"""The mathematics of the layers, without state."""
+"""The layers as functions of tensors, without state."""
 
 from .coloring import color, wct, whiten
 from .normalization import apply_matrix, normalize

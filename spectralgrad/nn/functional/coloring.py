@@ -1,6 +1,7 @@
 r"""Whitening and colouring of features: :math:`y=S_c\,S_w(x-\mu)+\mu_c`.
 
-The statistics are those of the features at hand, each sample's own or the batch's; nothing is remembered.
+Means and covariances are computed from the features passed in, per sample or over the batch. There are no running
+statistics.
 """
 
 from __future__ import annotations
@@ -35,16 +36,21 @@ def whiten(
 
     Args:
         X: features (N, C, *).
-        groups: G groups of C/G channels are whitened each for itself.
-        eps: ε; with 0 a singular covariance is inverted on its range.
+        groups: number of groups G; each group of d = C/G channels is whitened independently.
+        eps: ε; if 0, a singular covariance is inverted on its range.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
-        method: how the gradient is formed, as in :class:`DecorrelatedBatchNorm2d`.
-        per_sample: statistics of each sample alone; otherwise of the batch as a whole.
+        method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
+        per_sample: compute the statistics of each sample separately; otherwise over the whole batch.
         watch: if given, called with the matrices to decompose; its result is decomposed instead.
-        where: named in errors.
+        where: name used in error messages.
 
     Returns:
-        (N, C, *) in the type of X.
+        the whitened features (N, C, *), with the dtype of ``X``.
+
+    Raises:
+        ShapeError: ``X`` is not a dense real tensor with at least three dimensions.
+        ArgumentError: ``groups`` does not divide the number of channels, or ``whitening`` is unknown.
+        NonFiniteError: ``X`` contains NaN or infinity.
 
     Example:
         >>> Y = whiten(torch.randn(2, 3, 8, 8, dtype=torch.float64), eps=0.0).flatten(2)
@@ -75,21 +81,29 @@ def color(
     watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "color",
 ) -> Tensor:
-    r"""White features in the colours of a style: :math:`y=S_cx+\mu_c`.
+    r"""Give white features the mean and covariance of a style: :math:`y=S_cx+\mu_c`.
 
-    The style is a feature map, whose covariance has the root :math:`S_c=(C+\epsilon I)^{1/2}`, or given matrices.
+    :math:`S_c=(C+\epsilon I)^{1/2}` is the square root of the covariance of a style feature map, or is given as
+    ``matrix``.
 
     Args:
         X: white features (N, C, *).
-        style: features (N or 1, C, *) with any number of positions; its statistics are the ones to take on.
-        matrix: instead of ``style``, :math:`S_c` (N or 1, G, d, d) or (G, d, d); any matrices, as a network makes them.
-        mean: :math:`\mu_c` (N or 1, C) or (C,) to go with ``matrix``; zero if left out.
-        groups, eps, per_sample, watch, where: as in :func:`whiten`; the same ε on both sides, so that a map
-            transferred on itself comes back.
-        method: how the gradient of the root is formed, a name of ``methods("sqrt")``.
+        style: features (N or 1, C, *) whose mean and covariance to apply; any number of positions.
+        matrix: :math:`S_c` (N or 1, G, d, d) or (G, d, d), instead of ``style``. It need not be symmetric: it may be
+            the output of a network.
+        mean: :math:`\mu_c` (N or 1, C) or (C,); only together with ``matrix`` (default: zero).
+        groups, eps, per_sample, watch, where: as in :func:`whiten`. With the same ε as there, whitening a map and
+            colouring it with its own statistics returns the map.
+        method: method for the gradient of the square root, one of ``methods("sqrt")``.
 
     Returns:
-        (N, C, *) in the type of X.
+        the coloured features (N, C, *), with the dtype of ``X``.
+
+    Raises:
+        ShapeError: ``X``, ``style``, ``matrix`` or ``mean`` has the wrong shape or type.
+        ArgumentError: not exactly one of ``style`` and ``matrix`` is given, ``mean`` is given with ``style``, or
+            ``groups`` does not divide the number of channels.
+        NonFiniteError: ``style`` contains NaN or infinity.
 
     Example:
         >>> X = torch.randn(1, 2, 3, 3)
@@ -100,14 +114,15 @@ def color(
     """
     if (style is None) == (matrix is None):
         raise ArgumentError(
-            f"{where}: expected either a style map or a matrix, got {'neither' if style is None else 'both'}"
+            f"{where}: expected exactly one of style and matrix, got {'neither' if style is None else 'both'}"
         )
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
         if style is not None:
             if mean is not None:
                 raise ArgumentError(
-                    f"{where}: expected a mean only together with a matrix, got it together with a style map"
+                    f"{where}: expected mean only together with matrix, got it together with style, "
+                    "whose own mean is used; omit mean"
                 )
             S, shift = _style(style, X, groups, eps, method, per_sample, watch, where)
         else:
@@ -130,19 +145,22 @@ def wct(
     watch: Callable[[Tensor], Tensor] | None = None,
     where: str = "wct",
 ) -> Tensor:
-    r"""Whitening and colouring: the content's features with the style's mean and covariance.
+    r"""Whitening and colouring transform: give content features the mean and covariance of a style.
 
     .. math:: y=\alpha\bigl(S_cS_w(x-\mu)+\mu_c\bigr)+(1-\alpha)\,x .
 
     Args:
         content: features (N, C, *).
         style, matrix, mean: as in :func:`color`.
-        strength: α, from 0 (content as it is) to 1.
+        strength: α, from 0 (content unchanged) to 1 (full transform).
         groups, eps, per_sample, watch, where: as in :func:`whiten`.
-        method: how the gradient of both roots is formed, a name of ``methods("sqrt")``.
+        method: method for the gradient of both square roots, one of ``methods("sqrt")``.
 
     Returns:
-        (N, C, *) in the type of ``content``.
+        the transformed features (N, C, *), with the dtype of ``content``.
+
+    Raises:
+        ShapeError, ArgumentError, NonFiniteError: as in :func:`whiten` and :func:`color`.
 
     Example:
         >>> content, style = torch.randn(2, 1, 3, 8, 8, dtype=torch.float64)
@@ -171,11 +189,11 @@ def _style(
     watch: Callable[[Tensor], Tensor] | None,
     where: str,
 ) -> tuple[Tensor, Tensor]:
-    """The root of the style's covariance and its mean (B, G, d, 1)."""
+    """The square root (B, G, d, d) of the style's covariance, and its mean (B, G, d, 1)."""
     fits = not per_sample or style.shape[0] in (1, X.shape[0])
     if style.dim() < 3 or style.shape[1] != X.shape[1] or not fits:
         raise ShapeError(
-            f"{where}: expected a style map of {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
+            f"{where}: expected style features (N, C, *) with {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
             f"got shape {tuple(style.shape)}"
         )
     features = _grouped(style.to(X.dtype), groups, per_sample, where)
@@ -186,36 +204,36 @@ def _style(
 
 
 def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:
-    """Given matrices and means, checked and in the shape of the grouped features (B, G, d, n)."""
+    """Check the given matrices and means, and reshape them to fit the grouped features (B, G, d, n)."""
     batch, groups, d, _ = features.shape
     if matrix.shape[-3:] != (groups, d, d) or matrix.shape[:-3] not in ((), (1,), (batch,)):
         raise ShapeError(
-            f"{where}: expected matrices ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
-            f"got shape {tuple(matrix.shape)}"
+            f"{where}: expected matrix of shape ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
+            f"got {tuple(matrix.shape)}"
         )
     if mean is None:
         return matrix.to(features.dtype), features.new_zeros(1, groups, d, 1)
     if mean.shape[-1:] != (groups * d,) or mean.shape[:-1] not in ((), (1,), (batch,)):
         raise ShapeError(
-            f"{where}: expected a mean ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
+            f"{where}: expected mean of shape ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
         )
     return matrix.to(features.dtype), mean.to(features.dtype).reshape(-1, groups, d, 1)
 
 
 def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
-    """(N, C, *) → (N, G, d, n), or (1, G, d, N·n) for the batch as a whole, in working precision."""
+    """(N, C, *) → (N, G, d, n) per sample, or (1, G, d, N·n) over the batch, in working precision."""
     check_features(X, where)
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     if groups < 1 or X.shape[1] % groups:
-        raise ArgumentError(f"{where}: expected groups ≥ 1 that divide the {X.shape[1]} channels, got groups={groups}")
+        raise ArgumentError(f"{where}: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
     positions = math.prod(X.shape[2:])
     features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
     return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
 
 
 def _restored(Y: Tensor, X: Tensor, per_sample: bool) -> Tensor:
-    """Back from :func:`_grouped` to the shape and type of ``X``."""
+    """The inverse of :func:`_grouped`: the shape and type of ``X``."""
     if not per_sample:
         _, groups, d, _ = Y.shape
         Y = Y.view(groups, d, X.shape[0], math.prod(X.shape[2:])).permute(2, 0, 1, 3)

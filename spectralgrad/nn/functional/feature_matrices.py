@@ -1,8 +1,8 @@
-"""Features (N, C, *) as stacks of matrices, and the passes over them, a piece at a time that fits the cache.
+"""Passes over features (N, C, *), one piece at a time, so that each piece fits into the processor's cache.
 
-A piece is a view (b, d, l): b is a whole number of samples times the groups, d the channels of a group, l positions.
-It is widened and centred when it is used, so there is no centred or transposed copy of the whole.
-None of this is seen by autograd.
+A piece is a view (b, d, l): b is a number of samples times the number of groups, d the channels of a group, l a number
+of positions. A piece is converted and centred when it is used; no centred or transposed copy of all features is made.
+These functions are not differentiable: callers use them inside autograd functions, or where no gradient is needed.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from torch import Tensor
 
 from ...precision import full_precision
 
-_PIECE = 2**19  # elements; 2 MB in float32
-_MANY = 16  # positions a sample
+_PIECE = 2**19  # elements in a piece; 2 MB in float32
+_MANY = 16  # positions per sample; with fewer, a second pass over the samples in float64 would not be cheap
 
 
 def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
-    """``X`` with its channels, or its positions, next to each other in memory (or as ``like`` has them)."""
+    """``X`` without gaps in memory, in its own memory format (channels last or not) or in that of ``like``."""
     return X.contiguous(memory_format=_format(X if like is None else like))
 
 
 def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
-    """Views (b, d, l) of a dense tensor (N, C, *), in an order that depends on its shape and layout only."""
+    """Views (b, d, l) of a dense tensor (N, C, *).
+
+    Sizes and order depend only on shape and memory format, so the pieces of two tensors that share both correspond.
+    """
     n, channels = X.shape[:2]
     d = channels // groups
-    limit = _PIECE if X.device.type == "cpu" else max(X.numel(), 1)
+    limit = _PIECE if X.device.type == "cpu" else max(X.numel(), 1)  # one piece on an accelerator
     if _rows(X):
         rows = X.movedim(1, -1).view(-1, groups, d)
         return (part.permute(1, 2, 0) for part in rows.split(max(1, limit // max(channels, 1))))
@@ -44,15 +47,16 @@ def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
 def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     """The sum over samples and positions (G, d).
 
-    Over the samples it goes in float64, which costs nothing after the positions and makes a mean exact to rounding.
+    The sums over positions are added over samples in float64. This is cheap, because few numbers remain, and makes a
+    mean exact to rounding.
     """
-    if X.shape[2:].numel() < _MANY or X.device.type == "mps":  # which has no float64
+    if X.shape[2:].numel() < _MANY or X.device.type == "mps":  # MPS has no float64
         return X.sum([0, *range(2, X.dim())], dtype=dtype).view(groups, -1)
     return X.sum([*range(2, X.dim())], dtype=dtype).sum(0, dtype=torch.float64).to(dtype).view(groups, -1)
 
 
 def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
-    """Σ y (x − mean)ᵀ over samples and positions (G, d, d); with ``Y`` left out, of the centred x with themselves."""
+    """Σ y (x − mean)ᵀ over samples and positions (G, d, d); without ``Y``, y is x − mean."""
     groups, d = mean.shape
     result = mean.new_zeros(groups, d, d)
     others = pieces(X if Y is None else Y, groups)
@@ -79,7 +83,7 @@ def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
 
 
 def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Tensor) -> Tensor:
-    """A (g − g_mean) + B (x − mean) at every position: both products of an input gradient, added as they are made."""
+    """A (g − g_mean) + B (x − mean) at every position: the two terms of an input gradient, in one pass."""
     result = torch.empty_like(X)
     groups = len(mean)
     every = (pieces(T, groups) for T in (X, G, result))
@@ -92,17 +96,17 @@ def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Ten
 
 
 def centered(x: Tensor, mean: Tensor) -> Tensor:
-    """A piece in the type of ``mean`` less that mean."""
+    """A piece, converted to the type of ``mean``, minus that mean."""
     return x.to(mean.dtype) - spread(mean.unsqueeze(-1), len(x))
 
 
 def spread(M: Tensor, b: int) -> Tensor:
-    """One matrix a group (G, p, q) repeated for a piece (b, p, q)."""
+    """One matrix per group (G, p, q), repeated for the samples of a piece (b, p, q)."""
     return M.expand(b // len(M), *M.shape).flatten(0, 1) if len(M) > 1 else M.expand(b, *M.shape[1:])
 
 
 def _into(out: Tensor, start: Tensor, matrix: Tensor, x: Tensor) -> None:
-    """``start`` + ``matrix`` x, written where ``out`` lies."""
+    """Write ``start`` + ``matrix`` x into ``out``; baddbmm can do so directly only if the types agree."""
     if out.dtype == x.dtype:
         torch.baddbmm(start, matrix, x, out=out)
     else:
@@ -110,12 +114,15 @@ def _into(out: Tensor, start: Tensor, matrix: Tensor, x: Tensor) -> None:
 
 
 def _joined(x: Tensor, groups: int) -> Tensor:
-    """(samples · G, d, l) → (G, d, samples · l): short rows make one long product instead of many matrices to add."""
+    """(samples · G, d, l) → (G, d, samples · l).
+
+    If there are few positions, one product over all samples is cheaper than adding up one small product per sample.
+    """
     return x.view(-1, groups, *x.shape[1:]).permute(1, 2, 0, 3).reshape(groups, x.shape[1], -1)
 
 
 def _rows(X: Tensor) -> bool:
-    """Whether the channels of a position lie next to each other."""
+    """True if the channels of a position are adjacent in memory."""
     return X.dim() == 2 or X.shape[2:].numel() == 1 or not X.is_contiguous()
 
 

@@ -1,13 +1,13 @@
-r"""Second-order pooling: a covariance and a function of it, from whichever side is smaller.
+r"""Second-order pooling: a matrix function of the covariance, computed from the smaller of two matrices.
 
 For centred features X (d×n, divided by √n) of rank r ≤ min(d, n − 1),
 
 .. math:: (XX^\top)^p=X\,(X^\top X)^{p-1}X^\top,\qquad
           \log(XX^\top)=X\,\ell(X^\top X)\,X^\top,\quad \ell(\mu)=\ln(\mu)/\mu ,
 
-on the range, so for n < d an n×n decomposition does what a d×d one would. The exact method divides features so large
-or small that their products would leave the type by a power of two σ; the power then is multiplied by
-:math:`\sigma^{2p}`, the logarithm has :math:`2\ln\sigma` added.
+on the range, so for n < d an n×n decomposition replaces a d×d one. If features are so large or small that their
+products would overflow or underflow, the exact method divides them by a power of two σ. The result is then multiplied
+by :math:`\sigma^{2p}` (power), or :math:`2\ln\sigma` is added to its eigenvalues (logarithm).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Side = Literal["auto", "channels", "positions"]
 
 
 def operation_of(power: float | str) -> str:
-    """What a method must serve for this power."""
+    """The operation that a method must support for this power, as in ``methods(operation)``."""
     if power == "log":
         return "log"
     return {0.5: "sqrt", -0.5: "inv_sqrt"}.get(float(power), "power")
@@ -54,21 +54,29 @@ def covariance_pooling(
 
     Args:
         X: features (N, C, *).
-        power: f is this power, or ``"log"`` for the matrix logarithm; on the range if the covariance is singular.
+        power: the exponent of f, or ``"log"`` for the matrix logarithm; taken on the range if the covariance is
+            singular.
         center: subtract the mean over positions.
         eps: ε.
         normalize: divide the result by its Frobenius norm (TPAMI, Eq. 29, for the power).
-        output: the ``"triangle"`` on and above the diagonal (N, C(C+1)/2), row by row, or the ``"full"`` matrix
-            (N, C, C).
-        side: decompose C×C (``"channels"``) or n×n (``"positions"``); ``"auto"`` takes the smaller one if the method is
-            exact and ε = 0.
-        method: how the gradient is formed.
+        output: ``"triangle"`` for the entries on and above the diagonal, row by row, or ``"full"`` for the matrix.
+        side: decompose the C×C matrix (``"channels"``) or the n×n matrix (``"positions"``); ``"auto"`` chooses the
+            smaller one if the method is exact and ε = 0, otherwise C×C.
+        method: method for the gradient.
         watch: if given, called with the matrices to decompose; its result is decomposed instead. With the exact method
-            and features beyond 2^±21 in float32 (2^±170 in float64), the features are first divided by a power of two.
-        where: named in errors.
+            and features beyond 2^±21 in float32 (2^±170 in float64), they belong to features divided by a power of
+            two.
+        where: name used in error messages.
 
     Returns:
-        in the type of X.
+        (N, C(C+1)/2) for ``output="triangle"``, (N, C, C) for ``"full"``, with the dtype of ``X``.
+
+    Raises:
+        ShapeError: ``X`` is not a dense real tensor (N, C, *) with at least one position.
+        ArgumentError: ``output`` or ``side`` is unknown, or ``side="positions"`` with ε > 0 or a method other than
+            ``"exact"``.
+        MethodError: the method is unknown or does not support the function.
+        NonFiniteError: ``X`` contains NaN or infinity.
 
     Example:
         >>> X = torch.randn(2, 3, 4, 4)
@@ -95,7 +103,13 @@ def covariance_pooling(
 
 
 def upper_triangle(S: Tensor) -> Tensor:
-    """The entries on and above the diagonal (*, d(d+1)/2), row by row.
+    """The entries on and above the diagonal, row by row.
+
+    Args:
+        S: matrices (*, d, d).
+
+    Returns:
+        (*, d(d+1)/2), with the dtype of ``S``.
 
     Example:
         >>> upper_triangle(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
@@ -107,9 +121,9 @@ def upper_triangle(S: Tensor) -> Tensor:
 
 
 def _positions(X: Tensor, where: str) -> Tensor:
-    """(N, C, n)."""
+    """(N, C, *) → (N, C, n)."""
     if X.flatten(2).shape[-1] == 0:
-        raise ShapeError(f"{where}: expected at least one position, got none")
+        raise ShapeError(f"{where}: expected at least one position, got shape {tuple(X.shape)}")
     return X.flatten(2)
 
 
@@ -127,14 +141,15 @@ def _pooled(
     possible = rule.exact and eps == 0
     if side == "positions" and not possible:
         raise ArgumentError(
-            f"{where}: side='positions' needs method='exact' and eps=0, got {rule.name!r} and eps={eps}"
+            f"{where}: side='positions' requires method='exact' and eps=0, got method={rule.name!r} and eps={eps}; "
+            "use side='auto'"
         )
     channels = side == "channels" or (side == "auto" and not (possible and n < d))
     shift: float | Tensor = eps
     if rule.exact:
         X, q, size = scaled(X, center, 0, eps, channels)
         shift = q.square() if eps else eps
-    else:  # some methods have absolute thresholds: they get the covariance as it is
+    else:  # some methods have absolute thresholds, so the covariance must not be rescaled
         X = scaled_features(X, center)
     C = X @ X.mT if channels else X.mT @ X
     M = shifted(C, shift) if channels else C
@@ -146,6 +161,7 @@ def _pooled(
         return _of_shifted(M, C, q.square(), power, size)
     if channels:
         return _of_channels(M, power, size)
+    # Centring gives XᵀX the null vector of ones. X maps it to zero, so its eigenvalue can be moved away from zero.
     return _of_positions(X, covariance_root.lifted(M) if center else M, power, size)
 
 
@@ -158,7 +174,7 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
 
 
 def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
-    """As :func:`_of_channels` for M = C + εI, in which no ε is lost."""
+    """As :func:`_of_channels` for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
         return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), "matrix_log")
     exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
@@ -166,7 +182,7 @@ def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: T
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:
-    """The power or logarithm of σ²XXᵀ from its products XᵀX, on the range."""
+    """The power or logarithm of σ²XXᵀ on its range, from ``products`` XᵀX."""
     if power != "log":
         return X @ (matrix_power(products, float(power) - 1) * size ** (2 * float(power))) @ X.mT
     f = scalar_functions.log_over(2 * size[..., 0, 0].log())
@@ -175,7 +191,7 @@ def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor)
 
 
 def _norm(S: Tensor) -> Tensor:
-    """The Frobenius norm (*, 1, 1), one where it is zero; scaled so that it neither overflows nor underflows."""
+    """The Frobenius norm (*, 1, 1), with 1 in place of 0; scaled so that the squares neither overflow nor underflow."""
     size = S.detach().abs().amax((-2, -1), keepdim=True)
     size = torch.where(size > 0, size, 1)
     zero = (S.detach() == 0).all(-1).all(-1)[..., None, None]
