@@ -103,9 +103,9 @@ class SpectralModule(nn.Module):
 
     def _resolved(self, method: str | Method) -> Method:
         """The method object; raises an error if it does not support this layer's operation."""
-        return resolve(method, self.operation, self._method_defaults())
+        return resolve(method, self.operation, self.method_defaults())
 
-    def _method_defaults(self) -> Defaults:
+    def method_defaults(self) -> Defaults:
         """Parameters that a method given by name takes from this layer, by the method's name."""
         return {}
 

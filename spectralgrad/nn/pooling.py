@@ -102,7 +102,7 @@ class CovariancePooling(SpectralModule):
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )
 
-    def _method_defaults(self) -> Defaults:
+    def method_defaults(self) -> Defaults:
         """The ICCV paper pools with a series of degree 100; 9 is the degree for whitening."""
         return {"svd-taylor": {"degree": 100}}
 

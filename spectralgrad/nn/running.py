@@ -76,7 +76,7 @@ class RunningNorm(SpectralModule):
         self._register_statistics(factory)
         self.reset_parameters()
 
-    def _method_defaults(self) -> Defaults:
+    def method_defaults(self) -> Defaults:
         """Algorithm 1 of the papers has a single ε: power iteration stops at the one that the layer adds."""
         return {name: {"eps": self.eps} for name in ("svd-pi", "pi")}
 
