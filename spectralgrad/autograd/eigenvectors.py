@@ -29,7 +29,8 @@ from .gap_rule import GapRule
 def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
     w, V = solvers.eigh(A.detach(), operation)
-    w, V = attach(A, w, V, rule)
+    replaced = rule.replaced(w)
+    w, V = attach(A, w if replaced is None else replaced, V, rule)
     return without_gradient(w, V, rule.kept(A, w, V))
 
 

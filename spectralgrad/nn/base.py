@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
-from ..rules import Method, resolve
+from ..rules import Defaults, Method, resolve
 from .functional.whitening_matrices import check_finite
 
 GradientWatcher = Callable[[Tensor], None]
@@ -103,7 +103,11 @@ class SpectralModule(nn.Module):
 
     def _resolved(self, method: str | Method) -> Method:
         """The method object; raises an error if it does not support this layer's operation."""
-        return resolve(method, self.operation)
+        return resolve(method, self.operation, self.method_defaults())
+
+    def method_defaults(self) -> Defaults:
+        """Parameters that a method given by name takes from this layer, by the method's name."""
+        return {}
 
     def _settings_changed(self) -> None:
         """Called when the method changes; layers that cache a result override it."""

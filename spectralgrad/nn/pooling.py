@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import ArgumentError, ShapeError, check_choice, check_features
-from ..rules import Method
+from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
 
@@ -35,7 +35,7 @@ class CovariancePooling(SpectralModule):
         output: ``"triangle"`` for the entries on and above the diagonal, or ``"full"`` for the matrix.
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
         method: method for the gradient, one of ``methods("sqrt")``, ``methods("inv_sqrt")``, ``methods("power")`` or
-            ``methods("log")``, depending on ``power``.
+            ``methods("log")``, depending on ``power``. ``"svd-taylor"`` has degree 100 here, as in the ICCV paper.
         compute_dtype: torch.float32 or torch.float64, the type to compute in (default: that of the input, float32 for
             half types). The code of the ICCV paper uses float64.
         device: device of the convolution.
@@ -101,6 +101,10 @@ class CovariancePooling(SpectralModule):
         self.reduction = (
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )
+
+    def method_defaults(self) -> Defaults:
+        """The ICCV paper pools with a series of degree 100; 9 is the degree for whitening."""
+        return {"svd-taylor": {"degree": 100}}
 
     @property
     def out_features(self) -> int:

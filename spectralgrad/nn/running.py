@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from ..dispatch import function
 from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
 from ..precision import working_dtype
-from ..rules import Method
+from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .distributed import Reduce, reducer
 from .functional.normalization import Normalized, apply_matrix, normalize
@@ -63,8 +63,9 @@ class RunningNorm(SpectralModule):
         sync: bool,
         process_group: Any,
     ) -> None:
+        self.eps = eps  # the method may take it
         super().__init__(method)
-        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.num_features, self.momentum = num_features, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
         self.groups, self.statistics, self.init = groups, statistics, init
         self.sync, self.process_group, self.compute_dtype = sync, process_group, compute_dtype
@@ -74,6 +75,10 @@ class RunningNorm(SpectralModule):
             self.register_parameter(name, nn.Parameter(torch.empty(num_features, **factory)) if wanted else None)
         self._register_statistics(factory)
         self.reset_parameters()
+
+    def method_defaults(self) -> Defaults:
+        """Algorithm 1 of the papers has a single ε: power iteration stops at the one that the layer adds."""
+        return {name: {"eps": self.eps} for name in ("svd-pi", "pi")}
 
     def _check_settings(self) -> None:
         for name in ("num_features", "groups"):

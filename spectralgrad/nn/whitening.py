@@ -117,6 +117,7 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         groups: number of groups G; each group of d = C/G channels is whitened separately.
         method: how the gradient is computed: one of ``methods("inv_sqrt")`` for ``"zca"`` (default ``"exact"``), one of
             ``methods("eigh")`` for ``"pca"`` (default ``"svd-pade"``); ``"cholesky"`` only takes ``"exact"``.
+            The ε at which ``"svd-pi"`` and ``"pi"`` stop is the layer's, unless the name sets another.
         statistics: what is averaged for evaluation: the ``"covariance"`` (TPAMI Algorithm 2) or the ``"whitening"``
             matrix, in ``running_whitening`` (NeurIPS Algorithm 1, and the released code of both papers). Averaging
             ``"pca"`` matrices is rarely meaningful, since eigenvectors change order and sign between batches.

@@ -4,7 +4,7 @@ from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
-from .registry import METHODS, methods, named, register_method, resolve, spelling
+from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
 
 __all__ = [
     "METHODS",
@@ -12,6 +12,7 @@ __all__ = [
     "SVDPI",
     "Analytic",
     "Clip",
+    "Defaults",
     "Exact",
     "GapMethod",
     "Lorentzian",

@@ -166,6 +166,10 @@ class GapMethod(Method):
         r"""n if :math:`\hat K_{ij}=(1-x^n)/(\lambda_i-\lambda_j)`, which the kernel implements; otherwise 0."""
         return 0
 
+    def replaced(self, w: Tensor) -> Tensor | None:
+        """Eigenvalues (*, d) to use instead of the solver's, on the whole space; None to use those, on the range."""
+        return None
+
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
         """Return a boolean mask (*, d) of the eigenpairs that the method keeps; None if it keeps all."""
         return None

@@ -17,13 +17,19 @@ from torch import Tensor
 from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
 from ..precision import quotient, reciprocal, saturated
 from .base import GapMethod, require
+from .published import PublishedRule, repaired
 
 
 @dataclass(frozen=True)
-class Analytic(GapMethod):
+class Analytic(PublishedRule):
     r"""``svd``: the textbook gradient, :math:`\hat K_{ij}=1/(\lambda_i-\lambda_j)`; infinite at ties.
 
     A matrix function acts on the range and needs no gaps within the null space, so rank deficiency alone does no harm.
+
+    Args:
+        faithful: repair overflow as the released code of ICCV 2021 does for MPN-COV: at a tie both :math:`\hat K_{ij}`
+            and :math:`\hat K_{ji}` become the largest finite entry. That code also sets ``clamp=2.2e-16``.
+        clamp: eigenvalues below this number are set to it, see :class:`PublishedRule`.
 
     Example:
         >>> Analytic().gaps(torch.tensor([1.0, 3.0]))
@@ -38,21 +44,29 @@ class Analytic(GapMethod):
     reference: ClassVar[str] = "Ionescu et al., ICCV 2015"
     filters_gauge: ClassVar[bool] = False
     saturates: ClassVar[bool] = False
+    faithful: bool = False
+    clamp: float | None = None
+
+    @property
+    def skew(self) -> bool:
+        return not self.faithful
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)
         tied = gap == 0
         infinite = torch.where(tied, torch.inf, reciprocal(gap, ~tied))  # constant, so without gradient, at ties
-        return infinite.masked_fill(identity_mask(w), 0)
+        K = infinite.masked_fill(identity_mask(w), 0)
+        return repaired(K) if self.faithful else K
 
 
 @dataclass(frozen=True)
-class Clip(GapMethod):
+class Clip(PublishedRule):
     r"""``svd-clip``: :math:`\hat K_{ij}=\mathrm{clip}(1/(\lambda_i-\lambda_j),-T,T)`, zero at ties.
 
     Args:
         threshold: T, an absolute value as in the paper (100).
         relative: divide T by the spectral norm, which makes the rule scale-invariant.
+        clamp: eigenvalues below this number are set to it, see :class:`PublishedRule`.
 
     Example:
         >>> Clip().gaps(torch.tensor([1.0, 1.001, 3.0]))[1]
@@ -66,8 +80,10 @@ class Clip(GapMethod):
     reference: ClassVar[str] = "TPAMI 2021, section 3.5"
     threshold: float = 100.0
     relative: bool = False
+    clamp: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.threshold > 0, self, "threshold", "> 0")
 
     def gaps(self, w: Tensor) -> Tensor:
@@ -117,7 +133,7 @@ class Trunc(Clip):
 
 
 @dataclass(frozen=True)
-class TopN(GapMethod):
+class TopN(PublishedRule):
     r"""``svd-topn``: keep the ``keep`` largest eigenvalues and set the others to zero (Eq. 11); zero at ties.
 
     The gap between a kept eigenvalue :math:`\lambda_i` and a discarded one is therefore :math:`\lambda_i`. Discarded
@@ -136,8 +152,10 @@ class TopN(GapMethod):
     summary: ClassVar[str] = "only the 200 largest eigenvalues are used"
     reference: ClassVar[str] = "ICCV 2021, Eq. 11"
     keep: int = 200
+    clamp: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.keep >= 1, self, "keep", "≥ 1")
 
     def gaps(self, w: Tensor) -> Tensor:
@@ -148,13 +166,21 @@ class TopN(GapMethod):
         return reciprocal(gap, gap.abs() > torch.finfo(w.dtype).tiny)
 
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
+        return self._leading(w)
+
+    def replaced(self, w: Tensor) -> Tensor | None:
+        """With ``clamp``, the discarded eigenvalues are set to it as well, as the released code does."""
+        if self.clamp is None:
+            return None
+        return torch.where(self._leading(w), w.clamp_min(self.clamp), self.clamp)
+
+    def _leading(self, w: Tensor) -> Tensor:
         d = w.shape[-1]
-        index = torch.arange(d, device=w.device)
-        return (index >= d - self.keep).expand(w.shape)
+        return (torch.arange(d, device=w.device) >= d - self.keep).expand(w.shape)
 
 
 @dataclass(frozen=True)
-class Taylor(GapMethod):
+class Taylor(PublishedRule):
     r"""``svd-taylor``: the geometric series of :math:`1/(1-x)` truncated at degree K, summed in closed form.
 
     .. math:: \hat K_{ij}=\frac1{\lambda_i}\sum_{k=0}^{K}x^k=\frac{1-x^{K+1}}{\lambda_i-\lambda_j},
@@ -180,8 +206,10 @@ class Taylor(GapMethod):
     reference: ClassVar[str] = "TPAMI 2021, Eq. 9–12"
     degree: int = 9
     faithful: bool = False
+    clamp: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.degree >= 0, self, "degree", "≥ 0")
 
     @property

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
 from ..precision import reciprocal, saturated
-from .base import GapMethod, require
+from .base import require
+from .published import PublishedRule, repaired
 
 
 @dataclass(frozen=True)
-class Pade(GapMethod):
+class Pade(PublishedRule):
     r"""``svd-pade``: the Padé approximant of :math:`1/(1-x)`, which is [0/1], with a floor on :math:`1-x`.
 
     With :math:`y=1-x=(\lambda_i-\lambda_j)/\ell`, :math:`\ell=\max(|\lambda_i|,|\lambda_j|)` (no smaller than
@@ -58,8 +59,10 @@ class Pade(GapMethod):
     floor: float | None = None
     faithful: bool = False
     degree: int = 100
+    clamp: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.floor is None or self.floor > 0, self, "floor", "> 0")
         require(self.degree >= 2, self, "degree", "≥ 2")
 
@@ -106,12 +109,7 @@ class Pade(GapMethod):
         p, q = self.coefficients()
         K = _polynomial(p, x) / _polynomial(q, x) / big
         K = torch.where(differences(w) >= 0, K, -K)
-        K = K.masked_fill(identity_mask(w), 0)
-        if w.shape[-1] == 0:
-            return K
-        finite = torch.where(K.isfinite(), K, 0)
-        largest, smallest = finite.amax((-2, -1), keepdim=True), finite.amin((-2, -1), keepdim=True)
-        return torch.where(K.isnan(), largest, torch.clamp(K, min=smallest, max=largest))
+        return repaired(K.masked_fill(identity_mask(w), 0))
 
 
 def robust_pade(series: Sequence[float], m: int, n: int, tolerance: float = 1e-14) -> tuple[list[float], list[float]]:

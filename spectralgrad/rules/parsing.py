@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -10,12 +11,13 @@ from ..io.text_values import DESCRIPTIONS, from_text
 from .base import Method, parameters
 
 
-def parse(text: str, known: dict[str, type[Method]]) -> Method:
+def parse(text: str, known: dict[str, type[Method]], defaults: Mapping[str, Any] | None = None) -> Method:
     """Return the method described by a string: a name, optionally followed by ``:parameter=value`` pairs.
 
     Args:
         text: for example ``"svd-clip:threshold=10:relative=true"``.
         known: the methods by name.
+        defaults: values of parameters that the string leaves open, instead of the method's own.
 
     Raises:
         MethodError: there is no such method or parameter, or the value is invalid.
@@ -26,7 +28,7 @@ def parse(text: str, known: dict[str, type[Method]]) -> Method:
         hint = f". Did you mean {close[0]!r}?" if close else ""
         raise MethodError(f"unknown method {name!r}; choose from: {', '.join(known)}{hint}")
     fields = parameters(known[name])
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = dict(defaults or {})
     for setting in settings:
         key, equals, value = setting.partition("=")
         if key not in fields or not equals:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -22,6 +23,7 @@ METHODS: dict[str, type[Method]] = {
 }  # fmt: skip
 
 
+Defaults = Mapping[str, Mapping[str, Any]]
 GROUP = "spectralgrad.methods"  # entry-point group
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _RESERVED = ("batchnorm", "none")  # names with a special meaning in the lab
@@ -135,7 +137,7 @@ def _missing(kind: type[Method]) -> str:
     return " and ".join(sorted(names[0] for names in wanted))
 
 
-def named(text: str) -> Method:
+def named(text: str, defaults: Defaults | None = None) -> Method:
     """Return the method described by a string, without checking it against an operation; see :func:`resolve`.
 
     Raises:
@@ -144,7 +146,7 @@ def named(text: str) -> Method:
     name = text.partition(":")[0]
     if name not in METHODS:
         _load(name)
-    return parse(text, METHODS)
+    return parse(text, METHODS, (defaults or {}).get(name, {}))
 
 
 def spelling(method: Method) -> str | None:
@@ -179,22 +181,30 @@ def _load(name: str) -> None:
         METHODS[name] = kind
 
 
-def resolve(method: str | Method, operation: str) -> Method:
+def resolve(method: str | Method, operation: str, defaults: Defaults | None = None) -> Method:
     """Return the method object for a name or an object, after checking that it supports the operation.
 
     A name alone selects the paper's parameters; others can be appended: ``"svd-taylor:degree=19"``.
+
+    Args:
+        method: a name, with or without parameters, or an object.
+        operation: what the method must support.
+        defaults: parameters by name of the method, used where a string leaves them open. Layers use them for what
+            depends on the application, such as the degree of ``svd-taylor``.
 
     Raises:
         MethodError: there is no such method, or it is not available for the operation.
 
     Example:
         >>> resolve("svd-taylor:degree=19", "eigh")
-        Taylor(degree=19, faithful=False)
+        Taylor(degree=19, faithful=False, clamp=None)
         >>> str(resolve("svd-clip", "eigh"))
         'svd-clip'
+        >>> resolve("svd-taylor", "sqrt", {"svd-taylor": {"degree": 100}}).degree
+        100
     """
     if isinstance(method, str):
-        method = METHODS[method]() if method in METHODS else named(method)
+        method = METHODS[method]() if method in METHODS and not defaults else named(method, defaults)
     if not isinstance(method, Method):
         raise MethodError(f"method: expected a name or a Method object, got {type(method).__name__}")
     if operation not in method.operations:

@@ -45,6 +45,9 @@ class Settings:
     pooling: str = "average"
     reduce_to: int | None = 256
     weights: str = "plain"
+    power: float = 0.5
+    normalize: bool = False
+    form: str = "sound"
 
 
 def made(classes: int = 10, channels: int = 3, size: int = 32, **settings) -> nn.Module:

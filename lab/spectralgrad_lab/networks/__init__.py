@@ -3,9 +3,11 @@
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
 from .layer_search import layers_before_spectral, pre_spectral
+from .published_form import FORMS, in_form
 from .registry import NETWORKS, build
 
 __all__ = [
+    "FORMS",
     "LAYERS",
     "NETWORKS",
     "POOLINGS",
@@ -13,6 +15,7 @@ __all__ = [
     "NetworkConfig",
     "NetworkError",
     "build",
+    "in_form",
     "layers_before_spectral",
     "pre_spectral",
 ]

@@ -12,7 +12,7 @@ WEIGHTS = ("plain", "sn", "ol", "ow")
 CONSTRAINED_WEIGHTS = ("sn", "ow")  # these change the layer itself; "ol" only adds a term to the loss
 SETTINGS = (
     "width", "layer", "group_size", "method", "eps", "statistics", "whitening", "scale_init", "spectral_precision",
-    "keep", "pooling", "reduce_to", "weights",
+    "keep", "pooling", "power", "normalize", "reduce_to", "weights", "form",
 )  # fmt: skip
 
 
@@ -32,9 +32,13 @@ class NetworkConfig(Protocol):
         spectral_precision: of the spectral layers, ``"float32"`` or ``"float64"``.
         keep: number of eigenvectors, or share of variance, that denoising keeps.
         pooling: before the classifier: ``"average"`` or ``"covariance"``.
+        power: exponent of covariance pooling.
+        normalize: whether covariance pooling divides by the Frobenius norm.
         reduce_to: largest number of channels for covariance pooling; more are reduced to it. None for no reduction.
         weights: of the layer before the spectral one: ``"plain"``, ``"sn"`` (spectral norm 1), ``"ol"`` (plain; the
             trainer adds a loss), ``"ow"`` (an orthogonal convolution).
+        form: of the methods, ``"sound"`` or ``"published"``, see
+            :func:`spectralgrad_lab.networks.published_form.in_form`.
     """
 
     @property
@@ -62,6 +66,12 @@ class NetworkConfig(Protocol):
     @property
     def pooling(self) -> str: ...
     @property
+    def power(self) -> float: ...
+    @property
+    def normalize(self) -> bool: ...
+    @property
     def reduce_to(self) -> int | None: ...
     @property
     def weights(self) -> str: ...
+    @property
+    def form(self) -> str: ...

@@ -14,9 +14,10 @@ from .blocks import BasicBlock, Bottleneck
 from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
 from .layer_search import Network
+from .published_form import FORMS, in_form
 from .resnet import ResNet
 from .small import SmallNet
-from .user_network import own_network
+from .user_network import accepts, own_network
 from .weight_constraints import constrain_weights
 
 _WIDTHS = (64, 128, 256, 512)
@@ -93,7 +94,7 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
         >>> from types import SimpleNamespace
         >>> config = SimpleNamespace(network="small", width=8, layer="whitening", group_size=16, method="svd-taylor",
         ...     eps=None, statistics="covariance", whitening="zca", scale_init="ones", spectral_precision="float32",
-        ...     keep=0.99, pooling="average", reduce_to=256, weights="plain")
+        ...     keep=0.99, pooling="average", power=0.5, normalize=False, reduce_to=256, weights="plain", form="sound")
         >>> net = build(config, channels=1, image_size=28, classes=10)
         >>> net(torch.randn(4, 1, 28, 28)).shape
         torch.Size([4, 10])
@@ -110,8 +111,12 @@ def build(config: NetworkConfig, channels: int, image_size: int, classes: int) -
         net = _MAKERS[name](config, channels, image_size, classes)
     else:
         raise NetworkError(f"expected a network of {', '.join(NETWORKS)}, or 'module:callable', got {name!r}")
+    check_choice(config.form, FORMS, "form")
+    own_methods = config.method is None or (":" in name and not accepts(name, "method"))
     for path, layer in spectral_layers(net).items():
         layer.name = path
+        if config.form == "published" and not own_methods:
+            layer.method = in_form(config.form, config.method, layer)  # type: ignore[arg-type,assignment]
     if ":" in name and config.weights in CONSTRAINED_WEIGHTS:  # the networks of this package have done it themselves
         constrain_weights(net, config.weights, torch.zeros(2, channels, image_size, image_size))
     return net

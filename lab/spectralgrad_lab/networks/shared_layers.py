@@ -88,7 +88,9 @@ class Head(nn.Module):
         self.pooling: nn.Module = nn.AdaptiveAvgPool2d(grid)
         self.out_features = channels * grid**2
         if config.pooling == "covariance":
-            self.pooling = layer = CovariancePooling(channels, **_spectral(config))
+            self.pooling = layer = CovariancePooling(
+                channels, power=config.power, normalize=config.normalize, **_spectral(config)
+            )
             self.out_features = layer.out_features
 
     def forward(self, x: Tensor) -> Tensor:

@@ -203,20 +203,44 @@ def _switch(net: nn.Module, config: Config, scheduler: MultiStepLR) -> HybridSwi
         return None
     said = config.method != FIELDS["method"].default
     if ":" in config.network and not said and not accepts(config.network, "method"):
-        return _OwnMethodsFirst(net, scheduler, config.hybrid, config.warmup_epochs)
-    return HybridSwitch(net, scheduler, method=config.hybrid, warmup_epochs=config.warmup_epochs, first=config.method)
+        return _OwnMethodsFirst(net, scheduler, config)
+    return _InForm(net, scheduler, config, config.method)
 
 
-class _OwnMethodsFirst(HybridSwitch):
-    """A hybrid switch that leaves every layer its own method until the switch."""
+class _InForm(HybridSwitch):
+    """A hybrid switch between methods in the form that the configuration asks for."""
 
-    def __init__(self, net: nn.Module, scheduler: MultiStepLR, method: str | Method, warmup_epochs: int) -> None:
-        self._made_with = {name: layer.method for name, layer in spectral_layers(net).items()}
-        super().__init__(net, scheduler, method=method, warmup_epochs=warmup_epochs, first=method)
+    def __init__(self, net: nn.Module, scheduler: MultiStepLR, config: Config, first: str | Method) -> None:
+        assert config.hybrid is not None
+        self._form = config.form
+        super().__init__(
+            net,
+            scheduler,
+            method=config.hybrid,
+            warmup_epochs=config.warmup_epochs,
+            first=first,
+            postpone=config.postpone,
+        )
 
     def _set(self) -> None:
+        for layer in self.layers.values():
+            method = self.method if self.switched else self.first
+            layer.method = networks.in_form(self._form, method, layer)  # type: ignore[assignment]
+
+
+class _OwnMethodsFirst(_InForm):
+    """A hybrid switch that leaves every layer its own method until the switch."""
+
+    def __init__(self, net: nn.Module, scheduler: MultiStepLR, config: Config) -> None:
+        self._made_with = {name: layer.method for name, layer in spectral_layers(net).items()}
+        assert config.hybrid is not None
+        super().__init__(net, scheduler, config, config.hybrid)
+
+    def _set(self) -> None:
+        super()._set()
         for name, layer in self.layers.items():
-            layer.method = self.method if self.switched else self._made_with[name]  # type: ignore[assignment]
+            if not self.switched:
+                layer.method = self._made_with[name]  # type: ignore[assignment]
 
 
 def _distributed(net: nn.Module, config: Config, group: Group) -> nn.Module:

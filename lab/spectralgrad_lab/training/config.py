@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import MethodError, SpectralError
+from spectralgrad.nn.functional.pooling import operation_of
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
 from ..data.augmentation import AUGMENTATIONS
-from ..networks import LAYERS, POOLINGS, WEIGHTS
+from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS
 from .config_values import check
 from .method_names import HINT, method_text
 
@@ -78,6 +79,9 @@ class Config:
     method: str | Method = _field(  # noqa: RUF009
         "exact", NETWORK, "gradient method of the spectral layers; `spectralgrad info` lists them"
     )
+    form: str = _field(
+        "sound", NETWORK, "form of the methods: the library's own (sound), or that of the papers (published)", *FORMS
+    )
     eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
     statistics: str = _field("covariance", NETWORK, "matrix averaged for evaluation", "covariance", "whitening")
     whitening: str = _field("zca", NETWORK, "kind of whitening", "zca", "pca", "cholesky")
@@ -87,6 +91,8 @@ class Config:
         0.99, NETWORK, "denoising: number of eigenvectors kept, or share of the variance, such as 0.99", minimum=0
     )
     pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
+    power: float = _field(0.5, NETWORK, "covariance pooling: exponent of the eigenvalues", minimum=0)
+    normalize: bool = _field(False, NETWORK, "covariance pooling: divide by the Frobenius norm (TPAMI, Eq. 29)")
     reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", minimum=1)
     init: str | None = _field(None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file")
 
@@ -111,6 +117,12 @@ class Config:
         None, CONDITIONING, "switch from `method` to this method for the last stage"
     )
     warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", minimum=0)
+
+    postpone: bool = _field(
+        False,
+        CONDITIONING,
+        "hybrid: switch at the last milestone and move it warmup_epochs later, instead of before it",
+    )
 
     device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
     threads: int | None = _field(None, RUNNING, "threads of torch (default: chosen by torch)", minimum=1)
@@ -189,7 +201,7 @@ class Config:
             ('inv_sqrt', 'sqrt')
         """
         of_layer = {"batchnorm": (), "denoising": ("eigh",), "whitening": (OPERATION[self.whitening],)}
-        return of_layer[self.layer] + (("sqrt",) if self.pooling == "covariance" else ())
+        return of_layer[self.layer] + ((operation_of(self.power),) if self.pooling == "covariance" else ())
 
     @property
     def spectral(self) -> bool:

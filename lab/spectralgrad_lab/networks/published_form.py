@@ -1,0 +1,66 @@
+"""The gradient methods as the papers publish them, for a given layer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from spectralgrad.nn import CovariancePooling, SpectralModule
+from spectralgrad.rules import Defaults, Method, resolve
+
+FORMS = ("sound", "published")
+MACHINE_EPSILON = 2.0**-52
+"""What the ICCV code raises small eigenvalues to, in float64."""
+
+
+def in_form(form: str, method: str | Method, layer: SpectralModule) -> Method:
+    """The method of a layer in one of two forms.
+
+    ``"sound"`` is the library's: skew-symmetric rules, no eigenvalue changed. ``"published"`` is that of the paper that
+    proposes the layer. Parameters in the name take precedence, and a method object is used as it is.
+
+    * Whitening and denoising (NeurIPS 2019, TPAMI 2021): eigenvalues are raised to the layer's ε (TPAMI Algorithm 2,
+      line 5, and Algorithm 3, line 3), which makes exact ties; SVD-Taylor has the sign of Eq. 61 there.
+    * Covariance pooling (ICCV 2021): eigenvalues are raised to 2.2e-16 and infinite gaps replaced by the largest finite
+      one, also for plain SVD (MPN-COV); SVD-Padé is the [50/50] approximant.
+
+    Example:
+        >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
+        >>> layer = DecorrelatedBatchNorm2d(8, eps=0.01)
+        >>> str(in_form("published", "svd-taylor", layer)), str(in_form("sound", "svd-taylor", layer))
+        ('svd-taylor:faithful=True:clamp=0.01', 'svd-taylor')
+        >>> str(in_form("published", "svd", CovariancePooling(8)))
+        'svd:faithful=True:clamp=2.220446049250313e-16'
+    """
+    own: Defaults = layer.method_defaults()
+    if form == "sound":
+        return resolve(method, layer.operation, own)
+    pooling = isinstance(layer, CovariancePooling)
+    published = _pooling() if pooling else _normalization(float(getattr(layer, "eps", 0.0)))
+    names = {*own, *published}
+    return resolve(method, layer.operation, {name: {**own.get(name, {}), **published.get(name, {})} for name in names})
+
+
+def _normalization(eps: float) -> dict[str, Mapping[str, Any]]:
+    clamp = {"clamp": eps} if eps > 0 else {}
+    return {
+        "svd": clamp,
+        "svd-clip": clamp,
+        "svd-trunc": {"faithful": True, **clamp},
+        "svd-topn": clamp,
+        "svd-taylor": {"faithful": True, **clamp},
+        "svd-pade": {"faithful": True, **clamp},
+    }
+
+
+def _pooling() -> dict[str, Mapping[str, Any]]:
+    clamp = {"clamp": MACHINE_EPSILON}
+    repaired = {"faithful": True, **clamp}
+    return {
+        "svd": repaired,
+        "svd-clip": clamp,
+        "svd-trunc": repaired,
+        "svd-topn": clamp,
+        "svd-taylor": repaired,
+        "svd-pade": repaired,
+    }

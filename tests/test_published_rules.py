@@ -1,0 +1,83 @@
+"""The papers' rules as published: raised eigenvalues, repaired infinities."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.rules.published import repaired
+
+RULES = ["svd", "svd-clip", "svd-trunc", "svd-topn", "svd-taylor", "svd-pade"]
+CLAMP = 2.220446049250313e-16
+
+
+def wide_features(n=2, channels=24, positions=13):
+    """Features with fewer positions than channels: a singular covariance."""
+    draw = torch.randn(n, channels, positions, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return draw.relu()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_raised_eigenvalues_count_in_the_function_and_are_tied_in_the_gaps(rule):
+    A = torch.diag(torch.tensor([4.0, 1.0, 1e-3, 0.0], dtype=torch.float64))
+    method = f"{rule}:clamp=0.01"
+    assert_close(sg.matrix_inv_sqrt(A, method=method).diagonal(), torch.tensor([0.5, 1, 10, 10], dtype=torch.float64))
+    w, _ = sg.eigh(A, method=method)
+    assert_close(w, torch.tensor([0.01, 0.01, 1, 4], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_clamp_below_the_spectrum_changes_nothing(rule):
+    A = sg.testing.with_spectrum((0.1, 0.3, 0.7, 1.0)).requires_grad_()
+    G = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    plain, raised = (sg.matrix_inv_sqrt(A, method=m) for m in (rule, f"{rule}:clamp=1e-6"))
+    assert_close(plain, raised)
+    assert_close(torch.autograd.grad(plain, A, G), torch.autograd.grad(raised, A, G))
+
+
+def test_clamp_of_svd_makes_ties_and_ties_make_nan():
+    """TPAMI Algorithm 2, line 5: eigenvalues that rounding put below ε are raised to it, and plain SVD fails."""
+    A = torch.diag(torch.tensor([1.0, 0.0099, 0.0098])).requires_grad_()
+    (sg.matrix_inv_sqrt(A, method="svd:clamp=0.01") * torch.ones(3, 3)).sum().backward()
+    assert not A.grad.isfinite().all()
+    faithful = torch.autograd.grad(sg.matrix_inv_sqrt(A, method="svd:clamp=0.01:faithful=True").sum(), A)[0]
+    assert faithful.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("svd:faithful=True:clamp=2.2e-16", 1e-3),
+        ("svd-pade:faithful=True:clamp=2.2e-16", 1e-3),
+        ("svd-trunc:faithful=True:clamp=2.2e-16", 1e-5),
+        ("svd-topn:keep=20:clamp=2.2e-16", 1e-5),
+    ],
+)
+def test_covariance_pooling_as_published_is_close_to_exact_for_singular_covariances(method, error):
+    """The huge entries of K̂ belong to the null space, which the features do not have (claim P40)."""
+    X = wide_features().requires_grad_()
+    Y, exact = (sg.nn.functional.covariance_pooling(X, method=m) for m in (method, "exact"))
+    assert_close(Y, exact, atol=1e-6, rtol=0)
+    G = torch.randn(Y.shape, dtype=Y.dtype, generator=torch.Generator().manual_seed(1))
+    found, truth = (torch.autograd.grad(y, X, G)[0] for y in (Y, exact))
+    assert (found - truth).norm() < error * truth.norm()
+
+
+def test_infinities_become_the_ends_of_what_is_finite():
+    K = torch.tensor([[0.0, torch.inf, torch.nan], [-torch.inf, 0.0, 5.0], [2.0, -3.0, 0.0]])
+    assert_close(repaired(K), torch.tensor([[0.0, 5.0, 5.0], [-3.0, 0.0, 5.0], [2.0, -3.0, 0.0]]))
+    assert repaired(torch.zeros(0, 0)).shape == (0, 0)
+
+
+def test_topn_sets_the_rest_to_the_clamp():
+    A = torch.diag(torch.tensor([4.0, 3.0, 2.0], dtype=torch.float64))
+    assert_close(
+        sg.matrix_sqrt(A, method=f"svd-topn:keep=2:clamp={CLAMP}").diagonal(),
+        torch.tensor([4.0, 3.0, CLAMP], dtype=torch.float64).sqrt(),
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_clamp_must_be_positive(rule):
+    with pytest.raises(sg.MethodError, match="expected clamp > 0"):
+        sg.eigh(torch.eye(2), method=f"{rule}:clamp=0.0")
