@@ -230,12 +230,22 @@ def test_a_comparison_killed_with_its_processes_goes_on(tmp_path, capsys):
     assert len((tmp_path / "out" / RESULTS).read_text().splitlines()) == 4
 
 
-def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path):
-    """Also those that wait: a worker that has stopped one run does not begin the next."""
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "in the background"])
+def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path, ignored):
+    """Also those that wait: a worker that has stopped one run does not begin the next.
+
+    Shells start commands in the background with Ctrl-C ignored; then only the workers notice it.
+    """
     command = [sys.executable, "-m", "spectralgrad", "compare", *FLAGS, "--epochs", "5000", "--methods", "svd,exact"]
     command += ["--seeds", "4", "--jobs", "2", "--out", str(tmp_path)]
     with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler),
     ) as process:
         process.stdout.readline()
         assert "svd" in process.stdout.readline()
