@@ -24,6 +24,7 @@ COMMANDS = "spectralgrad.commands"  # entry points: functions that add the argum
 _LAB = {
     "bench": "speed against torch.linalg, plain autograd, Newton-Schulz and peers",
     "compare": "train with every method and compare success, error and time",
+    "reproduce": "recompute what the papers claim: published number, our number, verdict",
     "report": "write the report of a comparison again",
     "train": "train a network by a protocol of the papers or your own",
 }
