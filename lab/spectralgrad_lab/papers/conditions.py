@@ -60,7 +60,7 @@ def parse(text: str) -> Interval:
         >>> parse("5.71").holds(5.7051), parse("5.71").holds(5.72), parse("5.7051 ± 1e-3").holds(5.706)
         (True, False, True)
         >>> parse("4.5e17").slack
-        1e+16
+        5000000000000000.0
     """
     text = text.strip()
     if match := _COMPARED.fullmatch(text):
