@@ -28,11 +28,14 @@ def canvas(rows: int = 1, columns: int = 1, width: float = 5.2, height: float = 
 def dress(axes: Any, *, legend: bool | str = True, **labels: Any) -> None:
     """Label a panel (``xlabel=``, ``yscale=`` …), with a light grid, open at the top and the right.
 
-    ``legend`` may be a place such as ``"upper left"``.
+    ``legend`` may be a place such as ``"upper left"``, or ``"outside"`` for the right of the panel.
     """
     axes.set(**labels)
     axes.grid(color="#E6E6E6", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if legend and axes.get_legend_handles_labels()[0]:
-        axes.legend(loc=legend if isinstance(legend, str) else "best", frameon=False, fontsize=8)
+        place: dict[str, Any] = {"loc": legend if isinstance(legend, str) else "best"}
+        if legend == "outside":
+            place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+        axes.legend(**place, frameon=False, fontsize=8)

@@ -60,7 +60,7 @@ def draw_table_7(values: Mapping[str, Any]) -> Any:
     for (label, (_, color, line)), curve in zip(_LINES.items(), values["curves"], strict=True):
         axes.plot(values["shifts"], curve, color=COLORS[color], linestyle=line, label=label)
     axes.axhline(101, color=COLORS["gray"], linewidth=0.8, linestyle="--")
-    axes.annotate("K + 1 = 101", (0.3, 101), xytext=(0, 4), textcoords="offset points", fontsize=8)
+    axes.annotate("K + 1 = 101", (1e-12, 101), xytext=(0, 4), textcoords="offset points", fontsize=8)
     axes.invert_xaxis()
     dress(axes, xscale="log", yscale="log", xlabel="λ1 − λ2 with λ1 = 1", ylabel="entry of K̂", legend="upper left")
     axes.set_title("Entries of K̂ for two eigenvalues that approach each other", fontsize=9, loc="left")

@@ -96,7 +96,7 @@ def draw_spectrum(values: Mapping[str, Any]) -> Any:
     axes.axhline(EPS, color=COLORS["gray"], linestyle="--", linewidth=0.9, label="ε = 2.2e-16, where they are clamped")
     axes.axvline(POSITIONS - 1, color=COLORS["gray"], linewidth=0.9)
     axes.annotate("rank 168", (POSITIONS - 1, 1e-8), xytext=(5, 0), textcoords="offset points", fontsize=8)
-    dress(axes, yscale="log", xlabel="number of the eigenvalue", ylabel="computed eigenvalue", legend="lower left")
+    dress(axes, yscale="log", xlabel="number of the eigenvalue", ylabel="computed eigenvalue", legend="center left")
     axes.set_title("Covariance of 256 channels over 13 × 13 positions, random features", fontsize=9, loc="left")
     return figure
 
