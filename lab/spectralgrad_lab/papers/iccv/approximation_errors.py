@@ -16,7 +16,7 @@ from ..drawing import COLORS, canvas, dress
 from ..fifty_digits import mp
 from ..inputs import EPS, pair_gap, tensor
 from ..registry import computes, draws
-from .pade_system import PUBLISHED, deviation
+from .pade_system import PUBLISHED, deviation, twenty_digits
 
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)
 DEGREES = (50, 100, 200, 300)
@@ -89,7 +89,14 @@ def draw_taylor_errors(values: Mapping[str, Any]) -> Any:
     axes.plot([1 - x for x in values["grid"]], [1 / (1 - x) for x in values["grid"]], ":k", label="1/(1 − x)")
     axes.axhline(EPS / 2, color=COLORS["gray"], linewidth=0.8, linestyle="--", label="half an ulp of 1")
     axes.invert_xaxis()
-    dress(axes, xscale="log", yscale="log", xlabel="1 − x, x = λj/λi", ylabel="error of the Taylor polynomial", legend="outside")
+    dress(
+        axes,
+        xscale="log",
+        yscale="log",
+        xlabel="1 − x, x = λj/λi",
+        ylabel="error of the Taylor polynomial",
+        legend="outside",
+    )
     axes.set(ylim=(1e-23, 1e5))
     axes.set_title("Table 8: remainder x^(K+1)/(1 − x)", fontsize=9, loc="left")
     return figure
@@ -100,8 +107,8 @@ def pade_errors() -> Mapping[str, Value]:
     """Relative errors of the published approximant of degree 50 to 300 in double precision, and of 100 at 20 digits."""
     rules = {d: sg.Pade(faithful=True, degree=d) for d in DEGREES}
     rows = {f"degree_{d}": [deviation(rule, x) for x in RATIOS] for d, rule in rules.items()}
+    p, q = twenty_digits()
     with mpmath.workdps(20):
-        p, q = mpmath.pade(mpmath.taylor(lambda x: 1 / (1 - x), 0, 100), 50, 50)
         points = [mpmath.mpf(str(x)) for x in RATIOS]
         twenty = [float(abs(mpmath.polyval(p[::-1], x) / mpmath.polyval(q[::-1], x) * (1 - x) - 1)) for x in points]
     absolute = [error / (1 - x) for x, error in zip(RATIOS, rows["degree_100"], strict=True)]
@@ -130,7 +137,14 @@ def draw_pade_errors(values: Mapping[str, Any]) -> Any:
         [1 - x for x in _GRID], halves, "--", color=COLORS["gray"], linewidth=0.8, label="half an ulp of 1/(1 − x)"
     )
     axes.invert_xaxis()
-    dress(axes, xscale="log", yscale="log", xlabel="1 − x, x = λj/λi", ylabel="error of the Padé approximant", legend="outside")
+    dress(
+        axes,
+        xscale="log",
+        yscale="log",
+        xlabel="1 − x, x = λj/λi",
+        ylabel="error of the Padé approximant",
+        legend="outside",
+    )
     axes.set(ylim=(1e-22, 1e-5))
     axes.set_title("Table 9: rounding errors, at every degree (zero is drawn at 1e-17)", fontsize=9, loc="left")
     return figure

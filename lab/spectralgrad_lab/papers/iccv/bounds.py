@@ -19,7 +19,7 @@ from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..inputs import EPS, tensor
 from ..registry import computes, draws
-from .pade_system import PUBLISHED
+from .pade_system import PUBLISHED, twenty_digits
 
 _LINES = {
     "Taylor, degree 100": (sg.Taylor(degree=100), "orange", "-"),
@@ -69,8 +69,8 @@ def draw_table_7(values: Mapping[str, Any]) -> Any:
 
 def _sums() -> dict[str, float]:
     """P(1)/Q(1) at 20 digits, Q(1) summed upwards, downwards, exactly rounded, and in 200 random orders."""
+    p, q = twenty_digits()
     with mpmath.workdps(20):
-        p, q = mpmath.pade(mpmath.taylor(lambda x: 1 / (1 - x), 0, 100), 50, 50)
         generator, above = np.random.default_rng(0), mpmath.fsum(p)
         orders = [generator.permutation(len(q)) for _ in range(200)]
         sums = [reduce(operator.add, (q[i] for i in order)) for order in orders]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -44,6 +45,14 @@ def quotient(p: Sequence[float], q: Sequence[float], x: float) -> float:
 def deviation(rule: sg.GapMethod, x: float) -> float:
     """|K̂(1 − x) − 1|, the relative error of a rule for 1/(1 − x); the difference 1 − x is exact for x ≥ 1/2."""
     return abs(pair_gap(rule, x) * (1 - x) - 1)
+
+
+@cache
+def twenty_digits() -> tuple[list[Any], list[Any]]:
+    """The published coefficients before they are rounded to double precision."""
+    with mpmath.workdps(20):
+        found: tuple[list[Any], list[Any]] = mpmath.pade(mpmath.taylor(lambda x: 1 / (1 - x), 0, 100), 50, 50)
+    return found
 
 
 @cache
