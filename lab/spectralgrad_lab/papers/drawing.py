@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 COLORS = {
@@ -15,6 +16,16 @@ COLORS = {
     "gray": "#999999",
 }
 """The palette of Okabe and Ito, which colour-blind readers can tell apart."""
+
+
+def rounded(values: Iterable[Any]) -> list[float]:
+    """Numbers to six digits, which are enough for a picture.
+
+    Example:
+        >>> rounded([1 / 3, 2e-20 / 3])
+        [0.333333, 6.66667e-21]
+    """
+    return [float(f"{float(value):.6g}") for value in values]
 
 
 def canvas(rows: int = 1, columns: int = 1, width: float = 5.2, height: float = 3.8, **options: Any) -> tuple[Any, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import mpmath
@@ -12,7 +12,7 @@ import spectralgrad as sg
 
 from ...published.printed import printed
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..fifty_digits import mp
 from ..inputs import EPS, pair_gap, tensor
 from ..registry import computes, draws
@@ -29,11 +29,6 @@ def remainder(degree: int, x: float) -> float:
     with mpmath.workdps(400):
         ratio = mpmath.mpf(str(x))
         return float(1 / (1 - ratio) - mpmath.fsum(ratio**k for k in range(degree + 1)))
-
-
-def rounded(values: Sequence[float]) -> list[float]:
-    """Six digits are enough for a picture."""
-    return [float(f"{v:.6g}") for v in values]
 
 
 @computes("iccv/P11")

@@ -16,7 +16,7 @@ import spectralgrad as sg
 
 from ...published.printed import printed
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS, tensor
 from ..registry import computes, draws
 from .pade_system import PUBLISHED, twenty_digits
@@ -49,7 +49,7 @@ def table_7() -> Mapping[str, Value]:
             float(sg.Analytic().gaps(smallest).abs().max()),
         ],
         "shifts": shifts,
-        "curves": [[float(f"{v:.6g}") for v in curve] for curve in curves],
+        "curves": [rounded(curve) for curve in curves],
     }
 
 

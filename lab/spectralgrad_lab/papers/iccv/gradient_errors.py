@@ -11,7 +11,7 @@ import spectralgrad as sg
 from spectralgrad.testing import relative_error
 
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import gradient, paired
 from ..registry import computes, draws
 
@@ -41,7 +41,7 @@ def errors() -> Mapping[str, Value]:
     lines = {name: [error(method, gap) for gap in GAPS] for name, (method, *_) in METHODS.items()}
     return {
         "gaps": list(GAPS),
-        "lines": [[float(f"{v:.6g}") for v in line] for line in lines.values()],
+        "lines": [rounded(line) for line in lines.values()],
         "pade": lines["SVD-Padé, published"][:8],
         "taylor": lines["SVD-Taylor, degree 100"][3:],
         "trunc": lines["SVD-Trunc, 1e10"][11:],

@@ -16,7 +16,7 @@ from ...data.embedded import read_embedded
 from ...networks.registry import build
 from ...training.presets import preset
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS
 from ..registry import computes, draws
 from .small_eigenvalues import CHANNELS, POSITIONS, features
@@ -47,11 +47,6 @@ def spectra(X: Tensor) -> Tensor:
     return torch.linalg.eigvalsh(sg.covariance(X)).flip(-1)
 
 
-def digits(values: Tensor) -> list[float]:
-    """Six digits for a picture."""
-    return [float(f"{v:.6g}") for v in values.tolist()]
-
-
 @computes("iccv/figure-3")
 def ratios() -> Mapping[str, Value]:
     """λ1/λ2 of the covariances of images in an untrained AlexNet, and of random features of the same size."""
@@ -59,7 +54,7 @@ def ratios() -> Mapping[str, Value]:
     noise = spectra(torch.stack([features(seed) for seed in range(RANDOM)]))
     found = {"images": images[:, 0] / images[:, 1], "noise": noise[:, 0] / noise[:, 1]}
     return {
-        **{name: digits(values) for name, values in found.items()},
+        **{name: rounded(values) for name, values in found.items()},
         **{f"lowest_{name}": float(values.min()) for name, values in found.items()},
         **{f"median_{name}": float(values.median()) for name, values in found.items()},
         "below_5_per_cent": float((found["noise"] < 1.05).double().mean()),
@@ -115,9 +110,9 @@ def condition_numbers() -> Mapping[str, Value]:
         "within_the_range": within(w),
         "scaled": clamped(small) / clamped(w),
         "within_scaled": within(small) / within(w),
-        "middle": digits(middle),
-        "low": digits(low),
-        "high": digits(high),
+        "middle": rounded(middle),
+        "low": rounded(low),
+        "high": rounded(high),
     }
 
 

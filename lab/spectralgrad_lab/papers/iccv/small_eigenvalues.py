@@ -13,7 +13,7 @@ from spectralgrad.testing import relative_error
 
 from ...published.printed import printed
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS, eq2, gaussian, gradient, sym, tensor
 from ..registry import computes, draws
 from .root_gradient import centering
@@ -80,7 +80,7 @@ def condition_numbers() -> Mapping[str, Value]:
         "clamped": float(torch.stack([w[-1] / w.clamp_min(EPS)[0] for w in spectra]).mean()),
         "largest": float(torch.stack([w[-1] for w in spectra]).mean()),
         "implied_largest": [float(cell) * EPS for cell in rows],
-        "spectrum": [float(f"{v:.4g}") for v in spectra[0].flip(0).tolist()],
+        "spectrum": rounded(spectra[0].flip(0)),
     }
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from spectralgrad.rules import robust_pade
 
 from ..conditions import Value
-from ..drawing import COLORS, canvas, dress
+from ..drawing import COLORS, canvas, dress, rounded
 from ..fifty_digits import mp
 from ..registry import computes, draws
 from .pade_system import quotient
@@ -56,8 +56,8 @@ def convergence() -> Mapping[str, Value]:
         "limit": float(1 / (2 + mp.sqrt(3)) ** 2),
         "without_exponent": float(errors[-1]),
         "spread_inside": max(inside[19:]) - min(inside[19:]),
-        "outside_curve": [float(f"{float(e):.6g}") for e in errors],
-        "inside_curve": [float(f"{abs(v - _PRINCIPAL):.6g}") for v in inside[:40]],
+        "outside_curve": rounded(errors),
+        "inside_curve": rounded(abs(v - _PRINCIPAL) for v in inside[:40]),
     }
 
 
