@@ -13,12 +13,12 @@ from ..architecture import Package
 LAB = Package(
     Path(spectralgrad_lab.__file__).parent,
     [
-        ["import_by_name", "untrusted_json", "machine", "papers"],
+        ["import_by_name", "untrusted_json", "machine", "published"],
         ["data", "networks"],
         ["training"],
         ["comparison"],
         ["report"],
-        ["bench", "commands"],
+        ["bench", "commands", "papers"],
         ["__init__"],
     ],
 )

@@ -17,7 +17,7 @@ from spectralgrad_lab.comparison.grid import compare, grid, job_for
 from spectralgrad_lab.comparison.paired_differences import against
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarize
 from spectralgrad_lab.comparison.trained_layer import trained_layer
-from spectralgrad_lab.papers.tables import RESNET18, RESNET50, TABLE, published
+from spectralgrad_lab.published.tables import RESNET18, RESNET50, TABLE, published
 from spectralgrad_lab.report import report
 from spectralgrad_lab.report.axes import Axis, short_number
 from spectralgrad_lab.report.figures import curves, layer_errors

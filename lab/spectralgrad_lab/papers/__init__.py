@@ -1,1 +1,1 @@
-"""The papers' published numbers."""
+"""The claims of the five papers as items that can be run: what is printed, what we compute, and a verdict."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..comparison.results import Summary
-from ..papers.tables import Cell, Table, published, table
+from ..published.tables import Cell, Table, published, table
 from ..training.config import Config
 
 _CHANNELS = 64  # after the first convolution, in the paper and in all networks here
