@@ -1,0 +1,25 @@
+"""Reads the printed tables of a paper."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@cache
+def printed(paper: str) -> dict[str, Any]:
+    """The printed tables of a paper, by name; numbers are text, as printed.
+
+    Example:
+        >>> printed("neurips")["table-2"]["SVD"]["min"][0]
+        '4.59'
+    """
+    with (Path(__file__).parent / f"{paper}.toml").open("rb") as stream:
+        return tomllib.load(stream)
