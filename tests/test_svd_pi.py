@@ -1,4 +1,4 @@
-"""SVD-PI: its closed form is Algorithm 1 of NeurIPS 2019 run step by step, and its stopping rules are that algorithm's."""
+"""SVD-PI: in closed form what Algorithm 1 of NeurIPS 2019 computes step by step, with its stopping rules."""
 
 import pytest
 import torch
