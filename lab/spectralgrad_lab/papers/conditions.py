@@ -100,7 +100,7 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     Args:
         condition: ``"yes"``, ``"no"``, ``"= text"``, a condition on a number as in :func:`parse`, or a list of them.
         value: the computed value.
-        rounding: allow one unit of the last digit of printed numbers.
+        rounding: allow one unit of the last digit of printed numbers; whole numbers are counts and allow none.
 
     Raises:
         ValueError: the condition cannot be read, or does not fit the value.
@@ -110,6 +110,8 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
         (True, True, True, False)
         >>> holds("817", 817.8), holds("817", 817.8, rounding=True)
         (False, True)
+        >>> holds("14", 13.4, rounding=True), holds("14", 13, rounding=True)
+        (True, False)
     """
     if isinstance(condition, str) and isinstance(value, Sequence) and not isinstance(value, str):
         return all(holds(condition, entry, rounding) for entry in value)
@@ -126,4 +128,4 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     interval = parse(condition)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number for the condition {condition!r}, got {value!r}")
-    return interval.holds(float(value), interval.slack if rounding else 0.0)
+    return interval.holds(float(value), interval.slack if rounding and isinstance(value, float) else 0.0)
