@@ -1,4 +1,4 @@
-"""The networks of the conditioning benchmarks: the CIFAR ResNet-18 of the papers, and a small one."""
+"""The network of the conditioning benchmarks: the CIFAR ResNet-18 of the papers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from spectralgrad.nn import DecorrelatedBatchNorm2d, OrthogonalConv2d
+from spectralgrad.nn import DecorrelatedBatchNorm2d
 
 
 class Block(nn.Module):
@@ -47,26 +47,3 @@ class ResNet18(nn.Module):
         """Logits."""
         x = self.stages(torch.relu(self.whiten(self.conv1(x))))
         return self.head(x.mean((2, 3)))
-
-
-def small(first: nn.Module, channels: int, eps: float) -> nn.Sequential:
-    """The given convolution, whitening, and two convolutions with batch normalization, for ten classes.
-
-    Whitening computes in float64, so that an ε of 1e-6 has an effect, and always uses batch statistics.
-    """
-    whiten = DecorrelatedBatchNorm2d(
-        channels, eps, affine=False, track_running_stats=False, compute_dtype=torch.float64
-    )
-    return nn.Sequential(
-        first, whiten, nn.ReLU(),
-        nn.Conv2d(channels, 32, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.Conv2d(32, 64, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
-    )  # fmt: skip
-
-
-def first_layer(channels: int, kernel: int, orthogonal: bool) -> nn.Module:
-    """The layer before the spectral one, for gray images; the orthogonal one is as accurate as in the released code."""
-    if orthogonal:
-        return OrthogonalConv2d(1, channels, 3, bias=False, tolerance=5e-3)
-    return nn.Conv2d(1, channels, kernel, padding=kernel // 2, bias=False)
