@@ -1,4 +1,4 @@
-"""Printed tables, read from one TOML file per paper."""
+"""Reads the printed tables of a paper."""
 
 from __future__ import annotations
 
@@ -14,22 +14,12 @@ else:
 
 
 @cache
-def printed_tables(paper: str) -> dict[str, Any]:
-    """The printed tables of a paper, by their name such as ``"table-4"``."""
-    with (Path(__file__).parent / f"{paper}.toml").open("rb") as stream:
-        return tomllib.load(stream)
-
-
-def printed_table(paper: str, name: str) -> dict[str, Any]:
-    """One printed table: its caption, and its rows as the file has them.
-
-    Args:
-        paper: the name of its file, such as ``"eccv"``.
-        name: of the table, such as ``"table-5"``.
+def printed(paper: str) -> dict[str, Any]:
+    """The printed tables of a paper, by name.
 
     Example:
-        >>> printed_table("eccv", "table-5")["row"][0]
+        >>> printed("eccv")["table-5"]["row"][0]
         {'treatment': 'SVD', 'failures': 5, 'top1': 73.13, 'top5': 91.02}
     """
-    table: dict[str, Any] = printed_tables(paper)[name]
-    return table
+    with (Path(__file__).parent / f"{paper}.toml").open("rb") as stream:
+        return tomllib.load(stream)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...published.printed import printed_table
+from ...published.printed import printed
 from ..conditions import Value
 from ..registry import computes
 
@@ -17,7 +17,7 @@ _TABLES = ("table-1", "table-2", "table-3", "table-4")
 
 def rows(number: str) -> dict[str, dict[str, Any]]:
     """The rows of a printed table, by treatment."""
-    return {row["treatment"]: row for row in printed_table("eccv", number)["row"]}
+    return {row["treatment"]: row for row in printed("eccv")[number]["row"]}
 
 
 def error_cells() -> Iterator[tuple[str, str, dict[str, float]]]:
