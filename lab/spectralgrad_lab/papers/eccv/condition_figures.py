@@ -45,7 +45,7 @@ def gains(treatments: Sequence[str], task: str) -> list[float]:
 
 
 def drawn(panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The lines of each panel: names, log10 κ over the recorded steps, and ranks at the end."""
+    """The lines of each panel: names, log10 κ over the recorded steps, and medians over the second half of training."""
     first = next(iter(panels))
     values: dict[str, Any] = {"steps": curves(panels[first][0], first)[0].steps, "panels": list(panels)}
     for task, treatments in panels.items():
@@ -53,6 +53,7 @@ def drawn(panels: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         values[f"{task}_names"] = list(treatments)
         values[f"{task}_curves"] = [[round(math.log10(x), 3) for x in run] for run in runs]
         values[f"{task}_late"] = [round(math.log10(late(name, task)), 3) for name in treatments]
+        values[f"{task}_with_eps"] = [round(math.log10(late(name, task, "with_eps")), 3) for name in treatments]
         values[f"{task}_rank"] = [late(name, task, "rank") for name in treatments]
         values[f"{task}_error"] = [_error(name, task) for name in treatments]
     return values
@@ -104,7 +105,8 @@ def figure_4() -> Mapping[str, Value]:
 def figure_5() -> Mapping[str, Value]:
     """Covariance pooling."""
     treatments = ("OW", "NOG", "OLR", "NOG+OW", "NOG+OW+OLR", "NS")
-    return {**drawn({"pooling": ("SVD", *treatments)}), "pooling_gain": gains(treatments, "pooling")}
+    values, gained = drawn({"pooling": ("SVD", *treatments)}), gains(treatments, "pooling")
+    return {**values, "pooling_gain": gained, "smallest": min(gained), "largest": max(gained)}
 
 
 @draws("eccv/figure-1", "eccv/figure-2", "eccv/figure-3", "eccv/figure-4", "eccv/figure-5")
