@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -88,7 +89,7 @@ def other_vectors() -> Mapping[str, Value]:
         )
         for k in (1, 3, 9, 19)
     ]
-    falls = all(before > after for before, after in zip(apart, apart[1:], strict=False))
+    falls = all(before > after for before, after in pairwise(apart))
     return {"smaller": smaller, "larger": larger, "apart": apart, "falls": falls}
 
 
@@ -142,7 +143,7 @@ def deflated(M: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @computes("tpami/R15")
 def rayleigh_quotients() -> Mapping[str, Value]:
-    """Relative errors of deflated Rayleigh quotients in float32 at condition 1e4, ten matrices of each of four sizes."""
+    """Relative errors of deflated Rayleigh quotients in float32 at condition 1e4, ten matrices of each size."""
     errors, solver, negative, indefinite, printed = [], [], 0, 0, 0.0
     for d in (8, 16, 32, 64):
         for seed in range(10):
