@@ -32,12 +32,13 @@ def directions() -> Mapping[str, Value]:
         for name, rule in rules.items()
         if name != "exact"
     }
-    clip, taylor = (-residual(rules[name], *CLOSE) for name in ("clip", "taylor"))
+    clip, clip_1000, taylor = (-residual(rules[name], *CLOSE) for name in ("clip", "clip_1000", "taylor"))
     return {
         "columns": [[round(entry, 3) for entry in column(rules[name], *CLOSE)] for name in ("exact", "taylor", "clip")],
         "distances": [float(f"{gap:.6g}") for gap in distances],
         **turns,
         "clip_turn": clip,
+        "clip_1000_turn": clip_1000,
         "taylor_turn": taylor,
         "advantage": clip / taylor,
     }
@@ -55,7 +56,7 @@ def draw_directions(values: Mapping[str, Any]) -> Figure:
         left.plot([], [], color=color, linewidth=2, label=f"{label}: [{x:.4g}, {y:.4g}]")
     dressed(left, "$K_{13}$", "$K_{23}$", "directions (unit length), λ = (0.02, 0.0105, 0.01)")
     left.set(xlim=(0, 1.05), ylim=(0, 1.05), aspect="equal")
-    left.legend(frameon=False, fontsize=8, loc="upper right", bbox_to_anchor=(1.08, 0.62))
+    left.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     for name, label, color in (
         ("clip", "clipped at 100", COLORS[0]),
         ("clip_1000", "clipped at 1000", COLORS[5]),
@@ -100,19 +101,19 @@ def surfaces() -> Mapping[str, Value]:
 
 @draws("tpami/figure-11")
 def draw_surfaces(values: Mapping[str, Any]) -> Figure:
-    """Three triangles coloured by ρ, with contour lines."""
-    figure = figure_of(11.4, 3.9)
+    """Three triangles colored by ρ, with contour lines."""
+    figure = figure_of(12.0, 3.7)
     for axes, grid, top, lowest, name in zip(
         figure.subplots(1, 3), values["grids"], values["tops"], values["lowest"], "abc", strict=True
     ):
         rho = np.array([[np.nan if v is None else v for v in row] for row in grid])
         q = np.linspace(0.02 * top, top, len(grid))
         mesh = axes.pcolormesh(q, q, rho, cmap="viridis", shading="nearest", rasterized=True)
-        lines = axes.contour(q, q, rho, levels=5, colors="white", linewidths=0.7)
-        axes.clabel(lines, fontsize=7, fmt="%.3g")
+        axes.contour(q, q, rho, levels=6, colors="white", linewidths=0.6, linestyles="solid")
         dressed(axes, "$q_2=\\lambda_2/\\lambda_1$", "$q_3=\\lambda_3/\\lambda_1$",
                 f"({name}) $q_2$ ≤ {top:.3g}: lowest {lowest:.2f}°")  # fmt: skip
         axes.plot([top], [top], "o", color=COLORS[3], clip_on=False, markersize=6)
-        axes.set(xlim=(0, top * 1.02), ylim=(0, top * 1.02), aspect="equal")
-        figure.colorbar(mesh, ax=axes, label="ρ in degrees" if name == "c" else None, shrink=0.85)
+        axes.set(xlim=(0, top * 1.02), ylim=(0, top * 1.02))
+        axes.locator_params(nbins=5)
+        figure.colorbar(mesh, ax=axes, label="ρ in degrees")
     return figure

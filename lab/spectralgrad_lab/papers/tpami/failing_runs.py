@@ -27,7 +27,7 @@ SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 6, 40, 64
 def training_images() -> tuple[Tensor, Tensor]:
     """The embedded images, standardized, and their labels."""
     data = read_embedded().train
-    images = data.images.float()
+    images = torch.as_tensor(data.images, dtype=torch.float32)
     return (images - images.mean()) / images.std(), data.labels.long()
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -35,28 +36,36 @@ def landscape(sky: Tensor, low: Tensor, ground: Tensor, sun: Tensor, seed: int) 
 
 
 def two_images() -> tuple[Tensor, Tensor]:
-    """Image A, a day with blue sky and green hills, and image B, an evening with a red sky."""
+    """Image A, a day with blue sky and green hills, and image B, an evening with a red sky, the other way round."""
     day = landscape(tensor(0.25, 0.5, 0.9), tensor(0.8, 0.9, 1.0), tensor(0.2, 0.55, 0.15), tensor(1.0, 0.95, 0.6), 1)
     evening = landscape(
         tensor(0.35, 0.1, 0.35), tensor(1.0, 0.55, 0.15), tensor(0.25, 0.12, 0.18), tensor(1.0, 0.85, 0.45), 2
     )
-    return day, evening
+    return day, evening.flip(-1)
 
 
 def turn(X: Tensor, Y: Tensor) -> float:
-    """The mean angle between points before and after, in degrees."""
-    return float(torch.rad2deg(torch.acos(torch.cosine_similarity(X, Y, dim=0).clamp(-1, 1))).mean())
+    """The angle in degrees by which the map from X to Y turns the direction in which X varies most."""
+    axis = sg.eigh(sg.covariance(X)).eigenvectors[:, -1]
+    moved = Y @ (axis @ X)  # the covariance of Y with the coordinate along the axis
+    return float(torch.rad2deg(torch.acos((axis @ moved / moved.norm()).abs().clamp(max=1))))
 
 
-def pixels(image: Tensor) -> list[list[list[int]]]:
-    """An image (3, H, W) as rows of pixels with integers from 0 to 255."""
-    return [[[int(c) for c in p] for p in row] for row in (255 * image.clamp(0, 1)).round().permute(1, 2, 0).tolist()]
+def hexadecimal(image: Tensor) -> list[str]:
+    """An image (3, H, W) as rows of pixels, two hexadecimal digits for each color."""
+    bytes_ = (255 * image.clamp(0, 1)).round().to(torch.uint8).permute(1, 2, 0).flatten(1)
+    return [bytes(row).hex() for row in bytes_.tolist()]
+
+
+def pixels(rows: Sequence[str]) -> np.ndarray:
+    """The image (H, W, 3) that :func:`hexadecimal` wrote."""
+    return np.array([list(bytes.fromhex(row)) for row in rows], dtype=np.uint8).reshape(len(rows), -1, 3)
 
 
 @computes("tpami/figure-2")
 def pictures() -> Mapping[str, Value]:
     """Correlated points, whitened by PCA and by ZCA, and image A in the colours of image B."""
-    X = tensor(*[1.9, 1.2, 1.2, 1.0]).view(2, 2) @ gaussian(2, 200, seed=4)
+    X = tensor(1.5, 0.8, 0.8, 1.0).view(2, 2) @ gaussian(2, 200, seed=4)
     X = X - X.mean(-1, keepdim=True)
     pca, zca = (functional.whiten(X[None], whitening=kind, eps=0.0)[0] for kind in KINDS)
     identity = torch.eye(2, dtype=torch.float64)
@@ -66,7 +75,7 @@ def pictures() -> Mapping[str, Value]:
     return {
         "points": [[[round(v, 4) for v in row] for row in P.tolist()] for P in (X, pca, zca)],
         "marked": [int(i) for i in X.square().sum(0).argsort()[-12:]],
-        "images": [pixels(image) for image in (a, b, moved)],
+        "images": [hexadecimal(image) for image in (a, b, moved)],
         "covariances": [float((sg.covariance(P) - identity).abs().max()) for P in (pca, zca)],
         "pca_turn": turn(X, pca),
         "zca_turn": turn(X, zca),
@@ -77,7 +86,7 @@ def pictures() -> Mapping[str, Value]:
 @draws("tpami/figure-2")
 def draw_pictures(values: Mapping[str, Any]) -> Figure:
     """Three panels of points above three images."""
-    figure = figure_of(9.6, 6.0)
+    figure = figure_of(9.6, 5.2)
     panels = figure.subplots(2, 3)
     titles = ("(a) data", "(b) PCA whitening", "(c) ZCA whitening")
     for axes, (x, y), title in zip(panels[0], values["points"], titles, strict=True):
@@ -85,11 +94,11 @@ def draw_pictures(values: Mapping[str, Any]) -> Figure:
         marked = values["marked"]
         axes.scatter([x[i] for i in marked], [y[i] for i in marked], s=22, color=COLORS[3], linewidths=0)
         dressed(axes, "$x_1$", "$x_2$", title)
-        axes.set(xlim=(-6.5, 6.5), ylim=(-5, 5), aspect="equal")
+        axes.set(xlim=(-6, 6), ylim=(-4.5, 4.5), aspect="equal")
     for axes, image, title in zip(
         panels[1], values["images"], ("(d) image A", "(d) image B", "(d) A with the colours of B"), strict=True
     ):
-        axes.imshow(image, interpolation="nearest")
+        axes.imshow(pixels(image), interpolation="nearest")
         axes.set_title(title, fontsize=10)
         axes.set_axis_off()
     return figure
