@@ -114,6 +114,7 @@ def draw_surfaces(values: Mapping[str, Any]) -> Figure:
                 f"({name}) $q_2$ ≤ {top:.3g}: lowest {lowest:.2f}°")  # fmt: skip
         axes.plot([top], [top], "o", color=COLORS[3], clip_on=False, markersize=6)
         axes.set(xlim=(0, top * 1.02), ylim=(0, top * 1.02))
-        axes.locator_params(nbins=5)
+        axes.set_xticks([0, top / 2, top], ["0", f"{top / 2:.3g}", f"{top:.3g}"])
+        axes.set_yticks([0, top / 2, top], ["0", f"{top / 2:.3g}", f"{top:.3g}"])
         figure.colorbar(mesh, ax=axes, label="ρ in degrees")
     return figure

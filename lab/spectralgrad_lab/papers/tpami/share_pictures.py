@@ -54,12 +54,12 @@ def draw_shares(values: Mapping[str, Any]) -> Figure:
         plane.plot(curve, degrees, color=color, linewidth=2, label=f"{share:.0%}")
     for (name, (_, degree)), ratio in zip(POINTS.items(), values["points"], strict=True):
         plane.plot([ratio], [degree], "o", color="white", markeredgecolor="black", markersize=7)
-        plane.annotate(f"{name} ({ratio:.3f}, {degree})", (ratio, degree), xytext=(-8, -14 if name == "B" else 4),
-                       textcoords="offset points", ha="right", color="white", fontsize=9)  # fmt: skip
+        plane.plot([], [], " ", label=f"{name}: x = {ratio:.3f}, K = {degree}")
+        plane.annotate(name, (ratio, degree), xytext=(-7, 4), textcoords="offset points", ha="right", color="white")
     plane.axvline(0.85, color=COLORS[2], linestyle=":", linewidth=1.2, label="x = 0.85")
     dressed(plane, "$x=\\lambda_j/\\lambda_i$", "degree K", "(b) contours")
     plane.grid(visible=False)
-    plane.legend(loc="lower left", fontsize=9)
+    plane.legend(loc="upper left", fontsize=9)
     surface.set(xlabel="$x=\\lambda_j/\\lambda_i$", ylabel="degree K", zlabel="$x^{K+1}$")
     surface.set_title("(a) share left out", fontsize=10)
     surface.view_init(28, -125)
