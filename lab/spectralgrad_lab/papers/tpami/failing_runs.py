@@ -20,7 +20,7 @@ from ..conditions import Value
 from ..registry import computes, draws
 from .drawing import COLORS, dressed, figure_of
 
-SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 6, 40, 64
+SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 5, 30, 64
 
 
 @cache
@@ -44,7 +44,7 @@ def network(d: int, method: str) -> nn.Sequential:
 
 
 def fails(d: int, method: str, seed: int) -> bool:
-    """Whether a gradient is not finite within 40 steps of SGD (rate 0.1, momentum 0.9, batches of 64)."""
+    """Whether a gradient is not finite within 30 steps of SGD (rate 0.1, momentum 0.9, batches of 64)."""
     torch.manual_seed(seed)
     images, labels = training_images()
     model = network(d, method)
