@@ -26,14 +26,14 @@ RULES: Mapping[str, sg.GapMethod] = {
 """The rules as released, with their signs at ties."""
 
 
-def convolved(dtype: torch.dtype) -> Tensor:
+def convolved(dtype: torch.dtype, white: bool = False) -> Tensor:
     """Centred features (64, 28800) after a random 3×3 convolution of three channels, so of rank 27.
 
-    The images are synthetic: noise with a spectrum of 1/f and correlated channels, as in photographs.
+    The images are synthetic: noise with a spectrum of 1/f and correlated channels, as in photographs, or white noise.
     """
     f = torch.hypot(torch.fft.fftfreq(32)[:, None], torch.fft.fftfreq(32)).double().clamp_min(1 / 32)
     images = torch.fft.ifft2(torch.fft.fft2(gaussian(32, 3, 32, 32)) / f).real
-    images = 0.3 * images + 1.5 * images.mean(1, keepdim=True)
+    images = gaussian(32, 3, 32, 32) if white else 0.3 * images + 1.5 * images.mean(1, keepdim=True)
     images = (images - images.mean()) / images.std()
     weight = uniform(64, 3, 3, 3, low=-1, high=1, seed=1) / 27**0.5  # torch's initial weights
     features = torch.nn.functional.conv2d(images.to(dtype), weight.to(dtype)).transpose(0, 1).flatten(1)
@@ -57,7 +57,7 @@ def by_formula(K: Tensor, w: Tensor, V: Tensor, G: Tensor, p: float) -> Tensor:
     return eq2(V, K, 2 * G @ V * w**p, (V.mT @ G @ V).diagonal() * p * w ** (p - 1))
 
 
-def whitening_errors(dtype: torch.dtype, eps: float) -> dict[str, Value]:
+def whitening_errors(dtype: torch.dtype, eps: float, white: bool = False) -> dict[str, Value]:
     """Errors of dL/dX for whitening as released, where L = ⟨M^(-1/2)X, H⟩ and X is constant in the product.
 
     M = XXᵀ/n + εI, and computed eigenvalues below ε are set to ε, which makes ties.
@@ -66,7 +66,7 @@ def whitening_errors(dtype: torch.dtype, eps: float) -> dict[str, Value]:
     def covariance(X: Tensor) -> Tensor:
         return X @ X.mT / X.shape[1] + eps * torch.eye(64, dtype=X.dtype)
 
-    X = convolved(dtype)
+    X = convolved(dtype, white)
     G = sym(gaussian(*X.shape, seed=2, dtype=dtype) @ X.mT)
     truth = to_features(true_gradient(covariance(X.double()), "inv_sqrt", G.double()), X.double())
     w, V = sg.eigh(covariance(X))
@@ -83,10 +83,12 @@ def whitening_errors(dtype: torch.dtype, eps: float) -> dict[str, Value]:
 
 @computes("gradients/whitening-layer")
 def whitening() -> Mapping[str, Value]:
-    """The errors in float32 and float64 with ε = 1e-2, and in float32 with ε = 1e-4."""
+    """The errors in float32 and float64 with ε = 1e-2, in float32 with ε = 1e-4, and for white noise in float64."""
     cases = ((torch.float32, 1e-2), (torch.float64, 1e-2), (torch.float32, 1e-4))
     found = [whitening_errors(*case) for case in cases]
-    return {name: [errors[name] for errors in found] for name in found[0]}
+    noise = whitening_errors(torch.float64, 1e-2, white=True)
+    values: dict[str, Value] = {name: [errors[name] for errors in found] for name in found[0]}
+    return {**values, "noise_taylor_9": noise["taylor_9"], "noise_clip": noise["clip"]}
 
 
 def pooled() -> tuple[Tensor, Tensor]:
