@@ -25,7 +25,7 @@ LIBRARY = [
     ["cli", "__main__", "__init__"],
 ]
 LAB = [
-    ["import_by_name", "untrusted_json", "machine", "papers"],
+    ["import_by_name", "untrusted_json", "machine", "published"],
     ["data", "networks"],
     ["training"],
     ["comparison"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,12 @@ def orthogonality_penalty(net: nn.Module, config: Config, example: Tensor) -> Pe
     if config.weights != "ol":
         return None
     layers = list(layers_before_spectral(net, example).values())
-    return lambda: torch.stack([orthogonality_loss(layer.weight, side="rows") for layer in layers]).sum()  # type: ignore[arg-type]
+    return lambda: config.ol_weight * distance_from_orthogonal(layers)
+
+
+def distance_from_orthogonal(layers: Iterable[nn.Module]) -> Tensor:
+    """Eq. 12 of the paper summed over the layers, the term of OL."""
+    return torch.stack([orthogonality_loss(layer.weight, side="rows") for layer in layers]).sum()  # type: ignore[arg-type]
 
 
 def treat_gradients(net: nn.Module, config: Config, example: Tensor, optimizer: Optimizer) -> None:
