@@ -43,6 +43,7 @@ HELPERS = {
     "spectralgrad.io.text_values",
     "spectralgrad.native",
     "spectralgrad.nn.distributed",
+    "spectralgrad.nn.functional.pooling",
     "spectralgrad.nn.functional.whitening_matrices",
     "spectralgrad.nn.running",
     "spectralgrad.precision",

@@ -77,13 +77,11 @@ def grid(
             f"network: a comparison sets the method of the spectral layer; expected {base.network} to have a parameter "
             f"`method`, or one of {', '.join(NETWORKS)}"
         )
-    own = eps_of or {}
-    unknown = [name for name in own if name == BATCHNORM or name not in methods]
+    own, names = eps_of or {}, [str(method) for method in methods]
+    unknown = [name for name in own if name == BATCHNORM or name not in names]
     if unknown:
-        raise ConfigError(
-            f"eps_of: expected methods of this comparison with a spectral layer, got {', '.join(unknown)}"
-        )
-    bases = [base.replaced(eps=own.get(str(method), base.eps)) for method in methods]
+        raise ConfigError(f"eps_of: expected spectral methods of this comparison, got {', '.join(unknown)}")
+    bases = [base.replaced(eps=own.get(name, base.eps)) for name in names]
     runs = [
         _config(shared, method, size, seed)
         for seed in seeds
