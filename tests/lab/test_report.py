@@ -308,6 +308,12 @@ def test_parameters_of_a_method_are_measured_too(tmp_path):
     assert measured.at_gaps["svd-taylor:degree=100"][0] < measured.at_gaps["svd-taylor"][0]
 
 
+def test_gradients_are_measured_in_the_form_that_ran(tmp_path):
+    runs = [done(name, 0, 20.0, form="published") for name in ("svd-taylor", "svd-pi", "exact")]
+    measured = contents(runs, tmp_path)["gradients"]
+    assert list(measured.at_gaps) == ["svd-pi:eps=0.01", "svd-taylor:faithful=True:clamp=0.01", "exact"]
+
+
 # --- what a newcomer tripped over
 
 

@@ -14,6 +14,7 @@ from ..comparison.results import Summary
 from ..networks import in_form
 from ..published.tables import METHOD, Cell, candidates
 from ..training.config import Config
+from ..training.method_names import method_text
 
 _CHANNELS = 64  # after the first convolution, in the papers and in all networks here
 _LAYERS: dict[str, type[SpectralModule]] = {
@@ -78,6 +79,19 @@ def _layer(config: Config, layer: str) -> SpectralModule | None:
     """A small layer of the same kind, which knows its default ε and those of the methods."""
     chosen = {} if config.eps is None else {"eps": config.eps}
     return _LAYERS[layer](1, **chosen) if layer in _LAYERS else None  # type: ignore[arg-type]
+
+
+def method_in_form(config: Config) -> str:
+    """The name of the method of a run, with the parameters that its published form sets.
+
+    Example:
+        >>> method_in_form(Config(method="svd-taylor")), method_in_form(Config(method="svd-taylor", form="published"))
+        ('svd-taylor', 'svd-taylor:faithful=True:clamp=0.01')
+    """
+    module = _layer(config, coordinates(config)["layer"])
+    if config.form == "sound" or module is None:
+        return str(config.text("method"))
+    return method_text(in_form(config.form, config.method, module))
 
 
 def _same_method(config: Config, layer: str, cell: Cell) -> bool:
