@@ -22,6 +22,7 @@ _DATASETS = {
     "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "tiny-imagenet": "Tiny ImageNet", "imagenet": "ImageNet",
     "birds": "Birds", "dogs": "Dogs", "cars": "Cars",
 }  # fmt: skip
+_OF_ALL = ("dataset", "network", "layer", "batch_size")
 # Coordinates that every run has. Where a table says nothing about them, they have these values.
 _DEFAULTS = {"treatment": "", "hybrid": False, "whitening": "zca", "power": 0.5, "normalize": False}
 
@@ -54,7 +55,7 @@ class Cell:
         where: what was trained: ``dataset``, ``network`` and ``layer`` as a :class:`~spectralgrad_lab.Config` writes
             them (``"pooling"`` for covariance pooling, otherwise the name of the pooling), the method, and what else
             the table tells apart: ``d``, ``eps``, ``treatment``, ``percentage`` or number of ``vectors`` kept,
-            ``hybrid``, ``warmup``, ``precision``.
+            ``hybrid``, ``warmup``, ``precision``, ``batch_size``.
         success: share of runs that did not fail.
         mean: mean top-1 error (or accuracy) after the last epoch.
         sd: its standard deviation.
@@ -155,4 +156,4 @@ def _of_paper(paper: Mapping[str, Any]) -> Iterator[Cell]:
 def _relevant(where: dict[str, Any]) -> dict[str, Any]:
     """The coordinates in a fixed order. A network without a spectral layer has neither method nor ε nor groups."""
     plain = where["layer"] == "batchnorm"
-    return {name: where[name] for name in sorted(where) if not plain or name in ("dataset", "network", "layer")}
+    return {name: where[name] for name in sorted(where) if not plain or name in _OF_ALL}

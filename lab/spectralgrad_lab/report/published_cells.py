@@ -69,6 +69,7 @@ def coordinates(config: Config) -> dict[str, Any]:
         "hybrid": f"from {config.text('method')}" if first else config.hybrid is not None,
         "warmup": config.warmup_epochs,
         "precision": config.spectral_precision,
+        "batch_size": config.batch_size,
         "whitening": config.whitening,
         "power": config.power if pooled else 0.5,
         "normalize": config.normalize and pooled,
