@@ -6,12 +6,15 @@ PIP    := --quiet --disable-pip-version-check
 
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo test test-torch mutants bench docs lint clean
+.PHONY: demo test test-torch mutants bench docs lint style types suite clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
 
-test: .venv/ready lint
+test: style
+	$(MAKE) --jobs=2 types suite
+
+suite: .venv/ready
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 # Run the tests with another version of torch, e.g. `make test-torch VERSION=2.15.0`. The installation takes several GB
@@ -19,9 +22,13 @@ test: .venv/ready lint
 test-torch: $(OTHER)/ready
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n 2 --dist loadgroup
 
-lint: .venv/ready
+lint: style types
+
+style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/ready
 	$(BIN)/mypy
 
 # Mutation tests: do the tests notice small mistakes in the mathematics? Arguments are passed in ARGS, e.g.
@@ -36,26 +43,24 @@ docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 
-# torch is pinned and installed first, so that no dependency installs a larger build of it. `make demo` needs only this
-# target; the tests also need .venv/ready.
+# torch is pinned in the same call, so that no dependency installs a larger build of it. Each target installs everything in
+# one call, because every call compiles the kernel again. `make demo` needs .venv/lab only, the tests .venv/ready.
 .venv/lab: pyproject.toml lab/pyproject.toml Makefile
-	@echo 'Installing torch $(TORCH) into .venv; this takes a minute or two.'
+	@echo 'Installing torch $(TORCH) and spectralgrad into .venv and compiling the kernel; this takes a minute or two.'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install $(PIP) 'torch==$(TORCH)' numpy
-	@echo 'Installing spectralgrad and compiling its kernel; this takes about a minute.'
 	$(BIN)/pip install $(PIP) -e . -e ./lab 'torch==$(TORCH)'
 	touch $@
 
-.venv/ready: .venv/lab
-	@echo 'Installing the packages for the tests.'
+.venv/ready: pyproject.toml lab/pyproject.toml Makefile
+	@echo 'Installing torch $(TORCH), spectralgrad and the packages for the tests into .venv; this takes about two minutes.'
+	$(PYTHON) -m venv .venv
 	$(BIN)/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(TORCH)'
-	touch $@
+	touch .venv/lab $@
 
 $(OTHER)/ready: pyproject.toml lab/pyproject.toml Makefile
 	$(if $(VERSION),,$(error VERSION is not set. For example: make test-torch VERSION=2.15.0))
 	@echo 'Installing torch $(VERSION) into $(OTHER); this takes several GB and about ten minutes.'
 	$(PYTHON) -m venv $(OTHER)
-	$(OTHER)/bin/pip install $(PIP) 'torch==$(VERSION)' numpy
 	$(OTHER)/bin/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(VERSION)'
 	touch $@
 

@@ -28,6 +28,7 @@ _LAB = {
     "bench": "compare the speed with torch.linalg, plain autograd, Newton-Schulz and other libraries",
     "compare": "train with several methods and compare success rates, errors and times",
     "report": "write the HTML report of a comparison",
+    "reproduce": "recompute what the papers claim, and compare with the published numbers",
     "train": "train a network with a protocol of the papers or your own",
 }
 

@@ -35,14 +35,9 @@ def widen(A: Tensor) -> Tensor:
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not lower the precision of matrix products."""
     kind = A.device.type
-    if _has_autocast(kind) and torch.is_autocast_enabled(kind):
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
-
-
-def _has_autocast(kind: str) -> bool:
-    """True if the device type supports autocast. Dynamo in torch 2.6 cannot trace torch's own query."""
-    return kind != "meta" if torch.compiler.is_compiling() else torch.amp.is_autocast_available(kind)
 
 
 def _largest(X: Tensor) -> Tensor:

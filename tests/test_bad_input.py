@@ -479,3 +479,24 @@ def test_imaginary_parts_on_the_diagonal_are_ignored(method):
 def test_nearest_orthogonal_wants_matrices():
     with pytest.raises(sg.ShapeError, match="nearest_orthogonal"):
         sg.optim.nearest_orthogonal(torch.ones(3))
+
+
+@pytest.mark.parametrize("p", [0.5, -0.5])
+def test_half_powers_check_their_input_once_and_under_their_own_name(monkeypatch, p):
+    from spectralgrad.linalg import matrix_functions
+
+    seen = []
+    for name in ("check_square", "check_tolerance", "resolve", "widen"):
+        known = getattr(matrix_functions, name)
+        monkeypatch.setattr(matrix_functions, name, lambda *a, name=name, known=known: seen.append(name) or known(*a))
+    sg.matrix_power(torch.eye(2), p)
+    assert sorted(seen) == ["check_square", "check_tolerance", "resolve", "widen"]
+    with pytest.raises(sg.IndefiniteError, match="matrix_power"):
+        sg.matrix_power(-torch.eye(2), p)
+
+
+@pytest.mark.parametrize("side", ["channels", "positions"])
+@pytest.mark.parametrize("eps", [0.0, 1e-3])
+def test_a_covariance_refuses_an_impossible_tolerance_on_either_side(side, eps):
+    with pytest.raises(sg.ArgumentError, match="covariance_sqrt: expected"):
+        sg.covariance_sqrt(torch.randn(3, 4), side=side, eps=eps, rtol=-1.0)

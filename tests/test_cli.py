@@ -31,7 +31,7 @@ def test_conformance_prints_and_writes(capsys, tmp_path):
 def test_conformance_into_a_missing_folder_says_so_before_working(capsys, tmp_path):
     assert main(["conformance", "--sizes", "2", "--json", str(tmp_path / "missing" / "out.json")]) == 1
     captured = capsys.readouterr()
-    assert "no folder to write" in captured.err
+    assert "does not exist; create it first" in captured.err
     assert captured.out == ""
 
 

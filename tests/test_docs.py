@@ -1,6 +1,5 @@
 """The documentation runs, names everything that is public, and its links lead somewhere."""
 
-import doctest
 import re
 from pathlib import Path
 
@@ -11,16 +10,8 @@ import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.diagnostics import gradient_error_plot
 from spectralgrad.rules import METHODS
-from spectralgrad_lab.data import DATASETS
-from tools import arrows
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
-
-
-def text(path: Path) -> str:
-    return path.read_text("utf-8")
+from .documents import PAGES, ROOT, TEXTS, is_of_the_lab, run_examples, text
 
 
 def anchors(path: Path) -> set[str]:
@@ -29,24 +20,9 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.fixture
-def forgotten():
-    """Names that a page registers are its own."""
-    known = [(names, dict(names)) for names in (METHODS, DATASETS)]
-    yield
-    for names, before in known:
-        for name in set(names) - set(before):
-            del names[name]
-
-
-@pytest.mark.usefixtures("forgotten")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if not is_of_the_lab(page)], ids=lambda page: page.stem)
 def test_examples_run(page):
-    """Each page in a namespace of its own, in which nothing has been imported."""
-    examples = doctest.DocTestParser().get_doctest(text(page), {}, page.name, str(page), 0)
-    report: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
-    assert result.failed == 0, "".join(report)
+    run_examples(page, METHODS)
 
 
 def test_the_guide_pages_have_examples():
@@ -94,18 +70,6 @@ def test_the_api_page_lists_every_callable():
     modules = {"diagnostics", "errors", "solvers", "__version__"}
     missing = [name for name in sg.__all__ if name not in modules and not re.search(rf"\b{name}\b", listed)]
     assert missing == []
-
-
-def test_the_picture_of_the_rooms_is_up_to_date():
-    assert arrows.PICTURE.read_text("utf-8") == arrows.draw(), "run: python tools/arrows.py"
-
-
-def test_the_table_of_rooms_is_complete():
-    """CONTRIBUTING.md names each room, and no other."""
-    section = text(ROOT / "CONTRIBUTING.md").split("\n## The rooms\n")[1].split("\n## ")[0]
-    tables = re.findall(r"((?:^\|.*\n)+)", section, re.MULTILINE)
-    for package, table in zip(reversed(arrows.PACKAGES), tables, strict=True):
-        assert set(re.findall(r"^\| `(\w+)", table, re.MULTILINE)) == set(arrows.arrows(package))
 
 
 def test_the_picture_shows_what_the_text_beside_it_says():

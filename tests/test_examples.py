@@ -1,38 +1,8 @@
-"""The scripts in examples/ run as they are and say what their texts promise."""
-
-import os
-import re
-import runpy
-import subprocess
-import sys
-from pathlib import Path
+"""The scripts in examples/ run as they are and say what their texts promise; those of the lab are in tests/lab."""
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-
-
-def output(name: str) -> str:
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": str(EXAMPLES.parent),
-        "PYTHONIOENCODING": "utf-8",
-    }
-    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8", env=environment, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def printed(name: str, capsys) -> str:
-    """As :func:`output`, in this process, which has imported torch already."""
-    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
-    return capsys.readouterr().out
-
-
-def numbers(label: str, text: str) -> list[float]:
-    return [float(x) for x in re.findall(rf"{re.escape(label)}\s*([-+]?[\d.]+(?:e[-+]?\d+)?|[-+]?nan)", text)]
+from .scripts import EXAMPLES, numbers, output
 
 
 def test_every_example_is_short_and_tested():
@@ -67,36 +37,6 @@ def test_procrustes():
     (ours,) = numbers("polar", text)
     assert torch_way != torch_way
     assert ours == ours
-
-
-def test_whitening_layer(capsys):
-    text = printed("whitening_layer.py", capsys)
-    losses = numbers("loss", text)
-    assert losses[-1] < 0.5 * losses[0]
-    assert "after fusing: Identity" in text
-    assert numbers("largest change", text)[0] < 1e-4
-    assert numbers("accuracy", text)[0] > 0.7
-
-
-def test_denoising_layer(capsys):
-    torchs, everything, some = numbers("accuracy", printed("denoising_layer.py", capsys))
-    assert everything == pytest.approx(torchs, abs=0.02)
-    assert 0.5 < torchs < some
-
-
-def test_pooling_layer(capsys):
-    text = printed("pooling_layer.py", capsys)
-    mean, second = numbers("accuracy", text)
-    assert 0.4 < mean < second
-    assert "method at the end: exact" in text
-
-
-def test_transfer_layer(capsys):
-    text = printed("transfer_layer.py", capsys)
-    labels = ("content as it is", "half strength", "learnt matrix", "style's own matrix")
-    gaps = [numbers(label, text)[0] for label in labels]
-    assert gaps == sorted(gaps, reverse=True)
-    assert gaps[-1] < 1e-3
 
 
 def test_conditioning():

@@ -25,6 +25,7 @@ def _campaign():
     return campaign
 
 
+@pytest.mark.xdist_group("campaign")  # or each worker of pytest-xdist would run it
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_difficult_matrices(operation):
     failures = _campaign().tallies[operation].failures

@@ -184,7 +184,7 @@ def test_activation_checkpointing(f, reentrant):
 def test_one_compilation_serves_every_size():
     torch._dynamo.reset()
     root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True)
-    with torch._dynamo.config.patch(cache_size_limit=3):  # the name that torch 2.6 has too
+    with torch._dynamo.config.patch(recompile_limit=3):
         for d in range(17, 27):
             A = torch.eye(d) * 4
             assert_close(root(A), sg.matrix_sqrt(A))

@@ -32,6 +32,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
+def _unrolled(method):
+    """The method by name; power iteration with few steps, since recorders take their time over each."""
+    return sg.PI(iterations=3) if method == "pi" else method
+
+
 def _roots(method):
     return lambda A: sg.matrix_sqrt(A, method=method)
 
@@ -55,11 +60,11 @@ CALLS = {
     "inv_sqrt": lambda A: sg.matrix_inv_sqrt(A),
     "polar": lambda A: sg.polar(A),
     "covariance_sqrt": lambda A: sg.covariance_sqrt(A[..., :3]),
-    **{f"sqrt {method}": _roots(method) for method in FUNCTIONAL},
+    **{f"sqrt {method}": _roots(_unrolled(method)) for method in FUNCTIONAL},
 }
 # One call for each way through the code, where a recorder takes its time.
 WAYS = [call for call in CALLS if call not in ("log", "exp", "power", "sqrt svd-clip", "sqrt svd-trunc", "sqrt masked")]
-GRADIENTS = {f"gradient {method}": _gradient_of_root(method) for method in FUNCTIONAL}
+GRADIENTS = {f"gradient {method}": _gradient_of_root(_unrolled(method)) for method in FUNCTIONAL}
 
 
 def _matrices(dtype=torch.float64, size=1.0):
@@ -374,8 +379,7 @@ def test_operators_have_a_vmap_rule_and_stay_out_of_cuda_graphs(name):
     results, expected = ((x,) if isinstance(x, torch.Tensor) else x for x in (results, expected))
     for one, other in zip(results, expected, strict=True):
         assert_close(one.abs(), other.abs(), rtol=1e-10, atol=1e-10)
-    if hasattr(torch.Tag, "cudagraph_unsafe"):
-        assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
+    assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")
@@ -450,8 +454,3 @@ def test_an_ordinary_network_is_traced_checked_and_saved(method, tmp_path):
     again = torch.jit.load(str(tmp_path / "network.pt"))
     for x in (X, 2 * X + 1):
         assert_close(again(x), network(x))
-
-
-def test_connections_of_a_process_group_without_the_private_name():
-    """Then whoever lets go of them last closes them, as torch 2.7 and later can."""
-    assert torch_internals.connections(object()) is None

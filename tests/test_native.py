@@ -1,9 +1,6 @@
 """The native kernel: LAPACK's bar for every size, independence of lanes, threads and neighbours, and its way down."""
 
 import multiprocessing
-import os
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -16,6 +13,7 @@ from spectralgrad.native import kernel
 from spectralgrad.solvers import choice, eigh_ratio, tuning
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
+from . import forked
 from .helpers import REAL, SPECTRA, gradient, symmetric_noise, unit
 
 NATIVE = kernel()
@@ -276,8 +274,8 @@ def test_instruction_sets_below_the_machines_own_agree(isa):
         "k = kernel(); X = torch.randn(40, 21, 21, generator=torch.Generator().manual_seed(0)); A = X @ X.mT\n"
         "w, V, _ = k.eigh(A); print(k.isa, max(eigh_ratio(*i) for i in zip(A, zip(w, V))) < 30)"
     )
-    environment = {**os.environ, "SPECTRALGRAD_ISA": isa}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    environment = {"SPECTRALGRAD_ISA": isa}
+    done = forked.run("-c", code, check=True, environment=environment)
     used, good = done.stdout.split()
     assert good == "True"
     assert used == isa or isa != "baseline"

@@ -1,10 +1,8 @@
 """Two gloo processes give what one process gives on the whole batch."""
 
 import os
-import subprocess
 import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +11,9 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 
-ROOT = Path(__file__).resolve().parent.parent
+from .forked import Forked
+
+pytestmark = pytest.mark.xdist_group("distributed")  # or each worker of pytest-xdist would start the processes
 SPLITS = {"even": (4, 4), "uneven": (1, 7), "empty": (0, 8)}
 LAYERS = {
     "exact": lambda **o: sg.nn.DecorrelatedBatchNorm2d(6, groups=2, **o),
@@ -78,15 +78,13 @@ def every_result(rank):
 def found(tmp_path_factory):
     """The results of both processes; this one is the second."""
     folder = str(tmp_path_factory.mktemp("gloo"))
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    code = "import sys; from tests.test_nn_distributed import work; work(0, sys.argv[1])"
-    other = subprocess.Popen([sys.executable, "-c", code, folder], env=environment, cwd=ROOT)
+    other = Forked("-c", "import sys; from tests.test_nn_distributed import work; work(0, sys.argv[1])", folder)
     try:
         work(1, folder)
-        assert other.wait(timeout=60) == 0
+        said = other.communicate(timeout=60)
+        assert other.returncode == 0, said
     finally:
         other.kill()
-        other.wait()
     return [torch.load(f"{folder}/{rank}") for rank in range(2)]
 
 

@@ -85,3 +85,14 @@ def test_it_is_copied_saved_and_compiled(net, X):
     twin.load_state_dict(net.state_dict())
     assert_close(twin(X), net(X))
     assert_close(torch.compile(net, fullgraph=True, backend="aot_eager")(X), net(X))
+
+
+def test_spectral_layers_are_found_in_order_and_shared_ones_once():
+    layer, other = Pooled(), sg.nn.DecorrelatedBatchNorm1d(4)
+    net = torch.nn.ModuleDict({"b": torch.nn.Sequential(torch.nn.ReLU(), layer), "a": other, "again": layer})
+    assert sg.nn.spectral_layers(net) == {"b.1": layer, "a": other}
+    assert list(sg.nn.spectral_layers(net)) == ["b.1", "a"]
+    assert sg.nn.spectral_layers(layer) == {"": layer}
+    assert sg.nn.spectral_layers(torch.nn.ReLU()) == {}
+    with pytest.raises(sg.SpectralError, match="search: ReLU holds no spectral layer"):
+        sg.nn.spectral_layers(torch.nn.ReLU(), required_by="search")

@@ -59,7 +59,6 @@ def test_compiled_evaluation_follows_the_statistics(name):
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_evaluated_layers_are_exported(name):
-    torch._dynamo.reset()  # torch 2.6 exports with Dynamo, which allows eight layers of a class
     layer, X = layer_and_input(name)
     layer(X)
     exported = torch.export.export(layer.eval(), (X,))
@@ -109,7 +108,6 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
 
 
 @_needs_onnx
-@pytest.mark.skipif(not hasattr(torch.compiler, "is_exporting"), reason="torch 2.6 does not say that it exports")
 @pytest.mark.parametrize("normalize", ["trace", "frobenius"])
 def test_pooling_by_products_runs_in_onnxruntime(normalize):
     """Newton–Schulz is made of products; the checks of the input, an operator of ours, are left out at export."""

@@ -13,6 +13,7 @@ from spectralgrad.diagnostics import Monitor
 from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, OptimalLearningRate, pre_spectral_layers
 from spectralgrad.training import HybridSwitch
 
+from .forked import Forked
 from .whitening import batch, linear_net
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
@@ -65,7 +66,11 @@ def alone():
 
 
 def test_ddp(tmp_path):
-    torch.multiprocessing.spawn(work, (str(tmp_path),), nprocs=2)
+    code = "import sys; from tests.test_optim_distributed import work; work(int(sys.argv[1]), sys.argv[2])"
+    processes = [Forked("-c", code, rank, tmp_path) for rank in range(2)]
+    for process in processes:
+        said = process.communicate(timeout=120)
+        assert process.returncode == 0, said
     (one, g1, rates1, records1), (two, g2, rates2, records2) = (torch.load(tmp_path / f"{r}.pt") for r in range(2))
     state, gradients = alone()
     for name, value in state.items():

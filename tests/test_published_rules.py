@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.rules.published import repaired
+from spectralgrad.testing import with_spectrum
 
 RULES = ["svd", "svd-clip", "svd-trunc", "svd-topn", "svd-taylor", "svd-pade"]
 CLAMP = 2.220446049250313e-16
@@ -28,7 +29,7 @@ def test_raised_eigenvalues_count_in_the_function_and_are_tied_in_the_gaps(rule)
 
 @pytest.mark.parametrize("rule", RULES)
 def test_clamp_below_the_spectrum_changes_nothing(rule):
-    A = sg.testing.with_spectrum((0.1, 0.3, 0.7, 1.0)).requires_grad_()
+    A = with_spectrum((0.1, 0.3, 0.7, 1.0)).requires_grad_()
     G = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     plain, raised = (sg.matrix_inv_sqrt(A, method=m) for m in (rule, f"{rule}:clamp=1e-6"))
     assert_close(plain, raised)

@@ -1,9 +1,6 @@
 """The kernel's test of itself at first use: wrong results are refused, torch.linalg serves, and ``info`` says so."""
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -14,6 +11,8 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.native import Kernel, kernel, library, selftest
+
+from . import forked
 
 NATIVE = kernel()
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
@@ -113,8 +112,8 @@ def test_every_instruction_set_passes_and_they_agree():
     )
     results = {}
     for isa in ("baseline", "avx2", "avx512"):
-        environment = {**os.environ, "SPECTRALGRAD_ISA": isa}
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+        environment = {"SPECTRALGRAD_ISA": isa}
+        done = forked.run("-c", code, check=True, environment=environment)
         used, problem, *found = json.loads(done.stdout)
         assert problem is None
         results[used] = [torch.tensor(x, dtype=torch.float64) for x in found]

@@ -116,7 +116,6 @@ def optimiser():
     return torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
 
-@pytest.mark.filterwarnings("ignore:The epoch parameter in:UserWarning")  # SequentialLR of torch 2.6 about itself
 def test_schedulers_inside_schedulers():
     net = linear_net()
     o = optimiser()

@@ -41,12 +41,13 @@ def arrows(package: Path) -> Graph:
     graph: Graph = {}
     for file in sorted(package.rglob("*.py")):
         parts = file.relative_to(package).with_suffix("").parts
-        graph.setdefault(parts[0], set()).update(_imported(file, parts[:-1]))
+        graph.setdefault(parts[0], set()).update(imported(file, parts[:-1]))
     rooms = {name for name in graph if not name.startswith("_")}
     return {room: (graph[room] & rooms) - {room} for room in sorted(rooms)}
 
 
-def _imported(file: Path, folder: tuple[str, ...]) -> set[str]:
+def imported(file: Path, folder: tuple[str, ...]) -> set[str]:
+    """Rooms of the same package that a file in ``folder`` imports, at the top or inside functions."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:

@@ -1,1 +1,1 @@
-"""How each operation is differentiated: one rule in each file, with its derivation."""
+"""The derivatives: one rule per file, with its derivation in the module docstring."""

@@ -1,7 +1,8 @@
-r"""Divided differences :math:`f[\lambda_i,\lambda_j]`, accurate however close the eigenvalues are.
+r"""Divided differences :math:`f[\lambda_i,\lambda_j]`, accurate no matter how close the eigenvalues are.
 
-Every function of eigenvalues returns :math:`f(w)` (*, d), :math:`\Gamma` (*, d, d), the divided differences with
-:math:`f'(\lambda_i)` on the diagonal, and the curvature :math:`f''(w)` (*, d).
+Functions of type ``DividedDifferences`` return :math:`f(w)` (*, d), the matrix :math:`\Gamma` (*, d, d) of divided
+differences with :math:`f'(\lambda_i)` on the diagonal, and the curvature :math:`f''(w)` (*, d). In the docstrings
+:math:`a\ge b` is a pair of eigenvalues.
 """
 
 from __future__ import annotations
@@ -21,36 +22,40 @@ DividedDifferences = Callable[[Tensor], Differences]
 
 
 def ordered(w: Tensor) -> tuple[Tensor, Tensor]:
-    """The larger and the smaller of each pair (*, d, d)."""
+    """Return the larger and the smaller eigenvalue of each pair (*, d, d)."""
     i, j = w.unsqueeze(-1), w.unsqueeze(-2)
     return torch.maximum(i, j), torch.minimum(i, j)
 
 
 def _excess(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether a ≤ 2b, and there y = (a − b)/b; zero elsewhere."""
+    """Return the mask a ≤ 2b, and y = (a − b)/b where it is true and zero elsewhere.
+
+    For a ≤ 2b the difference a − b is exact (Sterbenz), so y is accurate.
+    """
     close = a <= 2 * b
     return close, torch.where(close, a - b, 0) / b
 
 
 def _log_ratio(a: Tensor, b: Tensor, w: Tensor) -> Tensor:
-    """ln(a/b) relative to the norm: the logarithms themselves cancel where the matrix is far from one."""
+    """Return ln(a/b) as a difference of logarithms of a and b relative to the norm, which are small and cancel less."""
     size = norm(w)[..., None, None]
     return (a / size).log() - (b / size).log()
 
 
 def to_the_power(w: Tensor, p: Tensor) -> Tensor:
-    """λᵖ by torch.pow, since exp(p ln λ) is off by |p ln λ| roundings; its derivatives by the latter.
+    """Return λᵖ with the value of torch.pow and the derivatives of exp(p ln λ).
 
-    Torch masks the derivative in p of the derivative of zeroth powers.
+    The value of exp(p ln λ) has an error of |p ln λ| roundings. Conversely, torch.pow sets the mixed derivative in λ
+    and p to zero at p = 0, where it is not.
     """
     exponent = p * w.log()
     return w.pow(p).detach() * torch.exp(exponent - exponent.detach())
 
 
 def exp(w: Tensor) -> Differences:
-    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)` for :math:`a\ge b`; no overflow that :math:`e^a` does not have.
+    r""":math:`e^a\,(1-e^{-(a-b)})/(a-b)`, which overflows only if :math:`e^a` does.
 
-    The quotient is 1 to rounding long before the gap is denormal, so the tie begins there.
+    The quotient is replaced by 1 for subnormal gaps; it equals 1 to rounding long before the gap is that small.
     """
     a, b = ordered(w)
     gap = a - b
@@ -106,7 +111,10 @@ def integer_power(w: Tensor, n: int) -> Differences:
 
 
 def inside(w: Tensor) -> Tensor:
-    """An eigenvalue of each matrix (*, 1) that surely lies in the domain of f, to stand in for the null space."""
+    """Return an eigenvalue (*, 1) of each matrix in the domain of f, which replaces those of the null space.
+
+    Their results are discarded afterwards, but must be finite: otherwise their gradient would be NaN.
+    """
     if w.shape[-1] == 0:
         return w.new_ones((*w.shape[:-1], 1))
     largest = w.detach().gather(-1, w.detach().abs().argmax(-1, keepdim=True))
@@ -114,12 +122,15 @@ def inside(w: Tensor) -> Tensor:
 
 
 def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
-    """An elementwise function restricted to the range, zero elsewhere."""
+    """Return an elementwise function of ``w`` on the range, and zero elsewhere."""
     return torch.where(support, f(torch.where(support, w, inside(w))), 0)
 
 
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
-    """f restricted to the range: zero on the null space, f(λ)/λ between the two, nothing within the null space."""
+    """Return the divided differences of f restricted to the range.
+
+    The values are zero on the null space; Γ is f(λ)/λ between range and null space and zero within the null space.
+    """
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
     rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
@@ -131,15 +142,15 @@ def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
 def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor:
     r"""Second divided differences :math:`f[\lambda_i,\lambda_k,\lambda_j]` (*, d, m, d) for k in ``middle``.
 
-    Of the three equal quotients, such as :math:`(f[a,b]-f[b,c])/(a-c)`, the one with the widest separation is
-    taken; for triples within :math:`\epsilon^{1/3}` of each other, relative to themselves or, if the quotient
-    would cancel, to the norm, the mean of :math:`f''/2`.
+    Of the three equivalent quotients, such as :math:`(f[a,b]-f[b,c])/(a-c)`, the one with the largest denominator is
+    used. For triples within :math:`\epsilon^{1/3}` of each other the result is the mean of :math:`f''/2`. The distance
+    is relative to the eigenvalues themselves or, where the quotient would cancel, to the norm.
 
     Args:
         w: eigenvalues (*, d), zero on a null space.
         gamma: first divided differences (*, d, d).
         curvature: :math:`f''(\lambda)` (*, d), zero on a null space.
-        middle: the slab of middle indices.
+        middle: the range of middle indices k.
     """
     a, b, c = w[..., :, None, None], w[..., None, middle, None], w[..., None, None, :]
     ab, bc, ac = gamma[..., :, middle, None], gamma[..., None, middle, :], gamma[..., :, None, :]
@@ -148,6 +159,7 @@ def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor
     widest = gaps.abs().argmax(0, keepdim=True)
     gap, step = gaps.gather(0, widest)[0], steps.gather(0, widest)[0]
     size = torch.maximum(torch.maximum(a.abs(), b.abs()), c.abs())
+    # The quotient has a relative error of about eps/gap, the mean of f″/2 one of about gap²: equal at gap = eps^(1/3).
     close = torch.finfo(w.dtype).eps ** (1 / 3)
     weight = torch.maximum(torch.maximum(ab.abs(), bc.abs()), ac.abs())
     cancels = (step.abs() <= close * weight) & (gap.abs() <= close * norm(w)[..., None, None, None])

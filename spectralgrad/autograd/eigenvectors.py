@@ -1,4 +1,4 @@
-r"""The derivative of eigenvalues and eigenvectors, with any rule for the gaps.
+r"""The derivative of eigenvalues and eigenvectors, with any gap rule.
 
 Derivation. Let :math:`A=V\Lambda V^H` and write :math:`dV=V\Omega` with :math:`\Omega` skew-Hermitian.
 Differentiating :math:`AV=V\Lambda` gives :math:`V^HdA\,V=d\Lambda+\Omega\Lambda-\Lambda\Omega`, hence
@@ -6,11 +6,11 @@ Differentiating :math:`AV=V\Lambda` gives :math:`V^HdA\,V=d\Lambda+\Omega\Lambda
 .. math:: d\lambda_i=(V^HdA\,V)_{ii},\qquad
           \Omega_{ij}=\frac{(V^HdA\,V)_{ij}}{\lambda_j-\lambda_i}=(K^\top\circ V^HdA\,V)_{ij}.
 
-Transposing that linear map gives the one backward formula of this package,
+Transposing this linear map gives the backward formula that all gap rules share,
 
 .. math:: \bar A = V\,\mathrm{sym}\bigl(\hat K^\top\circ V^H\bar V+\mathrm{diag}\,\bar\lambda\bigr)V^H ,
 
-with any rule :math:`\hat K` in place of :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
+where :math:`\hat K` replaces :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .gap_rule import GapRule
 
 
 def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
-    """Eigenpairs of ``A`` in working precision, differentiable by ``rule``; discarded pairs carry no gradient."""
+    """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
     w, V = solvers.eigh(A.detach(), operation)
     replaced = rule.replaced(w)
     w, V = attach(A, w if replaced is None else replaced, V, rule)
@@ -35,9 +35,9 @@ def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]
 
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The eigenpairs (w, V) of ``A``, found without gradient, as functions of ``A`` that ``rule`` differentiates.
+    """Return the eigenpairs (w, V) of ``A``, given without gradient, as functions of ``A`` differentiated by ``rule``.
 
-    Eigenvectors outside the mask ``support`` (*, d) do not rotate among themselves.
+    Rotations among eigenvectors outside the mask ``support`` (*, d) have no gradient.
     """
     if function.needs_no_gradient(A):
         return w, V
@@ -46,14 +46,14 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | Non
 
 
 def within(K: Tensor, support: Tensor | None) -> Tensor:
-    """The gap matrix with zeros for pairs of which neither is in ``support``, whatever the rule makes of their tie."""
+    """Return the gap matrix with zeros for pairs of which neither is in ``support``, even if the rule is infinite."""
     if support is None:
         return K
     return torch.where(support.unsqueeze(-1) | support.unsqueeze(-2), K, 0)
 
 
 def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Cut the gradient of the eigenpairs outside ``keep``."""
+    """Remove the gradient of the eigenpairs outside ``keep``."""
     if keep is None:
         return w, V
     return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
@@ -69,7 +69,7 @@ class _Eigh(function.DerivativeRule):
         ctx.rule = inputs[4]
         ctx.save_for_backward(*output, inputs[3])
         ctx.save_for_forward(*output, inputs[3])
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -85,8 +85,6 @@ class _Eigh(function.DerivativeRule):
                 if ctx.rule.filters_gauge:
                     coupling = gauge.drop_noise(coupling, sizes, w)
                 inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
-                if not function.VMAP_TAKES_NONE:  # zeros may stand for None, and infinite gaps must not meet them
-                    inner = torch.where((gV == 0).all(-1).all(-1)[..., None, None], 0, inner)
             if gw is not None:
                 inner = inner + torch.diag_embed(gw.to(V.dtype))
             return V @ inner @ V.mH, None, None, None, None

@@ -1,15 +1,15 @@
-r"""Exact matrix functions that can be differentiated twice, ties included.
+r"""Matrix functions with exact first and second derivatives, also at ties.
 
-Derivation. The first derivative in the eigenbasis weighs entries by :math:`f[\lambda_i,\lambda_j]`; the second
+Derivation. The first derivative multiplies entries in the eigenbasis by :math:`f[\lambda_i,\lambda_j]`; the second
 is the symmetric bilinear map
 
 .. math:: D^2f(A)[G,E]=V\Bigl(\sum_k f[\lambda_i,\lambda_k,\lambda_j]\,
           (\tilde G_{ik}\tilde E_{kj}+\tilde E_{ik}\tilde G_{kj})\Bigr)V^H,\qquad \tilde G=V^HGV .
 
-(A power shows it again: :math:`A^n` differentiated twice is a sum over two slots, and the sums of powers are
-the divided differences of :math:`\lambda^n`.) It has no gap either: for :math:`\lambda_i=\lambda_k=\lambda_j`
-the coefficient is :math:`f''/2`. Both maps are self-adjoint, so the same two serve reverse and forward mode.
-The d×d×d coefficients are formed only when a second derivative is asked for.
+(For a power, :math:`A^n` differentiated twice is a sum over two positions in the product, and the sums of powers are
+the divided differences of :math:`\lambda^n`.) There is no division by a gap here either: for
+:math:`\lambda_i=\lambda_k=\lambda_j` the coefficient is :math:`f''/2`. Both maps are self-adjoint, so reverse and
+forward mode use the same two. The d×d×d coefficients are computed only when a second derivative is requested.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..precision import full_precision
 from ..solvers.symmetry import hermitian
 from . import divided_differences
 
-_CHUNK = 2**18  # coefficients a matrix held at a time
+_CHUNK = 2**18  # number of second-order coefficients per matrix held in memory at a time
 
 
 def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-    """V diag(values) Vᴴ as a function of ``A`` with exact first and second derivatives.
+    """Return V diag(values) Vᴴ as a function of ``A`` with exact first and second derivatives.
 
     Args:
-        A: matrices (*, d, d), for their gradient only.
+        A: matrices (*, d, d); only their gradient is used, not their values.
         w: eigenvalues (*, d) without gradient, zero on a null space.
         V: eigenvectors (*, d, d) without gradient.
         values: f(λ) (*, d); may carry the gradient of f's parameters.
@@ -118,7 +118,7 @@ class _Derivative(function.DerivativeRule):
 
 
 class _SecondDerivative(torch.autograd.Function):
-    """D²f(A)[G, E]. A third derivative is refused, since the spectrum is constant here."""
+    """D²f(A)[G, E]. A third derivative raises an error, since the spectrum is treated as constant here."""
 
     generate_vmap_rule = True
 
@@ -128,7 +128,7 @@ class _SecondDerivative(torch.autograd.Function):
         d = w.shape[-1]
         step = max(1, min(d, _CHUNK // max(1, d * d)))
         inner = torch.zeros_like(G)
-        for k in range(0, d, step):  # a slab of the d×d×d coefficients at a time
+        for k in range(0, d, step):  # one slab of the d×d×d coefficients at a time
             slab = slice(k, k + step)
             coefficients = divided_differences.second(w, gamma, curvature, slab).to(V.dtype)
             inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
@@ -149,5 +149,5 @@ class _SecondDerivative(torch.autograd.Function):
 
 _THIRD = (
     "third derivatives of this matrix function are not implemented; matrix_sqrt, matrix_inv_sqrt and the polar "
-    "factor of square matrices have derivatives of every order"
+    "factor of square matrices have derivatives of any order"
 )

@@ -1,4 +1,4 @@
-"""What the derivatives of eigenvectors and singular vectors ask of a rule for the gaps."""
+"""The protocol of gap rules that the derivatives of eigenvectors and singular vectors use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class GapRule(Protocol):
-    r"""A bounded matrix :math:`\hat K` in place of :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
+    r"""A rule for the matrix :math:`\hat K` that replaces :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
 
     :class:`spectralgrad.GapMethod` implements it and documents each member.
     """

@@ -1,17 +1,18 @@
-r"""What a loss may depend on at a tie: eigenspaces yes, the choice of vectors in them no.
+r"""Gauge dependence: at a tie a loss may depend on the eigenspace, but not on the choice of eigenvectors within it.
 
-Within an eigenspace the vectors are defined up to a rotation (the gauge). A loss that ignores the choice has
-a cotangent whose coupling :math:`V^H\bar V` is Hermitian there; the skew part measures how far it is not.
+Within an eigenspace the eigenvectors are defined only up to a rotation, the gauge. For a loss that does not depend on
+this choice the coupling :math:`V^H\bar V` is Hermitian there; its skew part measures the dependence.
 
-A function of the matrix put together by hand, :math:`S=V\,\mathrm{diag}f(\lambda)\,V^H`, ignores the choice too and
-still loses gradient at a tie. With :math:`\tilde G=V^H\bar SV` Hermitian, its cotangents are
+A matrix function composed by hand, :math:`S=V\,\mathrm{diag}f(\lambda)\,V^H`, does not depend on the choice either, but
+still loses part of its gradient at a tie. With :math:`\tilde G=V^H\bar SV` Hermitian, its cotangents are
 
 .. math:: C=V^H\bar V=2\tilde G\,\mathrm{diag}f(\lambda),\qquad \bar\lambda_i=f'(\lambda_i)\,\tilde G_{ii} .
 
-Between tied vectors C is Hermitian, so no rule for the gaps finds anything in it, while the true gradient has the
-entry :math:`f'(\lambda)\tilde G_{ij}` there. Only its diagonal arrives, through :math:`\bar\lambda`. What gives it away
-is that :math:`\bar\lambda` moves with C. A loss of the projector on the whole eigenspace has such a C but
-:math:`\bar\lambda=0`; a loss of its eigenvalues alone has equal :math:`\bar\lambda` and C = 0; neither loses anything.
+Between tied eigenvectors C is Hermitian, so it contributes nothing under any gap rule, while the true gradient has the
+entry :math:`f'(\lambda)\tilde G_{ij}` there. Only the diagonal arrives, through :math:`\bar\lambda`. This case can be
+recognised because C and :math:`\bar\lambda` are both non-zero: a loss of the projector onto the whole eigenspace has
+such a C but :math:`\bar\lambda=0`, and a loss of its eigenvalues alone has equal :math:`\bar\lambda` and C = 0. Neither
+of these loses anything.
 """
 
 from __future__ import annotations
@@ -28,41 +29,46 @@ class GaugeWarning(UserWarning):
     """The loss depends on the choice of vectors within an eigenspace, or loses part of its gradient there."""
 
 
-watching = False  # switched by diagnostics.gauge_warnings
+watching = False  # set by diagnostics.gauge_warnings
 
 
 def tied(w: Tensor) -> Tensor:
-    r"""Boolean (*, d, d): pairs closer than :math:`64\,\epsilon\|A\|`, whose vectors the matrix does not determine."""
+    r"""Return the mask (*, d, d) of pairs of eigenvalues closer than :math:`64\,\epsilon\|A\|`.
+
+    The stored matrix does not determine their eigenvectors; :class:`spectralgrad.Pade` uses the same factor.
+    """
     return differences(w).abs() <= 64 * torch.finfo(w.dtype).eps * norm(w)[..., None, None]
 
 
 def column_norms(G: Tensor) -> Tensor:
-    """Euclidean norms of the columns (*, d) of a cotangent."""
+    """Return the Euclidean norms (*, d) of the columns of a cotangent."""
     return torch.linalg.vector_norm(G, dim=-2)
 
 
 def noise_level(sizes: Tensor, eps: float) -> Tensor:
-    r"""The skew coupling :math:`8\epsilon\sqrt d(\|\bar v_i\|+\|\bar v_j\|)` that rounding alone explains."""
+    r"""Return :math:`8\epsilon\sqrt d(\|\bar v_i\|+\|\bar v_j\|)`, the level of rounding error in the skew coupling."""
     return 8 * eps * sizes.shape[-1] ** 0.5 * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
 
 
 def watch(coupling: Tensor, sizes: Tensor, w: Tensor, slopes: Tensor | None) -> None:
-    r"""Warn if :func:`spectralgrad.diagnostics.gauge_warnings` is on and the loss depends on vectors within a tie.
+    r"""Warn if the loss depends on single vectors within a tie and gauge warnings are on.
+
+    :func:`spectralgrad.diagnostics.gauge_warnings` switches them on.
 
     Args:
         coupling: :math:`V^H\bar V` (*, d, d).
         sizes: norms of the cotangent's columns (*, d).
         w: eigenvalues or singular values (*, d).
-        slopes: their cotangent (*, d).
+        slopes: cotangent of ``w`` (*, d), or None.
     """
     if watching and not torch.compiler.is_compiling():
         _warn(coupling, sizes, slopes, tied(w) & ~identity_mask(w))
 
 
 def drop_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
-    r"""Remove from :math:`V^H\bar V` what rounding alone explains between tied vectors.
+    r"""Remove skew couplings at rounding level between tied vectors from :math:`V^H\bar V`.
 
-    :math:`\hat K` would blow it up, and it carries no information. Pairs that are resolved are not touched.
+    They carry no information, and :math:`\hat K` would amplify them. Pairs that are not tied are left unchanged.
 
     Args:
         coupling: :math:`V^H\bar V` (*, d, d).
@@ -76,7 +82,7 @@ def drop_noise(coupling: Tensor, sizes: Tensor, w: Tensor) -> Tensor:
 
 
 def sensitivity(coupling: Tensor, sizes: Tensor, pairs: Tensor) -> Tensor:
-    r"""The largest :math:`|C_{ij}-\bar C_{ji}|/(\|\bar v_i\|+\|\bar v_j\|)` over the pairs (*,), for the coupling C."""
+    r"""Return the maximum of :math:`|C_{ij}-\bar C_{ji}|/(\|\bar v_i\|+\|\bar v_j\|)\le1` over ``pairs`` (*,)."""
     skew = (coupling - coupling.mH).abs()
     scale = sizes.unsqueeze(-1) + sizes.unsqueeze(-2)
     share = torch.where(pairs & (scale > 0), skew / torch.where(scale > 0, scale, 1), 0)
@@ -84,12 +90,13 @@ def sensitivity(coupling: Tensor, sizes: Tensor, pairs: Tensor) -> Tensor:
 
 
 def loses_gradient(coupling: Tensor, sizes: Tensor, slopes: Tensor, pairs: Tensor) -> Tensor:
-    r"""The pairs (*, d, d) of tied vectors between which a function of the matrix put together by hand loses gradient.
+    r"""Return the mask (*, d, d) of tied pairs between which a matrix function composed by hand loses gradient.
 
     Where :math:`\bar\lambda_i\ne\bar\lambda_j`, the gradient :math:`V\mathrm{diag}(\bar\lambda)V^H` depends on the
-    choice of vectors: something is lost unless this choice happens to make C diagonal. Where they are equal, C decides:
-    :math:`f'\tilde G_{ii}=f'\tilde G_{jj}` needs :math:`C_{ii}=C_{jj}`, and :math:`C_{ij}\ne0` is then lost. All
-    comparisons are to :math:`\sqrt\epsilon`: slopes of eigenvalues that are tied by rounding only differ a little.
+    choice of vectors, and part of it is lost unless this choice happens to make C diagonal. Where they are equal,
+    :math:`f'\tilde G_{ii}=f'\tilde G_{jj}` implies :math:`C_{ii}=C_{jj}`, and an entry :math:`C_{ij}\ne0` is lost. All
+    comparisons use the tolerance :math:`\sqrt\epsilon`, because eigenvalues that are tied only up to rounding have
+    slightly different slopes.
     """
     close = torch.finfo(slopes.dtype).eps ** 0.5
     level = close * (sizes.unsqueeze(-1) + sizes.unsqueeze(-2))
@@ -106,26 +113,26 @@ def loses_gradient(coupling: Tensor, sizes: Tensor, slopes: Tensor, pairs: Tenso
 
 def _warn(coupling: Tensor, sizes: Tensor, slopes: Tensor | None, pairs: Tensor) -> None:
     eps = torch.finfo(sizes.dtype).eps
-    visible = sizes > 64 * eps * norm(sizes).unsqueeze(-1)  # the other columns are rounding errors of a zero
+    visible = sizes > 64 * eps * norm(sizes).unsqueeze(-1)  # the other columns are zero up to rounding
     skewed = pairs & (visible.unsqueeze(-1) | visible.unsqueeze(-2))
     share = sensitivity(coupling, sizes, skewed)
     try:
         worst = float(share.detach().max()) if share.numel() else 0.0
         lost = slopes is not None and bool(loses_gradient(coupling, sizes, slopes, pairs).any())
-    except RuntimeError:  # under vmap there is no single value to look at
+    except RuntimeError:  # under vmap tensors cannot be converted to Python numbers
         return
     if worst > 8 * eps * coupling.shape[-1] ** 0.5:
         warnings.warn(
             f"the loss depends on the choice of vectors within an eigenspace (sensitivity {worst:.2g} of at most 1): "
-            "its gradient does not exist there and a bounded stand-in is returned. Let the loss depend on "
+            "its gradient does not exist there, and a bounded replacement is returned. Let the loss depend on "
             "projectors or matrix functions, or break the tie.",
             GaugeWarning,
             stacklevel=2,
         )
     elif lost:
         warnings.warn(
-            "the loss seems to use V f(λ) Vᴴ, a function of the matrix put together from its decomposition, and "
-            "eigenvalues are tied: the part of its gradient between their vectors is lost, which no method can supply. "
+            "the loss seems to use V f(λ) Vᴴ, a matrix function composed from a decomposition with tied eigenvalues: "
+            "the part of its gradient between their eigenvectors is lost, whatever the method. "
             "Use matrix_sqrt, matrix_inv_sqrt, matrix_power, matrix_log, matrix_exp or matrix_function (for singular "
             "values polar or the matrix itself), which are exact at ties.",
             GaugeWarning,

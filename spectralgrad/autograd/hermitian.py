@@ -9,15 +9,15 @@ from ..solvers.symmetry import checked_hermitian, hermitian, mirrored
 
 
 def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
-    """:func:`mirrored`, differentiable with a Hermitian gradient, and checked as a solver would check it.
+    """Return :func:`mirrored` ``A``, checked as a solver would check it, with a Hermitian gradient.
+
+    An exported program (torch.export, ONNX) omits the checks, because they are an operator of this package that is not
+    available where the program runs.
 
     Args:
         A: matrices (*, d, d).
-        operation: named in errors.
-        positive: raise :class:`IndefiniteError` if an eigenvalue is clearly negative.
-
-    An exported program (torch.export, ONNX) leaves the checks out: they are an operator of this package, which the
-    runtime it is exported to does not have.
+        operation: name used in error messages.
+        positive: raise :class:`IndefiniteError` if an eigenvalue is negative beyond rounding error.
     """
     if function.exporting():
         return mirrored(A)

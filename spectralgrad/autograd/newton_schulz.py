@@ -1,4 +1,4 @@
-"""Newton–Schulz iterations for roots and Lyapunov equations: products only, forward and backward."""
+"""Newton–Schulz iterations for square roots and Lyapunov equations, which use matrix products only."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
 
     Args:
         A: positive semi-definite matrices (*, d, d).
-        steps: iterations.
+        steps: number of iterations.
         normalize: ``"trace"`` or ``"frobenius"`` for :math:`\nu`.
 
     Returns:
-        the pair of roots, each (*, d, d); zero for a zero matrix.
+        the root and the inverse root, each (*, d, d); zero for a zero matrix.
 
     Example:
         >>> Y, Z = newton_schulz(torch.diag(torch.tensor([1.0, 4.0])), steps=20)
@@ -38,7 +38,7 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
     Reference: Higham, Functions of Matrices (2008), Eq. 6.35; ICCV 2021, Eq. 7-9.
     """
     size = _size(A)
-    A = A / size  # so that no norm, and no derivative of one, over- or underflows
+    A = A / size  # so that norms and their derivatives neither overflow nor underflow
     scale = _scale(A, normalize)[..., None, None]
     live = scale > 0
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
@@ -51,9 +51,10 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
 
 
 def _size(A: Tensor) -> Tensor:
-    """The largest modulus of each matrix (*, 1, 1) without gradient, at least a normal number; one for a zero matrix.
+    """Return the largest modulus of each matrix (*, 1, 1), without gradient; 1 for a zero matrix.
 
-    (Torch divides complex numbers by the reciprocal, which is infinite for a denormal one.)
+    It is at least the smallest normal number: torch divides complex numbers by multiplying with the reciprocal, which
+    is infinite for a subnormal divisor.
     """
     if 0 in A.shape[-2:]:
         return A.real.new_ones((*A.shape[:-2], 1, 1))
@@ -69,7 +70,7 @@ def _scale(A: Tensor, normalize: str) -> Tensor:
 
 
 class LyapunovResult(NamedTuple):
-    """Solution X (*, d, d) and the relative residual ‖SX + XS − G‖/‖G‖ (*,) it reached."""
+    """The solution X (*, d, d) and its relative residual ‖SX + XS − G‖/‖G‖ (*,)."""
 
     solution: Tensor
     residual: Tensor
@@ -81,13 +82,13 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     .. math:: B\leftarrow\tfrac12B(3I-B^2),\quad
               C\leftarrow\tfrac12\bigl(-B^2C+BCB+C(3I-B^2)\bigr),\quad X=\tfrac12C_\infty,
 
-    started from :math:`B_0=S/\|S\|_F`, :math:`C_0=G/\|S\|_F`. Products only; the residual tells whether the
-    steps were enough (they are not when S is nearly singular).
+    started from :math:`B_0=S/\|S\|_F`, :math:`C_0=G/\|S\|_F`. It uses matrix products only. The residual shows whether
+    the number of steps was sufficient, which it is not if S is nearly singular.
 
     Args:
         S: positive definite matrices (*, d, d).
         G: right-hand sides (*, d, d).
-        steps: iterations.
+        steps: number of iterations.
 
     Returns:
         named tuple ``(solution, residual)``.
@@ -119,15 +120,15 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
 def lyapunov_root(
     A: Tensor, inverse: bool, steps: int, normalize: str, lyapunov_steps: int, on_residual: OnResidual | None = None
 ) -> Tensor:
-    """The Newton–Schulz root with the true gradient of a root, by :func:`lyapunov`.
+    """Return the Newton–Schulz root with the true gradient of the root, computed by :func:`lyapunov`.
 
     Args:
         A: positive semi-definite matrices (*, d, d).
-        inverse: the inverse root.
+        inverse: compute the inverse root.
         steps: as in :func:`newton_schulz`.
         normalize: as in :func:`newton_schulz`.
-        lyapunov_steps: iterations of the backward pass.
-        on_residual: called in the backward pass with the relative residual (*,).
+        lyapunov_steps: number of iterations of the backward pass.
+        on_residual: callback that receives the relative residual (*,) in the backward pass.
     """
     S, Z = newton_schulz(A.detach(), steps, normalize)
     S = function.apply(_LyapunovBackward, A, S, lyapunov_steps, on_residual)

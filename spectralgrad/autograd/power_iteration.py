@@ -22,11 +22,11 @@ class PowerIteration:
     """Algorithm 1 of the NeurIPS 2019 paper; see :class:`spectralgrad.SVDPI` for its parameters.
 
     Attributes:
-        iterations: power steps for each vector.
-        eps: stop at an eigenvalue up to this.
-        energy: stop at this share of the trace.
-        tolerance: stop at a Rayleigh quotient off by this share.
-        seed: of the random start; None starts from the solver's vectors.
+        iterations: number of power steps for each vector.
+        eps: stop at eigenvalues up to this.
+        energy: stop at this fraction of the trace.
+        tolerance: stop at this relative error of the Rayleigh quotient.
+        seed: seed of the random start; None starts from the solver's vectors.
     """
 
     iterations: int
@@ -36,32 +36,32 @@ class PowerIteration:
     seed: int | None = None
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
-        """Eigenpairs of ``A``; discarded pairs carry no gradient."""
+        """Return the eigenpairs of ``A``; discarded pairs carry no gradient."""
         return without_gradient(*self.run(from_lower(A, operation)))
 
     def function(self, M: Tensor, f: Function) -> Tensor:
-        """f(M) of the kept eigenpairs with positive eigenvalues, for Hermitian M."""
+        """Return f(M), for Hermitian M, composed of the kept eigenpairs with positive eigenvalues."""
         w, V, keep = self.run(M)
         support = keep & (w > 0)
         return (V * torch.where(support, f.value(torch.where(support, w, 1)), 0).unsqueeze(-2)) @ V.mH
 
     def run(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        r"""NeurIPS 2019 Algorithm 1, step by step, with autograd through iterations and deflation.
+        r"""Run Algorithm 1 of NeurIPS 2019 step by step, with autograd through iterations and deflation.
 
-        Vector i comes from K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
+        Vector i is the result of K power steps :math:`v\leftarrow\tilde Mv/\|\tilde Mv\|` on the deflated matrix
         :math:`\tilde M\leftarrow\tilde M-\tilde Mvv^H`, started from the solver's vector or, with a :attr:`seed`,
-        at random; its eigenvalue is the Rayleigh quotient. Where deflation has left nothing but its own rounding,
-        up to d rank tolerances, the steps go on without a gradient: a derivative of normalised noise is larger noise.
+        from a random one; its eigenvalue is the Rayleigh quotient. Where deflation leaves only rounding error, which is
+        assumed below d rank tolerances, the steps carry no gradient: differentiating normalised noise amplifies it.
 
         Returns:
-            eigenvalues (*, d) and eigenvectors (*, d, d) in ascending order of the deflation, and the mask of the
-            pairs that the stopping rules keep.
+            eigenvalues (*, d) and eigenvectors (*, d, d) in reverse order of deflation, so that eigenvalues ascend,
+            and the mask of the pairs that the stopping rules keep.
         """
         d = A.shape[-1]
         exact, V0 = solvers.eigh(A.detach())
         start = V0.flip(-1) if self.seed is None else _random_start(d, self.seed).to(A)
-        size = magnitude(A)  # a norm squares the entries
-        size = size / room(size).clamp_min(1)  # cotangents are multiplied by it
+        size = magnitude(A)  # computing a norm squares the entries
+        size = size / room(size).clamp_min(1)  # no larger than necessary, since gradients are multiplied by it
         noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
         M, values, vectors = A / size, [], []
         for i in range(d):
@@ -82,10 +82,10 @@ class PowerIteration:
         return w, V, self.kept(A, exact, V0 if self.seed is None else V)
 
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor:
-        """The mask of kept eigenpairs (*, d) for ascending ``w``: a pair is kept while no rule has stopped.
+        """Return the mask (*, d), for ascending ``w``, of the eigenpairs before the first at which a rule stops.
 
-        The leading pair is kept whatever its share of the energy (``rank <- 1`` in the algorithm), provided its
-        eigenvalue exceeds :attr:`eps`. Deflation is carried out as written, so its rounding errors count.
+        The leading pair is kept whatever its fraction of the energy (``rank <- 1`` in the algorithm), provided its
+        eigenvalue exceeds :attr:`eps`. Deflation is carried out as in the paper, including its rounding errors.
         """
         w, V, M = w.detach().flip(-1), V.detach().flip(-1), mirrored(A.detach())
         total = w.sum(-1, keepdim=True)
@@ -108,7 +108,7 @@ class PowerIteration:
 
 @torch.library.custom_op("spectralgrad::random_start", mutates_args=())
 def _random_start(d: int, seed: int) -> Tensor:
-    """Unit columns (d, d) that depend on the size and the seed only; opaque to torch.compile."""
+    """Return random unit columns (d, d) that depend only on the size and the seed; an operator for torch.compile."""
     start = np.random.default_rng(seed).standard_normal((d, d))
     return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True))
 

@@ -1,4 +1,4 @@
-"""Functions of eigenvalues with all of their divided differences, as the matrix functions use them."""
+"""Scalar functions with their derivatives and divided differences, from which matrix functions are built."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .divided_differences import (
 
 @dataclass(frozen=True)
 class Function:
-    """A function of eigenvalues: its value, its derivative, and all of its divided differences."""
+    """A function of eigenvalues: its value, its derivative (``slope``) and its divided differences."""
 
     value: Scalar
     slope: Scalar
@@ -38,7 +38,7 @@ INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt)
 
 
 def real_power(p: Tensor) -> Function:
-    """The power with exponent ``p``, a tensor that broadcasts against the batch."""
+    """Return the power with exponent ``p``, a tensor that broadcasts against the batch."""
     exponent = p.unsqueeze(-1)
     return Function(
         lambda w: to_the_power(w, exponent), lambda w: exponent * w.pow(exponent - 1), lambda w: power(w, p)
@@ -46,12 +46,12 @@ def real_power(p: Tensor) -> Function:
 
 
 def whole_power(n: int) -> Function:
-    """The power with a whole exponent, of either sign."""
+    """Return the power with an integer exponent of either sign."""
     return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n))
 
 
 def shifted_log(c: Tensor) -> Function:
-    """log λ + c, for a tensor ``c`` that broadcasts against the batch."""
+    """Return log λ + c, for a tensor ``c`` that broadcasts against the batch."""
     offset = c.unsqueeze(-1)
 
     def all_differences(w: Tensor) -> Differences:
@@ -62,7 +62,7 @@ def shifted_log(c: Tensor) -> Function:
 
 
 def log_over(c: Tensor) -> Function:
-    r"""(log λ + c)/λ, for a tensor ``c`` that broadcasts against the batch.
+    r"""Return (log λ + c)/λ, for a tensor ``c`` that broadcasts against the batch.
 
     .. math:: f[a,b]=\frac{b\log[a,b]-\log b-c}{ab}\qquad(a\ge b).
     """
@@ -79,7 +79,7 @@ def log_over(c: Tensor) -> Function:
 
 
 def inverse_of_sum(q: Tensor) -> Function:
-    r""":math:`1/(r+q)` with :math:`r=\sqrt{\lambda+q^2}`, for a tensor ``q`` that broadcasts against the batch.
+    r"""Return :math:`1/(r+q)`, :math:`r=\sqrt{\lambda+q^2}`, for a tensor ``q`` that broadcasts against the batch.
 
     .. math:: f[a,b]=\frac{-1}{(r_a+q)(r_b+q)(r_a+r_b)} .
     """

@@ -1,13 +1,14 @@
-r"""The derivative of singular values and singular vectors, with any rule for the gaps.
+r"""The derivative of singular values and singular vectors, with any gap rule.
 
 Derivation. With :math:`D=U^HdM\,V`, :math:`\Omega_U=U^HdU`, :math:`\Omega_V=V^HdV` and
-:math:`D=\Omega_US+dS-S\Omega_V`, adding and subtracting the conjugate transpose separates the two vectors'
-rotations into one that sees the gap and one that does not:
+:math:`D=\Omega_US+dS-S\Omega_V`, adding and subtracting the conjugate transpose separates the rotations of the left and
+right vectors into a sum that involves the gap and a difference that does not:
 
 .. math:: \Omega_U+\Omega_V=\frac{D+D^H}{\sigma_j-\sigma_i},\qquad
           \Omega_U-\Omega_V=\frac{D-D^H}{\sigma_j+\sigma_i}.
 
-Only the first needs a rule :math:`\hat K(\sigma)`; nothing is squared, so no range is lost.
+Only the first requires a gap rule :math:`\hat K(\sigma)`. Singular values are not squared, so neither range nor
+accuracy is lost.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from .pairwise import norm
 
 
 def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
-    """U, S and Vh of matrices (*, m, n) in working precision, differentiable by ``rule``.
+    """Return U, S and Vh of matrices (*, m, n) in working precision, differentiated by ``rule``.
 
-    Discarded triples carry no gradient.
+    Singular triplets that the rule discards carry no gradient.
     """
     U, S, Vh = function.apply(_SVD, M, rule)
     keep = rule.kept(M, S.flip(-1), M)
@@ -89,7 +90,7 @@ class _SVD(function.DerivativeRule):
 
 
 def _inverse_sums(S: Tensor) -> Tensor:
-    r"""The matrix :math:`1/(\sigma_i+\sigma_j)`, zero where both are zero to far below rounding."""
+    r"""Return :math:`1/(\sigma_i+\sigma_j)` (*, d, d), and zero where the sum is negligible."""
     return solvers.inverse_sums(S, _negligible(S)[..., None, None])
 
 
@@ -98,16 +99,20 @@ def _inverse(S: Tensor) -> Tensor:
 
 
 def _negligible(S: Tensor) -> Tensor:
-    """A singular value below this is an exact zero: rounding noise is left in, its cotangent shrinks with it."""
+    """Return the threshold (*,) up to which a singular value counts as an exact zero.
+
+    It is far below rounding error: singular values at rounding level are inverted, since their cotangents are
+    correspondingly small.
+    """
     info = torch.finfo(S.dtype)
     return (norm(S) * info.eps ** (5 / 3)).clamp_min(info.tiny)
 
 
 def completed(U: Tensor) -> Tensor:
-    """Append an orthonormal basis of the complement of the columns of ``U``, moving with it to second order.
+    """Append an orthonormal basis of the complement of the columns of ``U``, differentiable to second order.
 
     With B = (I − UUᴴ)C for a fixed basis C, the polar factor of B is the basis nearest to C; one Newton–Schulz
-    step B(3I − BᴴB)/2 gives it exactly up to third order around B = C.
+    step B(3I − BᴴB)/2 agrees with it up to third order around B = C.
     """
     m, k = U.shape[-2:]
     if m == k:

@@ -1,4 +1,4 @@
-"""Spectra ready for a matrix function: eigenpairs without gradient, and which of them are not noise."""
+"""Eigenpairs without gradient for matrix functions, with the mask of the range, and the checks of the domain."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True)
 class Domain:
-    """Which matrices a function takes, and on which part of their spectrum it is taken.
+    """Which matrices a function accepts, and the part of their spectrum to which it is applied.
 
     Attributes:
-        operation: the function's name in errors.
-        positive: only positive semi-definite matrices, on their range; otherwise any sign of eigenvalue.
-        rtol: relative rank tolerance. None is the default one for positive matrices, and the whole spectrum for others.
+        operation: name of the function in error messages.
+        positive: accept only positive semi-definite matrices and apply the function on their range; otherwise
+            eigenvalues may have either sign.
+        rtol: relative rank tolerance. None selects the default tolerance if ``positive``, and otherwise applies the
+            function to the whole spectrum.
         clamp: set negative eigenvalues to zero instead of raising :class:`IndefiniteError`.
     """
 
@@ -38,7 +40,7 @@ class Domain:
     clamp: bool = False
 
     def spectrum(self, A: Tensor) -> Spectrum:
-        """The solver's eigenpairs without gradient; negative rounding noise of a positive matrix becomes zero."""
+        """Return the solver's eigenpairs without gradient; if ``positive``, negative rounding errors become zero."""
         w, V = solvers.eigh(A.detach(), self.operation)
         if self.positive:
             w, support = positive_part(w, self.operation, self.solver_rtol, self.clamp)
@@ -48,7 +50,7 @@ class Domain:
         return Spectrum(w, V, w.abs() > self.rtol * norm(w).unsqueeze(-1))
 
     def matrix(self, A: Tensor) -> Tensor:
-        """What a method without the solver's eigenpairs works on: ``A`` checked, or its negative part taken off."""
+        """Return ``A`` after the checks, for methods that need no eigenpairs; ``clamp`` removes its negative part."""
         M = from_lower(A, self.operation, positive=self.positive and not self.clamp)
         if not self.clamp:
             return M
@@ -57,7 +59,7 @@ class Domain:
 
     @property
     def solver_rtol(self) -> float:
-        """The tolerance as operators take it: a number, negative for the default."""
+        """The tolerance as the operators expect it: a number, negative for the default."""
         return -1.0 if self.rtol is None else float(self.rtol)
 
 
@@ -65,8 +67,7 @@ class Domain:
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.fused.positive_part`.
 
-    An operator of its own, because an error that depends on data, and tolerances that depend on the size, must
-    stay opaque to torch.compile.
+    It is an operator because torch.compile cannot trace errors that depend on data or tolerances that depend on sizes.
     """
     return solvers.positive_part(w, operation, rtol, clamp)
 

@@ -1,13 +1,13 @@
 r"""Functions of Hermitian matrices: :math:`f(A)=V\,\mathrm{diag}f(\lambda)\,V^H` with its exact gradient.
 
-Derivation (Daleckiĭ and Kreĭn). In the eigenbasis :math:`df(A)_{ij}=f[\lambda_i,\lambda_j]\,dA_{ij}`: a
-power :math:`A^n` shows it, :math:`\sum_k\lambda_i^k\lambda_j^{n-1-k}` being the divided difference of
-:math:`\lambda^n`, and the rest follows by linearity and limits. The map is self-adjoint, so
+Derivation (Daleckiĭ and Kreĭn). In the eigenbasis :math:`df(A)_{ij}=f[\lambda_i,\lambda_j]\,dA_{ij}`. For a
+power :math:`A^n` this holds because :math:`\sum_k\lambda_i^k\lambda_j^{n-1-k}` is the divided difference of
+:math:`\lambda^n`; the general case follows by linearity and limits. The map is self-adjoint, so
 
 .. math:: \bar A=V\bigl(\Gamma\circ V^H\bar SV\bigr)V^H,\qquad \Gamma_{ij}=f[\lambda_i,\lambda_j].
 
 A paper's rule for eigenvectors, applied to f(A), is the same formula with
-:math:`\hat\Gamma_{ij}=\hat K_{ij}(f_i-f_j)`; one autograd function serves all of them.
+:math:`\hat\Gamma_{ij}=\hat K_{ij}(f_i-f_j)`, so one autograd function implements all of them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from .spectra import Spectrum
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
-    """f(A) with exact divided differences. f may have parameters.
+    """Return f(A) with exact divided differences; f may have trainable parameters.
 
     Args:
         A: matrices (*, d, d).
         f: the function.
         spectrum: the eigenpairs of ``A`` without gradient.
-        eigenpairs: the rule that differentiates them if f has parameters that learn.
+        eigenpairs: the rule by which the eigenpairs are differentiated if f has trainable parameters.
     """
     w, V, support = spectrum
     if function.needs_no_gradient(A):
@@ -48,13 +48,13 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
 
 
 def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
-    """f(A) with the divided differences that K̂ implies; second derivatives go through the eigenpairs by K̂ too."""
+    """Return f(A) with the divided differences implied by K̂; second derivatives use K̂ for the eigenpairs as well."""
     w, V, support = spectrum
     replaced = rule.replaced(w)
     if replaced is not None:
         w, support = replaced, torch.ones_like(support)
     keep = rule.kept(A, w, V) if replaced is None else None
-    w = torch.where(support, w, 0)  # between range and null space the gap is λ, as for matrices of constant rank
+    w = torch.where(support, w, 0)  # so that the gap between range and null space is λ, as for constant rank
     implied = Implied(rule, f, support if keep is None else support & keep, support)
     if function.reverse_only(A):
         values = implied.values(w)
@@ -66,9 +66,9 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
 
 
 def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
-    """f(A) where f itself is differentiated: eigenpairs carry A's graph, for mixed derivatives in f's parameters.
+    """Return f(A) where f has trainable parameters: eigenpairs carry the graph of A, for mixed derivatives.
 
-    They are exact away from ties, as are second derivatives in A while f learns; first derivatives are always.
+    First derivatives are always exact; mixed and second derivatives are exact where the eigenvalues are distinct.
     """
     w, V = attach(A, spectrum.values, spectrum.vectors, eigenpairs)
     values, gamma, _ = divided_differences.on_range(f.differences, w, spectrum.support)
@@ -76,7 +76,7 @@ def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -
 
 
 def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-    """Let the diagonal of Γ reach A through f(w), where the parameters of f are, and the rest through ``gamma``."""
+    """Differentiate the diagonal through f(w), which depends on the parameters of f, and the rest by ``gamma``."""
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
@@ -87,13 +87,13 @@ def _composed(V: Tensor, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Implied:
-    """The divided differences of f that a rule for the gaps implies, on the range.
+    """The divided differences of f on the range that a gap rule implies.
 
     Attributes:
-        rule: the rule.
+        rule: the gap rule.
         f: the function.
-        support: which eigenpairs (*, d) take part: those of the range that the rule keeps.
-        range: which eigenpairs belong to the range.
+        support: mask (*, d) of the eigenpairs in the range that the rule keeps.
+        range: mask (*, d) of the eigenpairs in the range.
     """
 
     rule: GapRule
@@ -102,11 +102,11 @@ class Implied:
     range: Tensor
 
     def values(self, w: Tensor) -> Tensor:
-        """f(λ) (*, d)."""
+        """Return f(λ) (*, d), zero outside the support."""
         return divided_differences.kept(self.f.value, w, self.support)
 
     def gamma(self, w: Tensor) -> Tensor:
-        """K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal, written so that a skew K̂ gives exactly K̂ᵢⱼ(fᵢ − fⱼ); f′ on it."""
+        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ)."""
         values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
         implied = K * differences(values)
         if not self.rule.skew:
@@ -115,7 +115,7 @@ class Implied:
         return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for a series rule and a root all of it may happen inside the kernel."""
+        """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
         if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
             return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
@@ -123,7 +123,7 @@ class Implied:
 
 
 class _ByRule(torch.autograd.Function):
-    """V diag(values) Vᴴ in reverse mode, the common case: Γ̂ is formed when the gradient is, in one pass."""
+    """V diag(values) Vᴴ in reverse mode, the common case; Γ̂ is computed in the backward pass."""
 
     @staticmethod
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
@@ -143,13 +143,13 @@ class _ByRule(torch.autograd.Function):
 
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-    """V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
+    """Return V diag(values) Vᴴ, differentiable in ``A`` by the divided differences ``gamma`` and in ``values``."""
     result: Tensor = function.apply(_Spectral, A, w, V, values, gamma)
     return result
 
 
 class _Spectral(function.DerivativeRule):
-    """V diag(values) Vᴴ with derivative Γ in A. (w, V) and Γ carry A's graph for the second derivative."""
+    """V diag(values) Vᴴ with derivative Γ in A; (w, V) and Γ carry the graph of A for second derivatives."""
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:

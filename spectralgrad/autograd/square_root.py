@@ -1,20 +1,20 @@
-r"""The square root and its inverse, exact to every order of differentiation, ties included.
+r"""The square root and the inverse square root, with exact derivatives of any order, also at ties.
 
-Derivation. :math:`S^2=A` gives :math:`S\,dS+dS\,S=dA`: the derivative of the square root solves a Lyapunov
-equation in S itself, which is its own transpose. So :math:`\bar A=X` with :math:`SX+XS=\bar S`, and
-differentiating *that* equation needs nothing but the same solve again:
+Derivation. :math:`S^2=A` gives :math:`S\,dS+dS\,S=dA`, so the derivative of the square root solves a Lyapunov
+equation in S itself, which is self-adjoint. Hence :math:`\bar A=X` with :math:`SX+XS=\bar S`, and
+differentiating this equation requires only the same solve again:
 
 .. math:: dX=\mathcal L_S^{-1}(dG-dS\,X-X\,dS).
 
-Eigenvectors enter only as a device to solve the equation; their gradients never do, hence no gap. For
+Eigenvectors are used only to solve the equation. Their gradients are not needed, so no gap appears. For
 :math:`Z=S^+`,
 
 .. math:: dZ=-Z\,dS\,Z+Z^2\,dS\,N+N\,dS\,Z^2,\qquad N=I-SZ,
 
-where N, the projector on the null space, is zero for a regular matrix. On the null space the derivative is
-that of matrices of constant rank: the equation solved is :math:`SX+XS=G-NGN` with :math:`NXN=0`, and N moves
-with S by :math:`dN=-N\,dS\,Z-Z\,dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,ZX+XZ\,dS)N`. Both
-differentials are made of Z and N alone, so they too can be differentiated any number of times.
+where N, the projector onto the null space, is zero for a regular matrix. For a singular matrix the derivative is
+that within the matrices of the same rank: the equation is :math:`SX+XS=G-NGN` with :math:`NXN=0`, and N depends on S
+by :math:`dN=-N\,dS\,Z-Z\,dS\,N`, which adds terms in :math:`NGN` and :math:`N(dS\,ZX+XZ\,dS)N`. Both
+differentials consist of Z and N alone, so they can be differentiated any number of times.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .spectra import Domain
 
 
 def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-    """The square root of ``A`` or its inverse, differentiable in ``A``."""
+    """Return the square root of ``A`` or its inverse, differentiable in ``A``."""
     result: Tensor = function.apply(_ExactRoot, A, inverse, domain)[0]
     return result
 
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
-    """The root, √λ and the eigenvectors, without gradient."""
+    """Return the root, √λ and the eigenvectors, without gradient."""
     return solvers.root_and_eigenpairs(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
-    """X with SX + XS = G, for S = V diag(s) Vᴴ; differentiable in ``S`` and ``G``; zero on null × null."""
+    """Solve SX + XS = G for S = V diag(s) Vᴴ, differentiable in ``S`` and ``G``; X is zero within the null space."""
     return function.apply(_Lyapunov, S, G, s, V)
 
 
@@ -49,7 +49,7 @@ def _compose(V: Tensor, values: Tensor) -> Tensor:
 
 
 def _inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-    """The pseudo-inverse Z and the projector N on the null space of S = V diag(s) Vᴴ, differentiable in ``S``."""
+    """Return the pseudo-inverse Z and the null-space projector N of S = V diag(s) Vᴴ, differentiable in ``S``."""
     result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
     return result
 
@@ -78,7 +78,7 @@ class _InverseAndProjector(function.DerivativeRule):
 
 
 def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
-    """The derivative of S ↦ Z, self-adjoint in ``dS``."""
+    """Return the derivative of S ↦ Z in the direction ``dS``; it is self-adjoint."""
     return -Z @ dS @ Z + Z @ Z @ dS @ N + N @ dS @ Z @ Z
 
 
@@ -91,7 +91,7 @@ class _ExactRoot(function.DerivativeRule):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         A, ctx.inverse, ctx.domain = inputs
         ctx.mark_non_differentiable(*output[1:])
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(A, *output)
         ctx.save_for_forward(A, *output)
 
@@ -111,9 +111,9 @@ class _ExactRoot(function.DerivativeRule):
 
 
 def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: bool, domain: Domain) -> Tensor:
-    """The derivative of the root R of ``A`` in the direction sym(G), from pieces that can be differentiated again.
+    """Return the derivative of the root R of ``A`` in the direction sym(G), from differentiable operations.
 
-    It is self-adjoint, so the same map serves both modes.
+    It is self-adjoint, so reverse and forward mode both use it.
     """
     with full_precision(V):
         G = hermitian(G)
@@ -141,8 +141,8 @@ class _Lyapunov(function.DerivativeRule):
             gS = -H @ X.mH - X.mH @ H
             inverse, null = _inverse_and_projector(S, s, V)
             dropped, held = null @ G.mH @ null, null @ gX @ null
-            gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # N moves in the part of G that is dropped
-            gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # and in the part of X that stays zero
+            gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # from dN in NGN, the part of G that is dropped
+            gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # from dN in the constraint NXN = 0
             return gS, H, None, None
 
     @staticmethod

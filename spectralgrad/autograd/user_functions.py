@@ -1,4 +1,4 @@
-"""Any smooth function a user may pass: checked to be elementwise, differentiated by torch, divided by quadrature."""
+"""Functions passed by the user: the check that they are elementwise, their derivatives and divided differences."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from .divided_differences import Differences, Scalar
 from .pairwise import differences, identity_mask, norm
 from .scalar_functions import Function
 
-_GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))
+_GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))  # on [−1, 1]
 
 
 def smooth(f: Scalar, df: Scalar | None) -> Function:
-    """Any smooth function; torch differentiates it if ``df`` is not given."""
+    """Return a smooth function with its derivative and divided differences; torch differentiates f without ``df``."""
     f, df = elementwise(f, "f"), None if df is None else elementwise(df, "df")
     slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
     return Function(f, slope, lambda w: general(w, f, df))
 
 
 def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
-    r"""For any smooth elementwise f: the quotient for separated pairs, else the mean of :math:`f'`.
+    r"""Return the divided differences of a smooth f: a quotient for distant pairs, otherwise the mean of f'.
 
-    .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt,
+    .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt
 
-    by six-point Gauss–Legendre quadrature for pairs within 20 % of each other (the error is below rounding if f
-    is analytic in a disc around the pair that reaches to zero) and where the quotient would cancel. Without
-    ``df`` f is differentiated by torch.
+    The integral is computed by six-point Gauss–Legendre quadrature for pairs within 20 % of each other (its error is
+    below rounding error if f is analytic in a disc around the pair that reaches to zero) and where the quotient would
+    cancel. Without ``df``, torch differentiates f.
     """
     values = f(w)
     derivative = df if df is not None else _derivative(f, values.requires_grad)
@@ -39,20 +39,22 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
+    # With |f(a) − f(b)| below 1e-3 of |f| the quotient loses more than three digits. The quadrature, which is accurate
+    # for close pairs, replaces it if they are within 5 % of the norm.
     cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
     middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
-    inside = torch.where(close, middle, i)  # keep f' away from where the quadrature is not used
+    inside = torch.where(close, middle, i)  # evaluate f' only where it is used or at an eigenvalue
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     apart = quotient(differences(values), gap, ~close)
     return values, torch.where(close, mean, apart), _slope(derivative, w)
 
 
 def elementwise(f: Scalar, name: str) -> Scalar:
-    """``f``, refused if it is not elementwise: a result of another shape, or one that depends on the other entries.
+    """Wrap ``f`` so that it raises :class:`ArgumentError` if it is not elementwise.
 
-    The second is seen by calling ``f`` on the first and on the last entry alone, in eager mode, once. Any shape may be
-    passed to f.
+    The result must have the shape of the argument, and must not depend on other entries. The latter is checked once, in
+    eager mode, by calling ``f`` with the first and with the last entry alone. f must accept tensors of any shape.
     """
     tried = False
 
@@ -75,7 +77,7 @@ def elementwise(f: Scalar, name: str) -> Scalar:
 
 
 def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
-    """Refuse ``f`` if its value for one ``entry`` (1,) is another than it was among others."""
+    """Raise :class:`ArgumentError` if ``f`` of one ``entry`` (1,) alone differs from its value ``among`` others."""
     alone = f(entry).detach()
     if alone.shape != (1,) or not torch.allclose(alone, among, rtol=1e-3, equal_nan=True):
         raise ArgumentError(
@@ -85,13 +87,13 @@ def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
 
 
 def _derivative(f: Scalar, learns: bool) -> Scalar:
-    """The derivative of f, with the graph of its argument and, if it ``learns``, of its parameters."""
+    """Return the derivative of f, with a graph for its argument and, if it ``learns``, for its parameters."""
 
     def df(x: Tensor) -> Tensor:
         if torch.compiler.is_dynamo_compiling() or in_transform():
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
             return result
-        # Unlike torch.func this works under saved-tensor hooks, which checkpointing needs.
+        # Unlike torch.func.grad this works under saved-tensor hooks, which checkpointing uses.
         with torch.inference_mode(False), torch.enable_grad():
             y = x if x.requires_grad else x.detach().clone().requires_grad_()
             (result,) = torch.autograd.grad(f(y).sum(), y, create_graph=learns or x.requires_grad)
@@ -101,9 +103,9 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
 
 
 def _slope(df: Scalar, w: Tensor) -> Tensor:
-    """The derivative of ``df`` at ``w``; by a five-point difference if torch cannot differentiate df.
+    """Return the derivative of ``df`` at ``w``, by a five-point finite difference if torch cannot differentiate df.
 
-    Only triples of eigenvalues that nearly coincide use it, in second derivatives.
+    It is used only in second derivatives, for triples of nearly equal eigenvalues.
     """
     w = w.detach()
     try:
@@ -111,5 +113,6 @@ def _slope(df: Scalar, w: Tensor) -> Tensor:
     except RuntimeError:
         size = norm(w).unsqueeze(-1)
         eps = torch.finfo(w.dtype).eps
+        # eps^(1/5) balances the truncation error h⁴ with the rounding error eps/h.
         h = eps**0.2 * torch.where(w.abs() > eps * size, w.abs(), torch.where(size > 0, size, 1))
         return (df(w - 2 * h) - 8 * df(w - h) + 8 * df(w + h) - df(w + 2 * h)).detach() / (12 * h)

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .. import solvers
 from ..dispatch.torch_internals import in_backward_pass, in_transform
 from ..errors import SpectralError
-from ..nn.base import SpectralModule
+from ..nn.base import SpectralModule, spectral_layers
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
 from .smoothness import effective_smoothness
@@ -79,12 +79,7 @@ class Monitor:
     ) -> None:
         if every < 1 or sample < 1:
             raise SpectralError(f"Monitor: expected every ≥ 1 and sample ≥ 1, got {every} and {sample}")
-        layers = {name: m for name, m in model.named_modules() if isinstance(m, SpectralModule)}
-        if not layers:
-            raise SpectralError(
-                f"Monitor: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} without "
-                "one"
-            )
+        layers = spectral_layers(model, required_by="Monitor")
         self.every, self.sample = every, sample
         self.records: list[Record] = []
         self.smoothness_records: list[tuple[int, float]] = []

@@ -1,1 +1,1 @@
-"""How calls meet torch: eager, traced, transformed or taken over by another type."""
+"""How calls interact with torch: eager mode, compilers, transforms, and types that override a call."""

@@ -1,4 +1,4 @@
-"""How the autograd functions of this package meet Dynamo and nested differentiation."""
+"""How the autograd functions of this package work with Dynamo, torch.func and nested differentiation."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, is_exporting, nested
-
-VMAP_TAKES_NONE = torch.__version__ >= "2.13"  # tried with 2.13; the vmap rule that 2.6 generates fails on None
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 
 class DerivativeRule:
-    """Base of the derivatives of this package: one class for eager mode, transforms and compilers.
+    """Base class of the derivatives in this package, for eager mode, transforms and compilers alike.
 
-    A subclass writes the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
-    ``torch.autograd.Function``, and is called by :func:`apply`. Three autograd functions are made of it when it is
-    defined. (It is none itself, because Dynamo does not look at the attributes of one.)
+    A subclass defines the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
+    ``torch.autograd.Function`` and is called by :func:`apply`. Three autograd functions are derived from it when it is
+    defined. (It is not an autograd function itself, because Dynamo does not read class attributes of those.)
 
     Attributes:
-        transformed: as it is written, for the transforms of torch.func.
-        traced: without ``jvp``, because Dynamo does not trace a function that has one.
-        immediate: context and forward pass in one, for eager calls. For a separate ``setup_context``, which the
-            transforms need, torch binds the arguments anew at every call.
+        transformed: as defined, for the transforms of torch.func.
+        traced: without ``jvp``, because Dynamo cannot trace a function that has one.
+        immediate: context and forward pass combined, for eager calls. This is faster: with a separate
+            ``setup_context``, which the transforms need, torch binds the arguments again at every call.
     """
 
     generate_vmap_rule = True
@@ -37,7 +35,7 @@ class DerivativeRule:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if issubclass(cls, torch.autograd.Function):  # one of the three
+        if issubclass(cls, torch.autograd.Function):  # one of the three derived functions
             return
 
         def forward(ctx: Any, *inputs: Any) -> Any:
@@ -56,10 +54,10 @@ def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:
 
 
 def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
-    """The forward pass of a rule, recorded for differentiation as the surroundings of the call need it.
+    """Run the forward pass of a rule and record it for differentiation, in the way that the context of the call needs.
 
-    Torch switches forward mode off inside a forward-mode rule: forward mode over forward mode would silently lose a
-    term, and is refused.
+    Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
+    be lost silently.
     """
     if needs_no_gradient(*(x for x in inputs if isinstance(x, Tensor))):
         return rule.forward(*inputs)
@@ -76,28 +74,22 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
 
 
 def differentiating() -> bool:
-    """Whether what a backward pass computes may itself be differentiated, in reverse or in forward mode."""
+    """True if the result of a backward pass may itself be differentiated, in reverse or forward mode."""
     return torch.is_grad_enabled() or in_forward_mode()
 
 
-def skip_unused(ctx: Any) -> None:
-    """Have None instead of zeros for gradients of outputs that were not used, where torch can pass it on."""
-    if VMAP_TAKES_NONE or torch.compiler.is_compiling() or not nested("Vmap"):
-        ctx.set_materialize_grads(False)
-
-
 def eager(*tensors: Tensor) -> bool:
-    """True if nothing stands between a call and its execution: no compiler, tracer, transform, mode or subclass.
+    """True if no compiler, tracer, transform, mode or tensor subclass intercepts calls on the tensors.
 
-    An operator of torch.library may then be skipped and the function behind it called. This is the one predicate that
-    decides it; :func:`spectralgrad.dispatch.torch_internals.intercepted` says how it knows.
+    The function behind a torch.library operator may then be called directly. Every such decision uses this predicate;
+    :func:`spectralgrad.dispatch.torch_internals.intercepted` explains the test.
     """
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
 
 
 def exporting() -> bool:
-    """True while torch.export or torch.onnx records a program."""
-    return is_exporting() or torch.onnx.is_in_onnx_export()
+    """True while torch.export or torch.onnx is exporting a program."""
+    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:
@@ -111,9 +103,10 @@ def reverse_only(*tensors: Tensor) -> bool:
 
 
 def needs_no_gradient(*tensors: Tensor) -> bool:
-    """True if no gradient can be requested for any of the tensors: no autograd function need stand around a result.
+    """True if no gradient can be requested for any of the tensors, so that no autograd function is needed.
 
-    What torch.jit.trace records is for inference: TorchScript cannot hold an autograd function of Python.
+    This includes torch.jit.trace, whose result is for inference only: TorchScript cannot contain a Python autograd
+    function.
     """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
@@ -123,9 +116,9 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
 
 
 def tracked(x: Tensor) -> bool:
-    """Whether ``x`` carries a gradient, in reverse or in forward mode."""
+    """True if ``x`` carries a gradient, in reverse or forward mode."""
     if x.requires_grad:
         return True
-    if not in_forward_mode() or is_batched(x):  # vmap cannot look; the rules can
+    if not in_forward_mode() or is_batched(x):  # a dual tensor cannot be unpacked under vmap
         return False
     return forward_ad.unpack_dual(x).tangent is not None

@@ -1,4 +1,4 @@
-"""The protocol ``__torch_function__``: tensor-like arguments and modes may take a call over, as with torch.linalg."""
+"""Support for ``__torch_function__``: tensor-like arguments and modes can override functions, as with torch.linalg."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ R = TypeVar("R")
 
 
 def overridable(function: Callable[P, R]) -> Callable[P, R]:
-    """``function``, handed over to an argument or a mode that implements ``__torch_function__``.
+    """Let arguments and modes that implement ``__torch_function__`` override ``function``. A decorator.
 
-    A subclass of Tensor that leaves torch's own implementation in place is passed on: the operations inside honour it.
+    A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations handle it.
     """
 
     @wraps(function)
@@ -33,7 +33,7 @@ def overridable(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def refuse_script(name: str) -> None:
-    """Say what to do instead of torch.jit.script, which calls ``__prepare_scriptable__`` before it compiles."""
+    """Raise an error that names alternatives to torch.jit.script, which calls ``__prepare_scriptable__`` first."""
     raise RuntimeError(
         f"{name} cannot be compiled by TorchScript. Call it in a function decorated with @torch.jit.ignore, or use "
         "torch.export or torch.compile."
@@ -41,7 +41,7 @@ def refuse_script(name: str) -> None:
 
 
 def _left_to_torch(given: tuple[Any, ...]) -> bool:
-    """True if no mode is active and no argument has an implementation of its own."""
+    """True if no mode is active and no argument overrides torch's default ``__torch_function__``."""
     own = torch.Tensor.__torch_function__.__func__  # type: ignore[attr-defined]
     implementations = (getattr(type(x), "__torch_function__", None) for x in given)
     return not in_function_mode() and all(getattr(f, "__func__", f) in (None, own) for f in implementations)

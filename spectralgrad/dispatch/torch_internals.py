@@ -1,6 +1,6 @@
-"""The private names of torch that this package reads, and nothing else.
+"""All uses of private names of torch in this package.
 
-Each has a fallback for a torch that lacks it: the answer that leads to the slow and correct path.
+Each has a fallback for versions of torch without that name: the answer that leads to the slower but correct path.
 """
 
 from __future__ import annotations
@@ -12,19 +12,18 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-# What an ordinary dense CPU tensor has, and what is switched on for a thread that nothing intercepts.
+# The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
 
 
 def intercepted(*tensors: Tensor) -> bool:
-    """True if a call on these tensors may be seen by anything but its own code.
+    """True if anything may intercept an operator call on these tensors.
 
-    Torch decides by dispatch keys where a call goes. Whatever records or changes calls has a key of its own: tracing
-    by torch.jit, modes and subclasses with ``__torch_dispatch__``, make_fx, export, the transforms of torch.func,
-    functionalization, batched tensors. So have tensors whose memory does not hold their values: negative and
-    conjugate views, zero tensors, meta and fake tensors. One comparison with the keys of an ordinary tensor finds
-    all of them, and those that are yet to be invented. Other devices count as intercepted too, at a cost of
-    microseconds.
+    Torch dispatches calls by dispatch keys. Everything that records or changes calls has its own key: torch.jit.trace,
+    modes and subclasses with ``__torch_dispatch__``, make_fx, export, the transforms of torch.func, functionalization,
+    batched tensors. So do tensors whose memory does not hold their values: negative and conjugate views, zero tensors,
+    meta and fake tensors. Any key that an ordinary CPU tensor does not have therefore counts as interception, including
+    keys that future versions may add. Other devices count as well, which costs them a few microseconds.
 
     Example:
         >>> x = torch.ones(2, 2)
@@ -66,7 +65,7 @@ def in_transform() -> bool:
 
 
 def nested(kind: str) -> int:
-    """How many transforms of torch.func of a kind (``Jvp``, ``Vmap``) are around a call; 1 if torch cannot tell."""
+    """Return the number of active torch.func transforms of a kind (``Jvp``, ``Vmap``); 1 if torch cannot tell."""
     try:
         from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
@@ -95,30 +94,3 @@ def in_backward_pass() -> bool:
         return torch._C._current_graph_task_id() != -1
     except AttributeError:
         return False
-
-
-def is_exporting() -> bool:
-    """``torch.compiler.is_exporting``, which is newer than the oldest torch that is supported; False without it."""
-    known = getattr(torch.compiler, "is_exporting", None)
-    return known is not None and known()
-
-
-def operator_options() -> dict[str, Any]:
-    """Keyword arguments of ``torch.library.custom_op`` that keep CUDA graphs from recording an operator.
-
-    The solvers look at values (did it converge, is it finite), which a recorded graph cannot do.
-    """
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    return {} if tag is None else {"tags": (tag,)}
-
-
-def connections(group: Any) -> object:
-    """What holds the connections of a process group on CPUs, for who must be the last to let go of it; or None.
-
-    Closing them waits for a thread of their own, which may need Python's lock. Of all objects of torch 2.6 that own
-    the connections this one alone gives up the lock while it waits.
-    """
-    try:
-        return group._get_backend(torch.device("cpu"))
-    except (AttributeError, RuntimeError):
-        return None

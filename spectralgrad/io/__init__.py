@@ -1,1 +1,1 @@
-"""Files, encodings of terminals, and entry points of other packages."""
+"""Writing files, terminal encodings, values from text, and entry points of other packages."""

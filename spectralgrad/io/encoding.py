@@ -1,4 +1,4 @@
-"""Text that any terminal can take: what its encoding does not have is written in ASCII."""
+"""Output for terminals of any encoding: characters that the encoding lacks are replaced by ASCII."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _HANDLER = "spectralgrad-ascii"
-_STANDARD = ("strict", "surrogateescape", "backslashreplace")  # Python's own choices; another one is the user's
+_STANDARD = ("strict", "surrogateescape", "backslashreplace")  # Python's defaults; others were chosen by the user
 _ASCII = {
     "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "eps", "η": "eta", "κ": "k", "λ": "lambda",
     "μ": "mu", "π": "pi", "σ": "sigma", "Γ": "Gamma", "Λ": "Lambda", "Σ": "Sigma",
@@ -22,7 +22,7 @@ _ASCII = {
 
 @contextmanager
 def any_encoding() -> Iterator[None]:
-    """Within this block nothing that is printed fails for want of a character.
+    """Return a context in which printing never fails because the encoding lacks a character.
 
     Example:
         >>> import io

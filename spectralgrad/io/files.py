@@ -1,4 +1,4 @@
-"""Files written whole or not at all."""
+"""Atomic writing of files, and error messages that name the file."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 
 
 def require_folder(target: Path | None) -> None:
-    """Refuse a target that could not be written after minutes of work."""
+    """Raise FileNotFoundError early if the folder of ``target`` does not exist, before minutes of work are lost."""
     if target is not None and not target.absolute().parent.is_dir():
-        raise FileNotFoundError(f"no folder to write {target} into: {target.parent}")
+        raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist; create it first")
 
 
 @contextmanager
 def naming(path: Path | None, temporary: Path | None = None) -> Iterator[None]:
-    """Within this block an error of the system names the file, which a full disk by itself does not.
+    """Return a context in which OSErrors name the file; the error for a full disk, for example, does not by itself.
 
     Args:
-        path: the file or folder that is worked on.
-        temporary: a temporary name for it.
+        path: the file or folder in use.
+        temporary: its temporary name, which is replaced by ``path`` in errors.
 
     Example:
         >>> import errno
@@ -44,22 +44,22 @@ def naming(path: Path | None, temporary: Path | None = None) -> Iterator[None]:
 
 
 def said(problem: OSError) -> str:
-    """An error of the system in words: the file, and what is wrong with it."""
+    """Return an OSError as text: the file and the problem."""
     if problem.filename is None or problem.strerror is None:
         return problem.strerror or str(problem)
     return f"{problem.filename}: {problem.strerror}"
 
 
 def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
-    """Write beside the target and move into place, so that a file is there whole or not at all.
+    """Write a file atomically: into a temporary file next to the target, which is then renamed.
 
     Args:
-        path: the target; what was there is replaced. Its permissions follow the umask.
-        content: all of it.
-        durable: return only when file and name are on the disk, so that a power cut cannot take them back.
+        path: the target; an existing file is replaced. Its permissions follow the umask.
+        content: the complete content.
+        durable: return only after file and name have been flushed to disk, so that they survive a power failure.
 
     Raises:
-        OSError: it could not be written; what was there before still is.
+        OSError: the file could not be written; an existing file is unchanged.
 
     Example:
         >>> import tempfile
@@ -85,17 +85,17 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for text, in UTF-8."""
+    """Write text in UTF-8, as :func:`write_bytes` does."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, content: dict[str, Any], *, durable: bool = False) -> None:
-    """The same for what strict JSON can hold."""
+    """Write strict JSON (without NaN and infinity), as :func:`write_bytes` does."""
     write_bytes(path, json.dumps(content, indent=1, allow_nan=False).encode("utf-8"), durable=durable)
 
 
 def _settle(folder: Path) -> None:
-    """Have the names in a folder on the disk, where a folder can be opened for that."""
+    """Flush a folder, and so the names in it, to disk; only POSIX systems support this."""
     if os.name != "posix":
         return
     handle = os.open(folder, os.O_RDONLY)

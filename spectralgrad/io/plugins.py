@@ -1,4 +1,4 @@
-"""Entry points of installed packages: known by name at once, imported when asked for, and never fatal."""
+"""Entry points of installed packages: imported on first use; a broken one gives a warning, not an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _tried: set[tuple[str, str]] = set()
 
 
 def names(group: str) -> list[str]:
-    """The names of the entry points in a group; nothing is imported.
+    """Return the names of the entry points in a group without importing anything.
 
     Example:
         >>> names("spectralgrad.no-such-group")
@@ -21,16 +21,16 @@ def names(group: str) -> list[str]:
 
 
 def load(group: str, name: str) -> Any:
-    """What an entry point refers to, imported at its first call; None if there is none, or if it is broken.
+    """Import and return the object of an entry point; None if there is none or if it is broken.
 
-    A broken one gives one warning.
+    A broken entry point gives one warning and is not tried again.
     """
     found = [point for point in _points(group) if point.name == name]
     if not found or (group, name) in _tried:
         return None
     try:
         return found[0].load()
-    except Exception as problem:  # whatever a stranger's module does when it is imported
+    except Exception as problem:  # importing another package's module may raise anything
         refuse(group, name, f"{type(problem).__name__}: {problem}")
         return None
 
@@ -38,7 +38,7 @@ def load(group: str, name: str) -> Any:
 def refuse(group: str, name: str, why: str) -> None:
     """Warn that an entry point cannot be used, and do not load it again."""
     _tried.add((group, name))
-    warnings.warn(f"entry point {name!r} of {group} is left out: {why}", stacklevel=4)
+    warnings.warn(f"entry point {name!r} of {group} is ignored: {why}", stacklevel=4)
 
 
 def _points(group: str) -> Sequence[EntryPoint]:

@@ -1,11 +1,11 @@
-"""Read numbers and truth values from text, for command-line flags and method names."""
+"""Parses numbers and booleans from text, for command-line flags and method names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-# How messages name a type.
+# How error messages describe a type.
 DESCRIPTIONS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
 _READERS: dict[str, Callable[[str], Any]] = {
     "int": int,
@@ -16,14 +16,14 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def from_text(text: str, types: Iterable[str]) -> Any:
-    """The value that a text means: that of the first type that can read it.
+    """Convert text to the first of several types that accepts it.
 
     Args:
-        text: what was typed.
+        text: the text.
         types: names among ``int``, ``float``, ``bool`` and ``str``, in order of preference.
 
     Raises:
-        ValueError: none of the types can read it.
+        ValueError: none of the types accepts the text.
 
     Example:
         >>> from_text("16", ["int", "float"]), from_text("0.9", ["int", "float"]), from_text("True", ["bool"])

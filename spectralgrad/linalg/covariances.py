@@ -25,10 +25,9 @@ from ..autograd.pairwise import norm, resolution
 from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_choice, check_matrix
+from ..errors import ArgumentError, ShapeError, check_choice, check_matrix, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
-from .matrix_functions import matrix_inv_sqrt, matrix_sqrt
 
 
 @overridable
@@ -60,10 +59,14 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
     Reference: ICCV 2021, Eq. 1.
     """
     check_matrix(X, "covariance")
-    _check_shift(eps)
     with full_precision(X):
-        features = scaled_features(X, center, correction)
-        return shifted(features @ features.mH, eps)
+        return _covariance(X, center, correction, eps)
+
+
+def _covariance(X: Tensor, center: bool, correction: int, eps: float) -> Tensor:
+    _check_shift(eps)
+    features = scaled_features(X, center, correction)
+    return shifted(features @ features.mH, eps)
 
 
 @overridable
@@ -113,7 +116,8 @@ def covariance_sqrt(
     """
     check_matrix(X, "covariance_sqrt")
     check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
-    rule = resolve(method, "sqrt")
+    check_tolerance(rtol, "covariance_sqrt")
+    rule, domain = resolve(method, "sqrt"), Domain("covariance_sqrt", rtol=rtol)
     d, n = X.shape[-2:]
     if side == "auto":
         side = "positions" if n < d and rule.exact else "channels"
@@ -121,25 +125,22 @@ def covariance_sqrt(
         raise ArgumentError(f"covariance_sqrt: side='positions' requires method='exact', got method {rule.name!r}")
     with full_precision(X):
         if not rule.exact:  # some methods have absolute thresholds, so the covariance must not be rescaled
-            C = covariance(X, center=center, correction=correction, eps=eps)
-            return matrix_sqrt(C, method=rule, rtol=rtol).to(X.dtype)
+            return rule.root(_covariance(X, center, correction, eps), False, domain).to(X.dtype)
         if side == "positions" and eps == 0 and function.reverse_only(X):
-            return covariance_root.root_from_positions(X, center, count_of(X, correction), rtol).to(X.dtype)
+            return covariance_root.root_from_positions(widen(X), center, count_of(X, correction), domain).to(X.dtype)
         from_side = _from_channels if side == "channels" else _from_positions
         prepared = scaled(X, center, correction, eps, side == "channels")
-        return from_side(*prepared, center, eps, rtol).to(X.dtype)
+        return from_side(*prepared, center, eps, domain).to(X.dtype)
 
 
-def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
-    if eps == 0:
-        return matrix_sqrt(X @ X.mH, rtol=rtol) * size
+def _from_channels(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, domain: Domain) -> Tensor:
     C, shift = X @ X.mH, q.square()
-    return of_shifted(shifted(C, shift), C, shift, scalar_functions.SQRT, "covariance_sqrt", rtol) * size
+    if eps == 0:
+        return Exact().root(C, False, domain) * size
+    return of_shifted(shifted(C, shift), C, shift, scalar_functions.SQRT, domain) * size
 
 
-def of_shifted(
-    M: Tensor, C: Tensor, shift: Tensor, f: scalar_functions.Function, operation: str, rtol: float | None = None
-) -> Tensor:
+def of_shifted(M: Tensor, C: Tensor, shift: Tensor, f: scalar_functions.Function, domain: Domain) -> Tensor:
     """Compute f(M) for M = C + εI with the exact derivative in ``M``, for arbitrarily small ε.
 
     The rank tolerance applies to C. Where ε is below the tolerance, pairs of null vectors are left out of the
@@ -151,12 +152,11 @@ def of_shifted(
         C: the matrices without ε.
         shift: ε (*, 1, 1).
         f: the function.
-        operation: name used in error messages.
-        rtol: relative rank tolerance.
+        domain: of C: name used in error messages, and relative rank tolerance.
     """
-    w, V, support = Domain(operation, rtol=rtol).spectrum(C)
+    w, V, support = domain.spectrum(C)
     w, offset = torch.where(support, w, 0), shift[..., 0]
-    tolerance = rank_tolerance(w.shape[-1], w.dtype) if rtol is None else rtol
+    tolerance = rank_tolerance(w.shape[-1], w.dtype) if domain.rtol is None else domain.rtol
     vague = ~support & (offset <= tolerance * norm(w).unsqueeze(-1))
 
     def differences(w: Tensor) -> Differences:
@@ -167,11 +167,11 @@ def of_shifted(
     return Exact().compose(M, scalar_functions.Function(f.value, f.slope, differences), everything)
 
 
-def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, rtol: float | None) -> Tensor:
-    if eps == 0:
-        return X @ (matrix_inv_sqrt(covariance_root.products(X, center), rtol=rtol) * size) @ X.mH
+def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float, domain: Domain) -> Tensor:
     A = covariance_root.products(X, center)
-    w, V = solvers.eigh(A.detach(), "covariance_sqrt")
+    if eps == 0:
+        return X @ (Exact().root(A, True, domain) * size) @ X.mH
+    w, V = solvers.eigh(A.detach(), domain.operation)
     largest = norm(w).unsqueeze(-1)
     # The derivative of g is about q⁻³: a small √ε would amplify the rounding error of X on the null space of XᴴX.
     resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
@@ -202,7 +202,7 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     root = _root_of_count(X, correction)
     X = widen(X)
     if center:
-        X = X - covariance_root.mean(X)
+        X = X - X.mean(-1, keepdim=True)
     return X / root
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import SupportsIndex
 
 import torch
@@ -50,7 +51,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 
     Reference: Higham, Functions of Matrices (2008), sections 3.2 and 6; :mod:`spectralgrad.autograd.square_root`.
     """
-    return _root(A, "sqrt", method, rtol, clamp)
+    return _root(A, "sqrt", method, _positive(A, "matrix_sqrt", rtol, clamp))
 
 
 @overridable
@@ -80,7 +81,7 @@ def matrix_inv_sqrt(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _root(A, "inv_sqrt", method, rtol, clamp)
+    return _root(A, "inv_sqrt", method, _positive(A, "matrix_inv_sqrt", rtol, clamp))
 
 
 @overridable
@@ -121,12 +122,12 @@ def matrix_power(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    check_square(A, "matrix_power")
+    domain = _positive(A, "matrix_power", rtol, clamp)
     if not isinstance(p, (Tensor, float, int)):
         raise ArgumentError(f"matrix_power: expected the exponent to be a number or a tensor, got {type(p).__name__}")
     if not isinstance(p, Tensor):
         if abs(p) == 0.5:
-            return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, rtol, clamp)
+            return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
     elif p.dtype.is_complex or not _broadcasts(p, A):
@@ -135,7 +136,6 @@ def matrix_power(
             f"got {p.dtype} of shape {tuple(p.shape)}"
         )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    domain = Domain("matrix_power", True, rtol, clamp)
     return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
 
 
@@ -163,7 +163,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    return _function(A, "log", scalar_functions.LOG, method, Domain("matrix_log", True, rtol, clamp))
+    return _function(A, "log", scalar_functions.LOG, method, _positive(A, "matrix_log", rtol, clamp))
 
 
 @overridable
@@ -188,7 +188,7 @@ def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
 
     Reference: as in :func:`matrix_sqrt`. For non-Hermitian matrices use :func:`torch.linalg.matrix_exp`.
     """
-    return _function(A, "exp", scalar_functions.EXP, method, Domain("matrix_exp", positive=False))
+    return _function(A, "exp", scalar_functions.EXP, method, _any_sign(A, "matrix_exp"))
 
 
 @overridable
@@ -223,8 +223,7 @@ def matrix_function(
 
     Reference: as in :func:`matrix_sqrt`.
     """
-    domain = Domain("matrix_function", positive=False, rtol=rtol)
-    return _function(A, "function", user_functions.smooth(f, df), method, domain)
+    return _function(A, "function", user_functions.smooth(f, df), method, _any_sign(A, "matrix_function", rtol))
 
 
 @overridable
@@ -254,13 +253,13 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
 
     Reference: Kato, Perturbation Theory for Linear Operators, II.2.
     """
-    check_square(A, "spectral_projector")
+    domain = _any_sign(A, "spectral_projector")
     d = A.shape[-1]
     if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
         raise ArgumentError(f"spectral_projector: expected an integer k from 0 to {d}, got {k!r}")
     with full_precision(A):
         wide = widen(A)
-        w, V, _ = Domain("spectral_projector", positive=False).spectrum(wide)
+        w, V, _ = domain.spectrum(wide)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
         return frechet_derivative.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
@@ -274,18 +273,25 @@ def _broadcasts(p: Tensor, A: Tensor) -> bool:
     )
 
 
-def _root(A: Tensor, operation: str, method: str | Method, rtol: float | None, clamp: bool) -> Tensor:
-    check_square(A, f"matrix_{operation}")
-    check_tolerance(rtol, f"matrix_{operation}")
+def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
+    """The domain of a function of positive semi-definite matrices. Shape and tolerance are checked here, once."""
+    check_square(A, operation)
+    check_tolerance(rtol, operation)
+    return Domain(operation, True, rtol, clamp)
+
+
+def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
+    """The same for a function of all Hermitian matrices."""
+    return replace(_positive(A, operation, rtol, clamp=False), positive=False)
+
+
+def _root(A: Tensor, operation: str, method: str | Method, domain: Domain) -> Tensor:
     rule = resolve(method, operation)
-    domain = Domain(f"matrix_{operation}", True, rtol, clamp)
     with full_precision(A):
         return rule.root(widen(A), operation == "inv_sqrt", domain).to(A.dtype)
 
 
 def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: str | Method, domain: Domain) -> Tensor:
-    check_square(A, domain.operation)
-    check_tolerance(domain.rtol, domain.operation)
     rule = resolve(method, operation)
     with full_precision(A):
         return rule.function(widen(A), f, domain).to(A.dtype)

@@ -51,14 +51,19 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     """
     check_matrix(M, "polar")
     check_tolerance(rtol, "polar")
-    if M.shape[-2] < M.shape[-1]:
-        return polar(M.mH, rtol=rtol).mH
     with full_precision(M):
         A = widen(M)
-        tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
-        if function.needs_no_gradient(A):
-            return solvers.polar_factors(A)[0].to(M.dtype)
-        return function.apply(_Polar, A, tolerance)[0].to(M.dtype)
+        Q = _tall(A.mH, rtol).mH if A.shape[-2] < A.shape[-1] else _tall(A, rtol)
+        return Q.to(M.dtype)
+
+
+def _tall(A: Tensor, rtol: float | None) -> Tensor:
+    """The polar factor of matrices (*, m, n) with m ≥ n in working precision."""
+    if function.needs_no_gradient(A):
+        return solvers.polar_factors(A)[0]
+    tolerance = rank_tolerance(A.shape[-2], A.dtype) if rtol is None else rtol
+    result: Tensor = function.apply(_Polar, A, tolerance)[0]
+    return result
 
 
 class _Polar(function.DerivativeRule):
@@ -71,7 +76,7 @@ class _Polar(function.DerivativeRule):
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         Q, S, Vh = output
         ctx.mark_non_differentiable(S, Vh)
-        function.skip_unused(ctx)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(inputs[0], S, Vh, Q)
         ctx.save_for_forward(inputs[0], S, Vh, Q)
 

@@ -14,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# Deliberately without -ffast-math. The kernel detects NaN and infinity by x·0 ≠ 0 and turns −0 into +0 by x + 0, both
-# of which -ffast-math would optimise away, and approximate reciprocals ruin the orthogonality of float32 eigenvectors
-# (an error of 1032 eps instead of 151 at d = 128, measured on a prototype). The flags below do not change results,
-# except that multiplications and additions may be fused.
+# Deliberately without -ffast-math. The kernel detects NaN and infinity by x·0 ≠ 0 and turns −0 into +0 by x + 0, which
+# -ffast-math would optimise away, and approximate reciprocals ruin the orthogonality of float32 eigenvectors (an error
+# of 1032 eps instead of 151 at d = 128, measured on a prototype). The flags below do not change results, except that
+# multiplications and additions may be fused.
 FLAGS = [
     "-O3",
     "-std=c++17",

@@ -1,7 +1,7 @@
 """Spectral layers as ``torch.nn`` modules; the same operations without state are in ``functional``."""
 
 from . import functional
-from .base import SpectralModule
+from .base import SpectralModule, spectral_layers
 from .coloring import WhiteningColoring2d
 from .conversion import convert_decorrelated_batchnorm
 from .denoising import PCADenoising1d, PCADenoising2d
@@ -24,4 +24,5 @@ __all__ = [
     "functional",
     "fuse_whitening",
     "orthogonality_loss",
+    "spectral_layers",
 ]

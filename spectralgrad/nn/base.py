@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..dispatch.overrides import refuse_script
-from ..errors import ArgumentError
+from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve
 from .functional.whitening_matrices import check_finite
 
@@ -164,3 +164,34 @@ class SpectralModule(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_watchers": OrderedDict()}
+
+
+def spectral_layers(model: nn.Module, *, required_by: str | None = None) -> dict[str, SpectralModule]:
+    """The spectral layers of a model by name, in the order of ``model.named_modules()``.
+
+    A layer that is used in several places is listed once, with the first of its names.
+
+    Args:
+        model: any module; a spectral layer itself is listed with the empty name.
+        required_by: name used in the error message if there are none; if None, the result may be empty.
+
+    Returns:
+        name → layer.
+
+    Raises:
+        SpectralError: ``required_by`` is given and the model has no spectral layer.
+
+    Example:
+        >>> import spectralgrad as sg
+        >>> white, pool = sg.nn.DecorrelatedBatchNorm2d(8), sg.nn.CovariancePooling(8)
+        >>> net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), white, pool)
+        >>> {name: type(layer).__name__ for name, layer in sg.nn.spectral_layers(net).items()}
+        {'1': 'DecorrelatedBatchNorm2d', '2': 'CovariancePooling'}
+    """
+    found = {name: module for name, module in model.named_modules() if isinstance(module, SpectralModule)}
+    if required_by is not None and not found:
+        raise SpectralError(
+            f"{required_by}: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
+            "without one"
+        )
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
 from ..errors import SpectralError
-from ..nn.base import SpectralModule
+from ..nn.base import spectral_layers
 from ..nn.orthogonal import OrthogonalConv2d
 
 _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
@@ -67,20 +67,15 @@ def pre_spectral_layers(
     """
     model = _unwrapped(model)
     names = {module: name for name, module in model.named_modules()}
-    spectral = [module for module in names if isinstance(module, SpectralModule)]
-    if not spectral:
-        raise SpectralError(
-            f"pre_spectral_layers: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
-            "without one"
-        )
+    spectral = spectral_layers(model, required_by="pre_spectral_layers")
     with ExitStack() as stack:
-        trace = _Trace(stack, names)
+        trace = _Trace(stack, names, spectral.values())
         stack.enter_context(_evaluating(model))
         stack.enter_context(torch.enable_grad())
         model(*inputs, **options)
     chosen = dict(choose or {})
-    _check_names(chosen, {names[layer] for layer in spectral})
-    return {names[layer]: _one(names, layer, trace.feeding.get(layer), chosen) for layer in spectral}
+    _check_names(chosen, set(spectral))
+    return {name: _one(names, layer, trace.feeding.get(layer), chosen) for name, layer in spectral.items()}
 
 
 class _Trace:
@@ -90,15 +85,15 @@ class _Trace:
     spectral layer ends there.
     """
 
-    def __init__(self, stack: ExitStack, names: Mapping[nn.Module, str]) -> None:
+    def __init__(self, stack: ExitStack, modules: Iterable[nn.Module], spectral: Iterable[nn.Module]) -> None:
         self.feeding: dict[nn.Module, list[nn.Module]] = {}
         self._cuts: dict[int, tuple[Tensor, nn.Module]] = {}
-        for module in names:
+        for module in modules:
             if isinstance(module, _LINEAR):
                 stack.enter_context(module.register_forward_hook(self._cut))
-            if isinstance(module, SpectralModule):
-                stack.enter_context(module.register_forward_pre_hook(self._arrive, with_kwargs=True))
-                stack.enter_context(module.register_forward_hook(self._leave))
+        for layer in spectral:
+            stack.enter_context(layer.register_forward_pre_hook(self._arrive, with_kwargs=True))
+            stack.enter_context(layer.register_forward_hook(self._leave))
 
     def _cut(self, module: nn.Module, inputs: Any, output: Any) -> Any:
         def leaf(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The forward eigensolvers and the ladder they fall back on."""
+"""The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio

@@ -1,7 +1,7 @@
-"""Which solver decomposes a batch: the native kernel, a pool of LAPACK calls, or torch.linalg as it is.
+"""Chooses the solver for a batch: the native kernel, a pool of LAPACK calls, or a plain call of torch.linalg.
 
-The table below is the one place where that is decided. Its columns are what ``spectralgrad bench --tune`` measured
-on two AVX2 cores; the command measures them again on your machine and keeps the result in the user's cache folder.
+:class:`Table` alone determines the choice. Its defaults were measured by :func:`spectralgrad.solvers.tune` on two AVX2
+cores; the function measures them again on your machine and stores the result in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Table:
-    """For each size the smallest batch from which the kernel wins; None where it never does.
+    """Thresholds between the solvers.
 
     Attributes:
-        float32: one entry for each of :data:`SIZES`; a size in between takes the next larger one.
-        float64: likewise.
-        pool: sizes from here on use the pool of LAPACK calls where the kernel is not used.
-        fused: sizes up to here compute roots and their derivatives inside the kernel.
+        float32: for each of :data:`SIZES`, the smallest batch for which the kernel is used, or None if it never is; a
+            size in between uses the entry of the next larger one.
+        float64: the same for float64.
+        pool: smallest size for which the pool of LAPACK calls is used where the kernel is not.
+        fused: largest size for which roots and their derivatives are computed inside the kernel.
     """
 
     float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
@@ -39,22 +40,22 @@ class Table:
     fused: int = 512
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
-        """The batch from which the kernel is used for matrices of size d."""
+        """Return the smallest batch for which the kernel is used for matrices of size d; None if it never is."""
         column = self.float32 if dtype == torch.float32 else self.float64
         return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
 
 
 def eigh_by_kernel(A: Tensor) -> tuple[Tensor, Tensor, int] | None:
-    """Eigenvalues, eigenvectors and the number of matrices without (they are NaN) by the kernel, if the table names it.
+    """Return eigenvalues, eigenvectors and the number of failed matrices from the kernel; None if it is not used.
 
-    It looks at its input anyway, so what it does not count as failed needs no other check.
+    The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
     native = _named(A)
     return None if native is None else native.eigh(A)
 
 
 def _named(A: Tensor) -> Kernel | None:
-    """The kernel, if the table names it for this batch."""
+    """Return the kernel if the table selects it for this batch, otherwise None."""
     native, d = kernel(), A.shape[-1]
     if native is None or not native.takes(A) or A.numel() == 0:
         return None
@@ -63,24 +64,27 @@ def _named(A: Tensor) -> Kernel | None:
 
 
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
-    """Eigenvalues and eigenvectors by the solver that the table names; the kernel leaves NaN where it fails."""
-    d, batch = A.shape[-1], A.shape[:-2].numel()
-    native = _named(A)
-    if native is not None:
-        return native.eigh(A)[:2]
-    if A.device.type == "cpu" and d >= table().pool and batch > 1 and torch.get_num_threads() > 1:
+    """Return eigenvalues and eigenvectors from the solver that the table selects; NaN where the kernel fails."""
+    by_kernel = eigh_by_kernel(A)
+    return eigh_by_lapack(A) if by_kernel is None else by_kernel[:2]
+
+
+def eigh_by_lapack(A: Tensor) -> tuple[Tensor, ...]:
+    """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
+    if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
         return pool.eigh(A)
     return lapack.eigh(A)
 
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
-    """The kernel, if roots and derivatives of functions of these matrices are to be computed inside it."""
+    """Return the kernel if it should compute roots and derivatives for these matrices, otherwise None."""
     return _named(A) if A.shape[-1] <= table().fused else None
 
 
 @cache
 def table() -> Table:
-    """The table in force: the user's own if there is one for this instruction set, else the measured default."""
+    """Return the user's own table if there is one for this instruction set, otherwise the default."""
     native = kernel()
     if native is None:
         return Table()
@@ -95,6 +99,6 @@ def table() -> Table:
 
 
 def file() -> Path:
-    """Where the user's own table is kept."""
+    """Return the path of the user's own table."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "spectralgrad" / "solvers.json"

@@ -1,4 +1,4 @@
-"""Roots of positive matrices and derivatives of functions: in one pass of the kernel if it serves, or by torch."""
+"""Roots of positive semi-definite matrices and derivatives of matrix functions, in the kernel or in torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from .symmetry import hermitian, mirrored
 
 
 def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
-    """Eigenvalues with negative ones set to zero, and the mask of the range (``rtol`` < 0: the default tolerance).
+    """Set negative eigenvalues to zero; return the eigenvalues and the mask of the range.
 
-    Without ``clamp`` a clearly negative one is an error.
+    Without ``clamp``, an eigenvalue that is negative beyond rounding error raises :class:`IndefiniteError`. A negative
+    ``rtol`` stands for the default tolerance.
     """
     d = w.shape[-1]
     size = w.abs().amax(-1) if d else w.new_zeros(w.shape[:-1])
@@ -33,7 +34,7 @@ def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[
 def root_and_eigenpairs(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """A^(1/2) or A^(-1/2) on the range, √λ with zeros off it, and the eigenvectors."""
+    """Return A^(1/2) or A^(-1/2) on the range, √λ with zeros off the range, and the eigenvectors."""
     native = choice.kernel_for_functions(A)
     if native is None:
         w, V = EIGH.solve(A, operation)
@@ -42,10 +43,12 @@ def root_and_eigenpairs(
     negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
     S, s, V, doubtful = native.root_and_eigenpairs(A, inverse, _tolerance(A, rtol), negative)
     if doubtful:
+        # Matrices failed or are indefinite. Errors for NaN input come first; then the failed ones are decomposed
+        # again; then _composed_root raises an error for eigenvalues that are negative beyond rounding.
         A = EIGH.readable(A, operation)
-        w = (V * (mirrored(A) @ V)).sum(-2)  # the kernel keeps the roots of the eigenvalues only
+        w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
         failed = EIGH.repair(A, (w, V), operation)
-        composed = _composed_root(w, V, operation, inverse, rtol, clamp)  # raises if an eigenvalue is clearly negative
+        composed = _composed_root(w, V, operation, inverse, rtol, clamp)
         for position in failed:
             S[position], s[position] = (x[position] for x in composed)
     return S, s, V
@@ -54,7 +57,7 @@ def root_and_eigenpairs(
 def _composed_root(
     w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> tuple[Tensor, Tensor]:
-    """The root and √λ from eigenpairs."""
+    """Return the root and √λ, computed from eigenpairs."""
     values, support = positive_part(w, operation, rtol, clamp)
     s = torch.where(support, values, 0).sqrt()
     scale = torch.where(support, values.rsqrt(), 0) if inverse else s
@@ -63,12 +66,13 @@ def _composed_root(
 
 
 def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-    r"""The derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
+    r"""Return the derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
 
     The divided differences are :math:`1/(s_i+s_j)`, or :math:`-1/(s_is_j(s_i+s_j))` for the inverse root and
-    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. The latter are applied in two steps: their product
-    may leave the type where the result does not. With ``terms`` it is what SVD-Taylor makes of it: :math:`n` terms of
-    its series leave :math:`1-x^n` of an entry off the diagonal, :math:`x=\min/\max` of the two eigenvalues.
+    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. Those of the inverse root are applied as two
+    factors, whose product could overflow where the result does not. With ``terms`` = n > 0 the derivative is that of
+    SVD-Taylor: n terms of its series multiply an off-diagonal entry by :math:`1-x^n`, where :math:`x=\min/\max` of the
+    two eigenvalues.
     """
     native = choice.kernel_for_functions(V)
     if native is not None:
@@ -85,13 +89,13 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
 
 
 def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
-    """1/(sᵢ + sⱼ) (*, d, d) for s ≥ 0, the divided differences of the square root; 0 for sums up to ``least``."""
+    """Return 1/(sᵢ + sⱼ) (*, d, d) for s ≥ 0, the divided differences of the root; 0 for sums up to ``least``."""
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     return reciprocal(total, total > least)
 
 
 def _series_share(s: Tensor, terms: int) -> Tensor:
-    """1 − xⁿ off the diagonal and 1 on it, accurate where x = (s_i/s_j)² is near one."""
+    """Return 1 − xⁿ off the diagonal and 1 on it, accurate where x = (s_i/s_j)² is near one."""
     rows, columns = s.unsqueeze(-1), s.unsqueeze(-2)
     larger = torch.maximum(rows, columns)
     y = (rows - columns).abs() / torch.where(larger > 0, larger, 1)
@@ -100,13 +104,13 @@ def _series_share(s: Tensor, terms: int) -> Tensor:
 
 
 def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-    """V (Γ ∘ Vᴴ G V) Vᴴ for a real symmetric Γ and the Hermitian part of G: what the derivative of a function costs."""
+    """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ, the derivative of a matrix function, for a real symmetric Γ."""
     native = choice.kernel_for_functions(V)
     return congruence(V, gamma, hermitian(G)) if native is None else native.function_derivative(V, gamma, G)
 
 
 def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
-    """V (weights ∘ VᴴGV ∘ factor) Vᴴ: the four products that every exact gradient here costs."""
+    """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
     with full_precision(V):
         return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH
 

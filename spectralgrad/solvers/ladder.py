@@ -1,7 +1,7 @@
-"""A forward pass that does not die: what the driver fails on goes down a ladder, each matrix alone.
+"""Fallbacks: a matrix on which the solver fails is decomposed again, by itself, in several other ways.
 
-The rungs are tried in order (scale, float64, another LAPACK, another algorithm, jitter) and a result is
-taken only if it passes LAPACK's own acceptance test on the matrix as it came in.
+These are tried in order (rescaled, in float64, by another LAPACK, by another algorithm, slightly perturbed), from the
+least to the most intrusive. A result is accepted only if it passes LAPACK's own acceptance test on the original matrix.
 """
 
 from __future__ import annotations
@@ -23,30 +23,32 @@ from .lapack import Factors
 from .statistics import counts
 from .symmetry import mirrored
 
-THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖
+THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖, with u = eps/2
 _FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A kind of decomposition: its drivers and the test that accepts a result for one matrix."""
+    """A kind of decomposition: its drivers, and the test by which the result for one matrix is accepted."""
 
     name: str
-    kernel: Callable[[Tensor], tuple[Tensor, Tensor, int] | None]  # factors, and how many matrices are NaN; or None
-    fast: Callable[[Tensor], Factors]  # decomposes a batch; may leave NaN where it fails
+    kernel: Callable[[Tensor], tuple[Tensor, Tensor, int] | None]  # factors and the number of NaN matrices, or None
+    fast: Callable[
+        [Tensor], Factors
+    ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
     driver: str
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
-    values: int  # which factor holds the eigenvalues or singular values
-    read: Callable[[Tensor], Tensor]  # what the driver reads of a matrix, as a whole matrix
+    values: int  # index of the factor that holds the eigenvalues or singular values
+    read: Callable[[Tensor], Tensor]  # the matrix that the driver sees: for eigh the mirrored lower triangle
 
     def solve(self, A: Tensor, operation: str) -> Factors:
-        """Decompose a batch by the kernel or the fastest driver; send what fails down the ladder."""
+        """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks."""
         counts.call(A.shape[:-2].numel())
-        by_kernel = self.kernel(A)
+        by_kernel = self.kernel(A)  # first, because it checks for NaN itself and the check below would be wasted
         if by_kernel is not None and not by_kernel[2]:
             return by_kernel[:2]
-        A = self.readable(A, operation)  # the drivers below may hang on NaN
+        A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
         try:
             factors = self.fast(A) if by_kernel is None else by_kernel[:2]
         except _FAILURES:
@@ -59,8 +61,9 @@ class Problem:
         return run(A)
 
     def readable(self, A: Tensor, operation: str) -> Tensor:
-        """``A`` if what the driver reads of it is finite."""
-        if bool(torch.isfinite(A.sum())) or bool(torch.isfinite(A).all()):  # the sum is cheaper, and may overflow
+        """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`."""
+        # The sum is cheaper to test, but may overflow for finite entries; only then are the entries tested.
+        if bool(torch.isfinite(A.sum())) or bool(torch.isfinite(A).all()):
             return A
         read = self.read(A)
         bad = ~torch.isfinite(read).flatten(-2).all(-1)
@@ -74,7 +77,7 @@ class Problem:
         return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
-        """Send matrices whose factors are not finite down the ladder and put the results in place; their positions."""
+        """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions."""
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
         failed = [] if bool(good.all()) else batch_positions(~good)
         for position in failed:
@@ -120,13 +123,13 @@ class Problem:
 
 
 def eigh_ratio(A: Tensor, factors: Factors) -> float:
-    """LAPACK's test of one eigendecomposition: the larger of ‖A − VΛVᴴ‖/(‖A‖ n u) and ‖VᴴV − I‖/(n u)."""
+    """Return LAPACK's test ratio of one eigendecomposition: max(‖A − VΛVᴴ‖/(‖A‖ n u), ‖VᴴV − I‖/(n u))."""
     w, V = factors
     return _ratio(mirrored(A), V, w, V.mH, V)
 
 
 def svd_ratio(M: Tensor, factors: Factors) -> float:
-    """LAPACK's test of one singular value decomposition."""
+    """Return LAPACK's test ratio of one singular value decomposition."""
     U, S, Vh = factors
     return max(_ratio(M, U, S, Vh, U), _ratio(M, U, S, Vh, Vh.mH))
 
@@ -147,7 +150,7 @@ def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor
 
 
 def _jitter(A: Tensor, dtype: torch.dtype) -> Tensor:
-    """Perturb within the input's own rounding error, the same way each time."""
+    """Perturb the diagonal by at most eps times the largest entry, deterministically."""
     size = A.abs().amax() * torch.finfo(dtype).eps
     steps = torch.linspace(-1, 1, min(A.shape[-2:]), dtype=torch.float64, device=A.device)
     shifted = A.clone()
@@ -169,7 +172,7 @@ def _dump(A: Tensor, name: str) -> str | None:
 EIGH = Problem(
     name="eigh",
     kernel=lambda A: choice.eigh_by_kernel(A),
-    fast=lambda A: choice.eigh(A),
+    fast=lambda A: choice.eigh_by_lapack(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
     ratio=eigh_ratio,

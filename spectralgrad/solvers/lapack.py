@@ -1,4 +1,4 @@
-"""The LAPACK drivers: one function each from a batch of matrices to a decomposition."""
+"""The LAPACK drivers. Each is a function from matrices to the factors of a decomposition."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def eigh_numpy(A: Tensor) -> Factors:
 
 def eigh_by_svd(A: Tensor) -> Factors:
     """Eigenvectors as left singular vectors of the positive definite A + cI, eigenvalues as Rayleigh quotients."""
+    # c = 2‖A‖ makes A + cI positive definite, so that its left singular vectors are eigenvectors of A.
     A = mirrored(A)
     shift = 2 * torch.linalg.matrix_norm(A)
     U = torch.linalg.svd(A + shift * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device))[0]

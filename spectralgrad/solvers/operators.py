@@ -1,9 +1,9 @@
-"""The whole forward pass as operators known to torch.library.
+"""The forward pass as operators registered with torch.library.
 
-Checks, driver and ladder sit inside one opaque operator with a shape rule and a vmap rule, so eager mode,
-``torch.compile(fullgraph=True)`` and ``torch.func.vmap`` all run the same code. The operators have no
-derivative of their own: the autograd functions of this package stand around them. A call in eager mode goes to the
-code behind the operator, past torch's dispatcher. Every call of the native kernel starts in one of these operators.
+Checks, driver and fallbacks form one opaque operator with a shape rule and a vmap rule, so eager mode,
+``torch.compile(fullgraph=True)`` and ``torch.func.vmap`` all run the same code. The operators have no derivatives;
+these are defined by the autograd functions that call them. In eager mode the function behind the operator is called
+directly, which saves the overhead of torch's dispatcher. All calls of the native kernel go through these operators.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..dispatch.torch_internals import operator_options
 from . import fused, orthogonal
 from .ladder import EIGH, SVD
 
@@ -25,12 +24,13 @@ R = TypeVar("R")
 
 
 class Operator(Generic[P, R]):
-    """A function of tensors that is also an operator of torch.library, which is called where it is needed."""
+    """A function of tensors and the torch.library operator made of it; the operator is called only where needed."""
 
     def __init__(self, function: Callable[P, R]) -> None:
         self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
+        # The solvers look at values (did it converge, is it finite), which a recorded CUDA graph cannot do.
         self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), **operator_options()
+            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
         )
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -45,10 +45,10 @@ class Operator(Generic[P, R]):
 
 
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
-    """``function`` with results laid out as its shape rule says: row by row, empty ones too.
+    """Wrap ``function`` so that its results are contiguous, as the shape rule promises, including empty ones.
 
-    ``contiguous()`` alone leaves the strides of an empty tensor as they are. Eager calls do without this, unless they
-    are empty.
+    ``contiguous()`` alone does not change the strides of an empty tensor. Eager calls skip this wrapper unless an input
+    is empty.
     """
 
     def pack(x: Tensor) -> Tensor:
@@ -64,9 +64,9 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 
 @Operator
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
-    """Ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``, lower triangle read."""
+    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
     w, V = EIGH.solve(A, operation)
-    return w, V.contiguous()  # LAPACK's are column by column
+    return w, V.contiguous()  # LAPACK returns them in column-major order
 
 
 @eigh.operator.register_fake
@@ -81,7 +81,7 @@ def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
 
 @Operator
 def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
-    """Reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
+    """Return the reduced singular value decomposition U (*, m, k), S (*, k), Vh (*, k, n)."""
     U, S, Vh = SVD.solve(M, operation)
     return U.contiguous(), S, Vh.contiguous()
 
@@ -152,7 +152,7 @@ def _(info, in_dims, V, gamma, G):  # type: ignore[no-untyped-def]
 
 
 def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:
-    """The tensors with the mapped dimension first, expanded where there is none."""
+    """Move the mapped dimension of each tensor to the front; expand tensors that are not mapped."""
     return [
         x.unsqueeze(0).expand(batch, *x.shape) if dim is None else x.movedim(dim, 0)
         for x, dim in zip(tensors, dims, strict=False)

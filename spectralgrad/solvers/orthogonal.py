@@ -1,4 +1,4 @@
-"""The factors of a polar decomposition, by the fastest route that keeps orthogonality to rounding."""
+"""The factors of a polar decomposition, by the fastest algorithm that is orthogonal to rounding error."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from . import choice
 from .ladder import SVD
 from .statistics import counts
 
-_STEEPEST = 1e-4  # float64 has 2e-16: squaring a ratio of 1e-4 costs half of it and leaves float32 untouched
-_FLAT = 0.1  # above this ratio a product in single precision costs at most ten roundings, less than an SVD does
-_BLOCK = 64  # columns of the Gram matrix formed at a time
+# Bounds on the smallest singular value relative to the largest.
+_STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
+_FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
+_BLOCK = 64  # columns of the Gram matrix computed at a time
 
 
 def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Q, S and Vh of M = (Q V) diag(S) Vh for m ≥ n, Q with orthonormal columns, S descending.
+    """Return Q, S and Vh with M = (Q V) diag(S) Vh for m ≥ n, where Q has orthonormal columns and S is descending.
 
-    Single precision goes through the Gram matrix MᴴM in double precision, whose eigenvalues are the squared singular
-    values: products and a small eigendecomposition instead of an SVD. The SVD serves matrices with a singular value
-    too small for that, and double precision. Each matrix goes the way that its own singular values name.
+    In single precision the factors come from the eigendecomposition of the Gram matrix MᴴM in double precision, whose
+    eigenvalues are the squared singular values; this is faster than an SVD. Matrices with too small a singular value,
+    and double precision, use the SVD. The choice is made for each matrix of a batch separately.
     """
-    M = SVD.readable(M, "polar")
     if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
+        M = SVD.readable(M, "polar")  # the SVD below checks for itself
         if bool(ordinary(M).all()):
             return _by_gram(M)
-        size = magnitude(M)  # reciprocals of small singular values are beyond single precision
+        size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
         Q, S, Vh = _by_gram(M / size)
         return Q, S * size.squeeze(-1), Vh
     U, S, Vh = SVD.solve(M, "polar")
@@ -34,8 +35,12 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Products are always those of the whole batch, of which each matrix takes its own: BLAS sees sizes and places."""
-    wide = M.double()  # squares of single-precision numbers neither overflow nor vanish there
+    """Compute the factors from the Gram matrix.
+
+    Products are always taken over the whole batch, and each matrix selects its own: the rounding of BLAS depends on the
+    size of a batch and the position in it, and a result must not depend on the other matrices.
+    """
+    wide = M.double()  # squares of single-precision numbers neither overflow nor underflow in double precision
     w, V = choice.eigh(_lower_gram(wide))
     suits = w[..., 0] > _STEEPEST**2 * w[..., -1]
     flat = suits & (w[..., 0] > _FLAT**2 * w[..., -1])
@@ -57,7 +62,7 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _lower_gram(M: Tensor) -> Tensor:
-    """MᵀM, of which only the lower triangle will be read: blocks above it are left zero."""
+    """Return MᵀM with zeros in the blocks above the diagonal; only the lower triangle is read."""
     n = M.shape[-1]
     if n < 2 * _BLOCK:
         return M.mT @ M

@@ -1,4 +1,4 @@
-"""A batch of large matrices, several LAPACK calls at a time: torch.linalg runs them one after another."""
+"""Decomposes a batch of large matrices by concurrent LAPACK calls; torch.linalg makes them one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
-    """torch.linalg.eigh of a batch (*, d, d), spread over as many threads as torch may use."""
+    """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use."""
     batch, threads = A.shape[:-2], torch.get_num_threads()
     parts = A.reshape(-1, *A.shape[-2:]).tensor_split(min(threads, batch.numel()))
     results = list(_workers(threads, os.getpid()).map(torch.linalg.eigh, parts))
@@ -21,5 +21,5 @@ def eigh(A: Tensor) -> tuple[Tensor, ...]:
 
 @lru_cache(maxsize=2)
 def _workers(threads: int, process: int) -> ThreadPoolExecutor:
-    """Threads that use one core each. A forked child has another process number, and so its own."""
+    """Return a pool of threads that use one core each; a forked child has another process id and gets its own pool."""
     return ThreadPoolExecutor(threads, "spectralgrad", initializer=lambda: torch.set_num_threads(1))

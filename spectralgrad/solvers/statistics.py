@@ -1,4 +1,4 @@
-"""What the solvers did: how many matrices, and which of them needed a fallback."""
+"""Counters of solver calls, decomposed matrices and fallbacks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class SolverReport:
     """Counts since the start of the process or the last :func:`reset_report`.
 
     Attributes:
-        calls: calls of a solver.
-        matrices: matrices decomposed.
-        fallbacks: rung of the ladder → matrices it rescued.
-        failures: matrices that no rung could decompose.
+        calls: number of solver calls.
+        matrices: number of matrices passed to a solver.
+        fallbacks: for each fallback, the number of matrices that it decomposed after the solver had failed.
+        failures: number of matrices that no fallback could decompose.
 
     Example:
         >>> SolverReport(calls=2, matrices=64, fallbacks={"float64": 1}, failures=0)
@@ -33,7 +33,7 @@ class SolverReport:
 
 
 class _Counts:
-    """The mutable counters behind :func:`report`, safe to use from several threads."""
+    """The mutable counters behind :func:`report`; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ counts = _Counts()
 
 
 def report() -> SolverReport:
-    """What the solvers did so far.
+    """Return the counts of solver calls, matrices, fallbacks and failures so far.
 
     Example:
         >>> import spectralgrad as sg

@@ -1,4 +1,4 @@
-"""Hermitian matrices as torch reads them: the lower triangle decides. Checked as a solver would check them."""
+"""Hermitian matrices from their lower triangle, as torch.linalg reads them, and the checks that a solver would make."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ..precision import negative_tolerance, resolved
 
 
 def hermitian(G: Tensor) -> Tensor:
-    """The Hermitian part (G + Gᴴ)/2."""
+    """Return the Hermitian part (G + Gᴴ)/2."""
     return (G + G.mH) / 2
 
 
 def mirrored(A: Tensor) -> Tensor:
-    """The Hermitian matrix that the lower triangle of ``A`` stands for; imaginary parts on the diagonal are ignored."""
+    """Return the Hermitian matrix with the lower triangle of ``A``; imaginary parts on the diagonal are ignored."""
     below = A.tril(-1)
     if not A.dtype.is_complex:
         return A.tril() + below.mT
@@ -24,7 +24,7 @@ def mirrored(A: Tensor) -> Tensor:
 
 @torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
 def checked_hermitian(A: Tensor, operation: str, positive: bool) -> Tensor:
-    """The mirrored matrix; errors that depend on data stay opaque to torch.compile in here."""
+    """Return the mirrored matrix after checking it; an operator, so that torch.compile need not trace the checks."""
     M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
     if bool(bad.any()):
@@ -45,7 +45,11 @@ def _(info, in_dims, A, operation, positive):  # type: ignore[no-untyped-def]
 
 
 def _refuse_indefinite(M: Tensor, operation: str) -> None:
-    """A Cholesky factorisation of the slightly shifted matrix; eigenvalues only for what it rejects."""
+    """Raise :class:`IndefiniteError` for matrices that are indefinite beyond rounding error.
+
+    A Cholesky factorisation of the slightly shifted matrix is cheaper than eigenvalues, which are computed only for
+    matrices on which it fails.
+    """
     tolerance = negative_tolerance(M.shape[-1], M.dtype)
     size = M.abs().amax((-2, -1))
     scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]

@@ -1,9 +1,8 @@
-"""Measures the table of :mod:`spectralgrad.solvers.choice` on this machine."""
+"""Measures the thresholds of :class:`spectralgrad.solvers.choice.Table` on this machine."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -11,27 +10,31 @@ from dataclasses import asdict
 import torch
 from torch import Tensor
 
+from ..io.files import write_json
 from ..native import Kernel, kernel
 from . import choice, lapack, pool
 from .choice import BATCHES, SIZES, Table
 
 _POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
 _FUSED_SIZES = (8, 16, 32, 64, 128, 256, 512)
-_ENTRIES = 2**19  # of the batch on which larger matrices are compared
+_ENTRIES = 2**19  # number of entries of the batches on which roots are compared
 
 
 def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
-    """Measure kernel, pool and torch.linalg on this machine, store the table in the user's cache and use it.
+    """Time kernel, pool and torch.linalg on this machine, store the thresholds in the user's cache and use them.
 
     Args:
-        progress: called with a line for each size measured.
+        progress: callback that receives one line of text for each measurement (default: none).
+
+    Returns:
+        the new table.
 
     Raises:
-        RuntimeError: the kernel is not there, so there is nothing to choose.
+        RuntimeError: the native kernel is not available, so there is nothing to tune.
     """
     native = kernel()
     if native is None:
-        raise RuntimeError("the native kernel is not in use (see `spectralgrad info`): there is nothing to tune")
+        raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
     columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
     for dtype, column in columns.items():
         for d in SIZES:
@@ -49,7 +52,7 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
 
 
 def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -> int | None:
-    """The smallest batch of :data:`BATCHES` from which on the kernel beats torch.linalg and the pool."""
+    """Return the smallest of :data:`BATCHES` from which the kernel is faster than the alternatives, or None."""
     found: int | None = None
     for batch in reversed(BATCHES):
         if d * d * d * batch > 2**31:
@@ -63,7 +66,7 @@ def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -
 
 
 def _pool_from(progress: Callable[[str], None]) -> int:
-    """The smallest size from which on a pool of LAPACK calls beats torch.linalg on a batch of them."""
+    """Return the smallest size from which a pool of LAPACK calls is faster than torch.linalg on a batch."""
     found = 2 * _POOL_SIZES[-1]
     for d in reversed(_POOL_SIZES):
         A = _matrices(8, d, torch.float64).to(torch.complex128)
@@ -75,7 +78,7 @@ def _pool_from(progress: Callable[[str], None]) -> int:
 
 
 def _fused_up_to(native: Kernel, progress: Callable[[str], None]) -> int:
-    """The largest size up to which a root and its derivative inside the kernel beat the kernel and torch's products."""
+    """Return the largest size for which computing a root and its derivative in the kernel beats products in torch."""
     found = 4
     for d in _FUSED_SIZES:
         A = _matrices(max(2, _ENTRIES // d**2), d, torch.float32)
@@ -105,7 +108,7 @@ def _matrices(batch: int, d: int, dtype: torch.dtype) -> Tensor:
 
 
 def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) -> float:
-    """The shortest of several runs."""
+    """Return the shortest of several runs, in seconds."""
     solver(A)
     best, until = float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -122,6 +125,4 @@ def _store(isa: str, result: Table) -> None:
         known = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         known = {}
-    temporary = path.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps({**known, isa: asdict(result)}, indent=1), encoding="utf-8")
-    temporary.replace(path)
+    write_json(path, {**known, isa: asdict(result)})

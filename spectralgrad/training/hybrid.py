@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import MethodError, SpectralError
-from ..nn.base import SpectralModule
+from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method
 from .milestones import LastDecay, epoch_of, last_decay, move
 
@@ -49,7 +49,7 @@ class HybridSwitch:
         MethodError: a method is unknown, or no layer supports both methods.
 
     Example:
-        >>> from spectralgrad.nn import SpectralModule
+        >>> from spectralgrad.nn import SpectralModule, spectral_layers
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), SpectralModule())
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         >>> scheduler = torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 4])
@@ -159,12 +159,7 @@ class HybridSwitch:
 
 def _switchable(model: nn.Module, *methods: str | Method) -> dict[str, SpectralModule]:
     """The spectral layers that support both methods; a warning names the others."""
-    spectral = {name: layer for name, layer in model.named_modules() if isinstance(layer, SpectralModule)}
-    if not spectral:
-        raise SpectralError(
-            f"HybridSwitch: expected a model with a spectral layer (SpectralModule), got {type(model).__name__} "
-            "without one"
-        )
+    spectral = spectral_layers(model, required_by="HybridSwitch")
     refused = {name: why for name, layer in spectral.items() if (why := _refusal(layer, methods))}
     if len(refused) == len(spectral):
         raise MethodError(f"HybridSwitch: no layer can be switched; {next(iter(refused.values()))}")

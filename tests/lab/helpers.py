@@ -3,9 +3,7 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -15,7 +13,8 @@ from spectralgrad.errors import SolverError
 from spectralgrad_lab import Config
 from spectralgrad_lab.training.progress import Silent
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..forked import Forked
+
 TIMES = ("seconds", "images_per_second", "step_ms")
 
 
@@ -80,25 +79,19 @@ class Interrupting(Silent):
             signal.raise_signal(self.number)
 
 
-def program(module, *arguments, **environment):
-    """A module run in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def environment(**others):
+    """Environment variables with which another Python finds the packages that this one tests, not installed ones."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **others}
 
 
 def pair(module, *arguments):
-    """The same in two processes that find each other as torchrun's do."""
+    """A module run in two processes that find each other as torchrun's do."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
-    return [program(module, *arguments, RANK=str(rank), LOCAL_RANK=str(rank), **meeting) for rank in range(2)]
+    ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank), **meeting} for rank in range(2)]
+    return [Forked("-m", module, *arguments, environment=rank) for rank in ranks]
 
 
 def ended(processes, seconds=120):

@@ -1,8 +1,6 @@
 """The benchmark: right before fast, complete reports, threads left as found. No time is asserted."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -25,6 +23,8 @@ from spectralgrad_lab.bench import (
 )
 from spectralgrad_lab.bench.cases import SPECTRA
 from spectralgrad_lab.bench.rivals import newton_schulz
+
+from .. import forked
 
 TINY = [
     ("eigh", Case(4, 3, torch.float32)),
@@ -213,7 +213,7 @@ def test_plan_follows_the_options():
 
 def test_a_missing_folder_is_told_before_working(tmp_path, capsys):
     assert main(["bench", "--json", str(tmp_path / "missing" / "out.json")]) == 1
-    assert "no folder to write" in capsys.readouterr().err
+    assert "does not exist; create it first" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_wrong_usage_exits_with_two(arguments, message, capsys):
 
 def test_importing_the_package_does_not_load_the_benchmark():
     code = "import sys, spectralgrad; print([name for name in sys.modules if 'spectralgrad_lab.bench' in name])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = forked.run("-c", code, check=True)
     assert done.stdout.strip() == "[]"
 
 

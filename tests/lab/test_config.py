@@ -4,8 +4,6 @@ import argparse
 import json
 import math
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -16,6 +14,8 @@ from spectralgrad_lab.data import DATASETS
 from spectralgrad_lab.networks import NETWORKS
 from spectralgrad_lab.training.config import FIELDS, ConfigError
 from spectralgrad_lab.training.config_values import from_flag
+
+from .. import forked
 
 # Section 7 of the claims: epochs, batch, rate, weight decay, milestones.
 PROTOCOLS = {
@@ -185,7 +185,7 @@ def test_none_and_shares_on_the_command_line():
 
 def test_other_commands_do_not_load_the_lab():
     code = "import sys; from spectralgrad.cli import _parser; _parser(); print([m for m in sys.modules if '.lab' in m])"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    out = forked.run("-c", code, check=True).stdout
     assert out.strip() == "[]"
 
 

@@ -14,7 +14,7 @@ from spectralgrad_lab.training.memory import keep_memory
 if sys.argv[1] == "kept":
     keep_memory()
 a = torch.zeros(12_000_000)  # larger than the 32 MiB that glibc comes to keep by itself
-for _ in range(5):  # at first the pages are new in any case, with torch 2.6 three times
+for _ in range(5):  # at first the pages are new in any case
     b = a + a
     del b
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -12,7 +12,13 @@ from torch.nn import functional
 
 import spectralgrad
 from spectralgrad.errors import SpectralError
-from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, OrthogonalConv2d, PCADenoising2d, SpectralModule
+from spectralgrad.nn import (
+    CovariancePooling,
+    DecorrelatedBatchNorm2d,
+    OrthogonalConv2d,
+    PCADenoising2d,
+    spectral_layers,
+)
 from spectralgrad.optim import pre_spectral_layers
 from spectralgrad_lab.data import Batches, load
 from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
@@ -285,7 +291,7 @@ def test_a_network_of_ones_own_gets_the_settings_it_asks_for(tmp_path, monkeypat
 @pytest.mark.parametrize("pooling", ["average", "covariance"])
 def test_spectral_layers_work_in_the_precision_they_are_told(pooling):
     net = made(layer="whitening", pooling=pooling, spectral_precision="float64", scale_init="uniform")
-    layers = [module for module in net.modules() if isinstance(module, SpectralModule)]
+    layers = list(spectral_layers(net).values())
     assert len(layers) == (2 if pooling == "covariance" else 1)
     assert all(layer.compute_dtype == torch.float64 for layer in layers)
     assert 0 < net.bn1.weight.min() < net.bn1.weight.max() < 1

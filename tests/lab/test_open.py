@@ -232,7 +232,7 @@ def test_a_broken_method_of_a_package_is_a_warning(value, installed, capsys):
     folder = installed("spectralgrad.methods", other=value)
     (folder / "stranger_broken.py").write_text("raise SystemError('broken')", "utf-8")
     (folder / "stranger.py").write_text(METHOD, "utf-8")  # under another name than the entry point's
-    with pytest.warns(UserWarning, match=r"entry point 'other' of spectralgrad.methods is left out: "):
+    with pytest.warns(UserWarning, match=r"entry point 'other' of spectralgrad.methods is ignored: "):
         assert "other" not in sg.methods()
     assert main(["info"]) == 0  # the warning is not repeated
     with pytest.raises(sg.MethodError, match="unknown method 'other'"):
@@ -267,7 +267,7 @@ def test_images_of_installed_packages_are_found_by_name(installed, capsys):
     assert main(arguments) == 0
     assert sys.modules["stranger"].calls == [folder]
     for name in ("broken", "wrong"):
-        with pytest.warns(UserWarning, match=f"'{name}' of spectralgrad.data is left out"), pytest.raises(DataError):
+        with pytest.warns(UserWarning, match=f"'{name}' of spectralgrad.data is ignored"), pytest.raises(DataError):
             load_data(name)
 
 

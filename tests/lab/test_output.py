@@ -1,7 +1,6 @@
 """What is said survives the encoding of stdout and stderr, and files are UTF-8 whatever that is."""
 
 import io
-import os
 import subprocess
 import sys
 
@@ -13,10 +12,11 @@ from spectralgrad_lab import Config
 from spectralgrad_lab.training.progress import Bar, Step
 from spectralgrad_lab.training.records import Epoch, Result
 
-from .helpers import ROOT
+from .. import forked
+from . import helpers
 
 C_LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-# One process for all commands, since torch takes seconds to load.
+# One process for all commands: the second is faster than the first.
 PROGRAM = """
 import sys, numpy
 from spectralgrad.cli import main
@@ -43,15 +43,19 @@ print(done, wrong)
 
 def run(folder, *arguments, **environment):
     """Python in a process of its own, with nothing but this said of encodings."""
-    known = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LC_", "LANG"))}
-    known |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+    known = {
+        k: v
+        for k, v in helpers.environment().items()
+        if k == "PYTHONPATH" or not k.startswith(("PYTHON", "LC_", "LANG"))
+    }
+    known |= environment
     return subprocess.run([sys.executable, *arguments], cwd=folder, env=known, capture_output=True, timeout=600)
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_every_command_survives_any_encoding(encoding, tmp_path):
-    found = run(tmp_path, "-c", PROGRAM, PYTHONIOENCODING=encoding)
-    said, errors = found.stdout.decode(encoding), found.stderr.decode(encoding)
+    found = forked.run("-c", PROGRAM, cwd=tmp_path, encoding=encoding, environment={"PYTHONIOENCODING": encoding})
+    said, errors = found.stdout, found.stderr
     assert "Traceback" not in errors
     assert said.splitlines()[-1] == f"{[0] * 14} [2, 2, 1, 1]", errors
     for word in ("1/(lambdai - lambdaj)", "\nmethod ", "k 1.", "done: error", "eps of the spectral layer"):

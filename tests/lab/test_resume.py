@@ -5,8 +5,6 @@ import csv
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +20,8 @@ from spectralgrad_lab.training.progress import Silent
 from spectralgrad_lab.training.records import Result
 from spectralgrad_lab.training.resuming import RunExistsError, read_result
 
-from .helpers import QUICK, ROOT, Interrupting, numbers
+from .. import forked
+from .helpers import QUICK, Interrupting, numbers
 
 # Three batches an epoch; everything with a state of its own: momentum, schedule, switch, power iteration, dropout.
 RICH = QUICK.replaced(
@@ -73,9 +72,7 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path)
     for folder in (tmp_path / "writes", run):
         folder.mkdir()
     (run / "run.toml").write_text(config.to_toml(), "utf-8")
-    found = subprocess.run(
-        [sys.executable, "-m", "tests.lab.kills", str(tmp_path)], cwd=ROOT, capture_output=True, text=True
-    )
+    found = forked.run("-m", "tests.lab.kills", tmp_path)
     assert found.returncode == 0, found.stderr
     lines = [line.split() for line in found.stdout.splitlines()]
     writes, steps = ([int(step) for what, step in lines if what == kind] for kind in ("write", "run"))
@@ -110,19 +107,16 @@ def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, mo
 
 
 def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_path):
-    resource = pytest.importorskip("resource")
+    pytest.importorskip("resource")
     run = tmp_path / "run"
     train(QUICK.replaced(epochs=1), run)
     before = load(run)
     room = next(run.glob("*.safetensors")).stat().st_size - 1000
-
-    def smaller():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
-
-    arguments = ["-m", "spectralgrad", "train", "--out", str(run), "--resume", "--epochs", "2"]
-    done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, preexec_fn=smaller, timeout=120
+    code = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
+        "from spectralgrad.cli import main; sys.exit(main(sys.argv[1:]))"
     )
+    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2", timeout=120)
     assert done.returncode == 1
     assert done.stderr.startswith("spectralgrad train: ")
     assert len(done.stderr.splitlines()) == 1

@@ -18,6 +18,7 @@ import spectralgrad as sg
 from spectralgrad.io.files import write_json
 
 from ..machine import machine
+from .networks import resnet18
 from .timing import race, thread_count
 
 SHAPE = (128, 64, 32, 32)
@@ -35,39 +36,6 @@ class Figure:
     def reached(self) -> bool:
         """True if the value is within the limit."""
         return self.value <= self.limit
-
-
-def resnet18(classes: int = 10) -> nn.Module:
-    """The papers' ResNet-18 for 32×32 images: 3×3 first convolution, no pooling after it."""
-    return nn.Sequential(
-        nn.Conv2d(3, 64, 3, padding=1, bias=False),
-        nn.BatchNorm2d(64),
-        nn.ReLU(),
-        *[_Block(*sizes) for sizes in ((64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1))],
-        *[_Block(*sizes) for sizes in ((128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1))],
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(512, classes),
-    )
-
-
-class _Block(nn.Module):
-    def __init__(self, inside: int, outside: int, stride: int) -> None:
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(inside, outside, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outside),
-            nn.ReLU(),
-            nn.Conv2d(outside, outside, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(outside),
-        )
-        straight = stride == 1 and inside == outside
-        short = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
-        self.short: nn.Module = nn.Identity() if straight else short
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
-        return torch.relu(self.body(x) + self.short(x))
 
 
 def composition(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -136,7 +104,7 @@ def layer_alone(seconds: float, threads: int) -> list[Figure]:
 def training_step(seconds: float, threads: int) -> list[Figure]:
     """A training step of ResNet-18 with the layer after the first convolution, compared with batch normalization."""
     torch.manual_seed(0)
-    plain = resnet18()
+    plain = resnet18("batchnorm")
     white = sg.nn.convert_decorrelated_batchnorm(copy.deepcopy(plain))
     X, y = torch.randn(128, 3, 32, 32), torch.randint(10, (128,))
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
@@ -17,7 +18,8 @@ from spectralgrad.diagnostics.table import render
 from spectralgrad.io.files import write_json
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
 
-from .networks import ResNet18
+from ..networks import pre_spectral
+from .networks import resnet18
 from .timing import race
 
 GOALS = {"NOG": 0.02, "OLR": 0.01, "OLR exact": 0.01, "Monitor": 0.01}
@@ -28,7 +30,9 @@ class Training:
 
     def __init__(self, batch: int) -> None:
         torch.manual_seed(0)
-        self.net = ResNet18()
+        self.net = resnet18("whitening")
+        self.before = pre_spectral(self.net)
+        self.whitening = cast(sg.nn.DecorrelatedBatchNorm2d, self.net.bn1)
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9, weight_decay=5e-4)
         self.images, self.labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
 
@@ -45,22 +49,22 @@ class Training:
     def watch(self) -> None:
         """Only the hooks of the spectral layer, with a covariance of the actual size."""
         C = self._covariance.detach().requires_grad_()
-        self.net.whiten.watched(C).backward(self._covariance)
+        self.whitening.watched(C).backward(self._covariance)
 
     def prepare(self) -> None:
         """Compute the gradients and the covariance that the parts need."""
         self.step()
-        features = self.net.conv1(self.images).detach().transpose(0, 1).flatten(1)
-        self._covariance = sg.covariance(features.double(), eps=self.net.whiten.eps)
+        features = self.before(self.images).detach().transpose(0, 1).flatten(1)
+        self._covariance = sg.covariance(features.double(), eps=self.whitening.eps)
 
 
 def attach(kind: str, training: Training) -> Callable[[], None]:
     """Attach one of the tools; returns the function that removes it."""
     if kind == "NOG":
-        return NearestOrthogonalGradient(training.optimizer, training.net.conv1).remove
+        return NearestOrthogonalGradient(training.optimizer, training.before).remove
     if kind.startswith("OLR"):
         objective = "exact" if kind.endswith("exact") else "paper"
-        return OptimalLearningRate(training.optimizer, training.net.conv1, objective=objective).remove
+        return OptimalLearningRate(training.optimizer, training.before, objective=objective).remove
     return Monitor(training.net, every=1).close
 
 

@@ -35,6 +35,10 @@ class JobError(SpectralError, RuntimeError):
     """A run could not be carried out. (A run that diverges is a result, not an error.)"""
 
 
+class JobStoppedError(JobError):
+    """A run was stopped by a signal after its checkpoint was written, or was not started for that reason."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One run and the folder of its checkpoint.
@@ -58,12 +62,12 @@ def carry_out(job: Job) -> Result:
 def _in_worker(job: Job) -> Result:
     """The same in a worker process. Errors become plain text, since not every exception can be pickled."""
     if _stop.is_set():  # the pool hands out jobs before a process is free
-        raise JobError(f"{job.name}: not started")
+        raise JobStoppedError(f"{job.name}: not started")
     try:
         return carry_out(job)
     except Stopped as stopped:
         _stop.set()
-        raise JobError(f"{job.name}: {stopped}") from None
+        raise JobStoppedError(f"{job.name}: {stopped}") from None
     except (SpectralError, OSError, ValueError, RuntimeError, ImportError) as problem:
         text = f"{said(problem)}; {KEPT}" if isinstance(problem, OSError) else problem
         raise JobError(f"{job.name}: {text}") from None
@@ -116,6 +120,8 @@ class Processes:
 
         Raises:
             JobError: a process was killed.
+            KeyboardInterrupt: a signal stopped a run. Ctrl-C reaches the workers too, and perhaps only them: a shell
+                that starts a command in the background makes it ignore Ctrl-C.
         """
         if not jobs:
             return
@@ -127,6 +133,8 @@ class Processes:
             futures = {pool.submit(_in_worker, job): job for job in jobs}
             for future in as_completed(futures):
                 yield futures[future], future.result()
+        except JobStoppedError as stopped:
+            raise KeyboardInterrupt(str(stopped)) from None
         except BrokenProcessPool:
             raise JobError(f"a process was killed, perhaps out of memory: try fewer --jobs; {KEPT}") from None
         finally:

@@ -13,12 +13,11 @@ from torch import Tensor, nn
 
 from spectralgrad import covariance
 from spectralgrad.errors import SpectralError
-from spectralgrad.nn import CovariancePooling, SpectralModule
+from spectralgrad.nn import CovariancePooling, SpectralModule, spectral_layers
 from spectralgrad.nn.functional import covariance_pooling
 
 from ..data import load_for
 from ..import_by_name import is_imported
-from ..networks import spectral_layers
 from ..training.checkpoints import load_weights
 from ..training.components import build
 from ..training.config import Config

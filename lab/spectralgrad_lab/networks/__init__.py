@@ -2,7 +2,7 @@
 
 from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
-from .layer_search import layers_before_spectral, pre_spectral, spectral_layers
+from .layer_search import layers_before_spectral, pre_spectral
 from .published_form import FORMS, in_form
 from .registry import NETWORKS, build
 
@@ -18,5 +18,4 @@ __all__ = [
     "in_form",
     "layers_before_spectral",
     "pre_spectral",
-    "spectral_layers",
 ]

@@ -1,10 +1,9 @@
-"""Find the spectral layers of a network, and the layers that feed them."""
+"""Find the layers that feed the spectral layers of a network."""
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from spectralgrad.nn import SpectralModule
 from spectralgrad.optim import pre_spectral_layers
 
 from .errors import NetworkError
@@ -18,17 +17,6 @@ class Network(nn.Module):
     """
 
     before_spectral: str
-
-
-def spectral_layers(net: nn.Module) -> dict[str, SpectralModule]:
-    """The spectral layers of a network by name, in the order in which they were registered.
-
-    Example:
-        >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
-        >>> list(spectral_layers(nn.Sequential(nn.Conv2d(1, 4, 3), DecorrelatedBatchNorm2d(4))))
-        ['1']
-    """
-    return {name: module for name, module in net.named_modules() if isinstance(module, SpectralModule)}
 
 
 def pre_spectral(net: nn.Module) -> nn.Module:

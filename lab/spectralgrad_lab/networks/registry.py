@@ -7,11 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from spectralgrad.nn import spectral_layers
+
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
 from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
-from .layer_search import Network, spectral_layers
+from .layer_search import Network
 from .published_form import FORMS, in_form
 from .resnet import ResNet
 from .small import SmallNet

@@ -28,14 +28,3 @@ def printed(paper: str) -> dict[str, Any]:
     """
     with (Path(__file__).parent / f"{paper}.toml").open("rb") as stream:
         return tomllib.load(stream)
-
-
-def printed_table(paper: str, name: str) -> dict[str, Any]:
-    """One printed table: its caption, and its rows as the file has them.
-
-    Example:
-        >>> printed_table("eccv", "table-5")["row"][0]
-        {'treatment': 'SVD', 'failures': 5, 'top1': 73.13, 'top5': 91.02}
-    """
-    table: dict[str, Any] = printed(paper)[name]
-    return table

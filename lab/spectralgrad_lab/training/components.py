@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim import SGD
 from torch.optim.lr_scheduler import MultiStepLR
 
-from spectralgrad.nn import SpectralModule
+from spectralgrad.nn import SpectralModule, spectral_layers
 from spectralgrad.rules import Method
 from spectralgrad.training import HybridSwitch
 
@@ -50,7 +50,7 @@ class Components:
     @property
     def spectral(self) -> dict[str, SpectralModule]:
         """The spectral layers by name."""
-        return networks.spectral_layers(self.net)
+        return spectral_layers(self.net)
 
     @property
     def method(self) -> str:
@@ -232,7 +232,7 @@ class _OwnMethodsFirst(_InForm):
     """A hybrid switch that leaves every layer its own method until the switch."""
 
     def __init__(self, net: nn.Module, scheduler: MultiStepLR, config: Config) -> None:
-        self._made_with = {name: layer.method for name, layer in networks.spectral_layers(net).items()}
+        self._made_with = {name: layer.method for name, layer in spectral_layers(net).items()}
         assert config.hybrid is not None
         super().__init__(net, scheduler, config, config.hybrid)
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from spectralgrad.errors import IndefiniteError, NonFiniteError, SolverError
-from spectralgrad.nn import SpectralModule
+from spectralgrad.nn import SpectralModule, spectral_layers
 
-from ..networks import spectral_layers
 from .records import Epoch
 
 NUMERICAL = (NonFiniteError, IndefiniteError, SolverError, torch.linalg.LinAlgError)  # type: ignore[attr-defined]

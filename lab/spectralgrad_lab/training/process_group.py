@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from spectralgrad.dispatch.torch_internals import connections
 from spectralgrad.errors import SpectralError
 
 from .config import ConfigError
@@ -72,12 +71,8 @@ class Group:
         if failed and self.world > 1:
             _failed_before.append(True)
         if self.run_groups:
-            last = connections(self.run_groups[0])
             dist.destroy_process_group(self.run_groups.pop())
-            gc.collect()
-            # Last reference on purpose: dropped by a model instead, the connections would close with the GIL held, or
-            # never.
-            del last
+            gc.collect()  # a model in a reference cycle would keep the connections open
 
     @property
     def is_leader(self) -> bool:

@@ -176,9 +176,11 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
 def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
     """As :func:`_of_channels` for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
-        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), "matrix_log")
+        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), Domain("matrix_log"))
     exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
-    return of_shifted(M, C, shift, scalar_functions.real_power(exponent), "matrix_power") * size ** (2 * float(power))
+    return of_shifted(M, C, shift, scalar_functions.real_power(exponent), Domain("matrix_power")) * size ** (
+        2 * float(power)
+    )
 
 
 def _of_positions(X: Tensor, products: Tensor, power: float | str, size: Tensor) -> Tensor:

@@ -1,0 +1,1 @@
+"""Improving Covariance Conditioning of the SVD Meta-layer by Orthogonality (ECCV 2022)."""

@@ -1,0 +1,1 @@
+"""The gradient-accuracy table of all rules, and the Daleckiĭ–Kreĭn formula."""

@@ -1,0 +1,205 @@
+"""Items: a claim of a paper, the quantities that decide it, and where the texts are read from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .conditions import parse
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+AGREES = "agrees"
+ROUNDING = "agrees up to rounding"
+DISAGREES = "does not agree"
+AMBIGUOUS = "ambiguous"
+NOT_COMPARABLE = "not comparable at this size"
+VERDICTS = (AGREES, ROUNDING, DISAGREES, AMBIGUOUS, NOT_COMPARABLE)
+KINDS = ("analytic", "figure", "training")
+
+_ROOT = Path(__file__).parent
+_ITEM = {
+    "id", "place", "names", "claim", "kind", "verdict", "reason", "achieves", "seconds", "needs", "quantity", "command",
+}  # fmt: skip
+_QUANTITY = {"name", "what", "claim", "expect"}
+
+
+class ItemError(ValueError):
+    """An items file is wrong, or no item has the name asked for."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One computed value of an item.
+
+    Attributes:
+        name: its key in the result of the item's function.
+        what: what it is, in a few words.
+        claim: the condition that the paper's statement puts on it, or None if the paper says nothing about it.
+        expect: the condition that a correct computation satisfies; the tests check it.
+    """
+
+    name: str
+    what: str
+    claim: str | list[str] | None
+    expect: str | list[str]
+
+
+@dataclass(frozen=True)
+class Item:
+    """A claim of a paper: a table, a figure, an equation or a sentence.
+
+    Attributes:
+        paper: the folder of its paper, such as ``"tpami"``.
+        id: its number, such as ``"R22"`` or ``"figure-4"``.
+        place: where the paper states it.
+        claim: the statement, in one line.
+        kind: ``"analytic"``, ``"figure"`` or ``"training"``.
+        verdict: the verdict we expect, one of ``VERDICTS``. The last two are a judgement that no computation makes.
+        reason: one line on the verdict; ``{name}`` stands for a computed value.
+        achieves: where the paper is wrong, what its method achieves nevertheless.
+        names: other names of the item, such as ``"table-4"``; several items may share one.
+        seconds: about how long it takes on two cores.
+        needs: data that has to be obtained first, such as ``"CIFAR-10"``.
+        command: for training, the arguments of the full-size run.
+        quantities: the values that decide it.
+    """
+
+    paper: str
+    id: str
+    place: str
+    claim: str
+    kind: str
+    verdict: str
+    reason: str
+    achieves: str = ""
+    names: tuple[str, ...] = ()
+    seconds: float = 1.0
+    needs: str = ""
+    command: str = ""
+    quantities: tuple[Quantity, ...] = field(default=())
+
+    @property
+    def key(self) -> str:
+        """The item's unique name, such as ``"tpami/R22"``."""
+        return f"{self.paper}/{self.id}"
+
+    def answers_to(self, name: str) -> bool:
+        """Whether the item is meant by a name such as ``tpami``, ``tpami/r22``, ``r22`` or ``tpami/table-4``."""
+        wanted = name.lower()
+        own = [self.id.lower(), *(n.lower() for n in self.names)]
+        return wanted == self.paper or any(wanted == f"{self.paper}/{n}" for n in own) or wanted == self.id.lower()
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper and its items.
+
+    Attributes:
+        name: its folder, such as ``"tpami"``.
+        title, authors, venue: as printed.
+        about: one paragraph on what it proposes.
+        items: its items, in the order of the file.
+    """
+
+    name: str
+    title: str
+    authors: str
+    venue: str
+    about: str
+    items: tuple[Item, ...]
+
+
+@cache
+def papers() -> tuple[Paper, ...]:
+    """All papers, in the order they are presented.
+
+    Raises:
+        ItemError: a file is wrong.
+
+    Example:
+        >>> [paper.name for paper in papers()]
+        ['gradients', 'neurips', 'tpami', 'iccv', 'eccv']
+    """
+    return tuple(_read(_ROOT / name / "items.toml") for name in ("gradients", "neurips", "tpami", "iccv", "eccv"))
+
+
+def all_items() -> list[Item]:
+    """The items of all papers."""
+    return [item for paper in papers() for item in paper.items]
+
+
+def select(names: Sequence[str]) -> list[Item]:
+    """The items with the given names, each once, in the order of the papers.
+
+    ``all-analytic``, ``all-figures`` and ``all-training`` are the items of that kind, ``all`` is everything.
+
+    Raises:
+        ItemError: a name means no item.
+
+    Example:
+        >>> [item.key for item in select(["neurips/table-1"])][0]
+        'neurips/B7'
+    """
+    groups = {"all-analytic": "analytic", "all-figures": "figure", "all-training": "training"}
+    chosen: dict[str, Item] = {}
+    for name in names:
+        found = [i for i in all_items() if name == "all" or groups.get(name) == i.kind or i.answers_to(name)]
+        if not found:
+            raise ItemError(f"no item is called {name!r}; `spectralgrad reproduce list` shows all of them")
+        chosen.update((item.key, item) for item in found)
+    return [item for item in all_items() if item.key in chosen]
+
+
+def _read(file: Path) -> Paper:
+    with file.open("rb") as stream:
+        try:
+            document = tomllib.load(stream)
+        except tomllib.TOMLDecodeError as problem:
+            raise ItemError(f"{file.parent.name}/{file.name}: {problem}") from problem
+    name = file.parent.name
+    items = tuple(_item(name, entry) for entry in document.get("item", []))
+    keys = [item.key for item in items]
+    if len(set(keys)) < len(keys):
+        raise ItemError(f"{name}: items with the same id: {sorted({k for k in keys if keys.count(k) > 1})}")
+    return Paper(name, document["title"], document["authors"], document["venue"], document["about"], items)
+
+
+def _item(paper: str, entry: Mapping[str, Any]) -> Item:
+    where = f"{paper}/{entry.get('id', '?')}"
+    _check_keys(where, entry, _ITEM, required={"id", "place", "claim", "verdict", "reason"})
+    kind = entry.get("kind", "analytic")
+    if kind not in KINDS or entry["verdict"] not in VERDICTS:
+        raise ItemError(f"{where}: expected a kind of {KINDS} and a verdict of {VERDICTS}")
+    settings = {key: value for key, value in entry.items() if key not in ("quantity", "names", "kind")}
+    quantities = tuple(_quantity(where, q) for q in entry.get("quantity", []))
+    return Item(paper, kind=kind, names=tuple(entry.get("names", ())), quantities=quantities, **settings)
+
+
+def _quantity(where: str, entry: Mapping[str, Any]) -> Quantity:
+    where = f"{where}, {entry.get('name', '?')}"
+    _check_keys(where, entry, _QUANTITY, required={"name", "what"})
+    claim, expect = entry.get("claim"), entry.get("expect", entry.get("claim"))
+    if expect is None:
+        raise ItemError(f"{where}: expected a condition `claim`, `expect` or both")
+    for condition in [c for one in (claim, expect) if one for c in ([one] if isinstance(one, str) else one)]:
+        if condition not in ("yes", "no") and not condition.startswith("= "):
+            try:
+                parse(condition)
+            except ValueError as problem:
+                raise ItemError(f"{where}: {problem}") from problem
+    return Quantity(entry["name"], entry["what"], claim, expect)
+
+
+def _check_keys(where: str, entry: Mapping[str, Any], known: set[str], required: set[str]) -> None:
+    if unknown := set(entry) - known:
+        raise ItemError(f"{where}: unknown {sorted(unknown)}; known are {sorted(known)}")
+    if missing := required - set(entry):
+        raise ItemError(f"{where}: missing {sorted(missing)}")

@@ -1,0 +1,129 @@
+"""Run an item and compare what comes out with what the paper prints."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from .conditions import Value, holds
+from .items import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, Item, ItemError, Quantity
+from .registry import compute_of
+
+_ORDER = (AGREES, ROUNDING, DISAGREES)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A quantity with its computed value.
+
+    Attributes:
+        quantity: what was computed.
+        value: the computed value.
+        as_expected: whether it satisfies ``expect``.
+        verdict: how it compares with the paper's statement; empty if the paper makes none.
+    """
+
+    quantity: Quantity
+    value: Value
+    as_expected: bool
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of running an item.
+
+    Attributes:
+        item: the item.
+        values: everything its function computed.
+        judged: its quantities.
+        verdict: the verdict on the claim.
+        reason: the item's reason with the computed values filled in.
+        seconds: how long it took.
+    """
+
+    item: Item
+    values: Mapping[str, Value] = field(repr=False)
+    judged: tuple[Judged, ...]
+    verdict: str
+    reason: str
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether every value and the verdict are what the items file says."""
+        return all(j.as_expected for j in self.judged) and self.verdict == self.item.verdict
+
+    def as_json(self) -> dict[str, Any]:
+        """The outcome as JSON can hold it."""
+        item = {key: value for key, value in asdict(self.item).items() if key != "quantities"}
+        quantities = [
+            {**asdict(j.quantity), "ours": _finite(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
+            for j in self.judged
+        ]
+        found = {"verdict": self.verdict, "reason": self.reason, "seconds": round(self.seconds, 3)}
+        return {**item, **found, "quantities": quantities, "values": {k: _finite(v) for k, v in self.values.items()}}
+
+
+def run(item: Item) -> Outcome:
+    """Compute an item and judge it.
+
+    Random numbers start from the same seed for every item, so an item gives the same result alone and among others.
+
+    Raises:
+        ItemError: no function computes the item, or its function does not return a quantity of the items file.
+    """
+    compute = compute_of(item.key)
+    if compute is None:
+        raise ItemError(f"{item.key}: there is no function that computes it")
+    start = time.perf_counter()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        values = compute()
+    seconds = time.perf_counter() - start
+    judged = tuple(_judge(item, quantity, values) for quantity in item.quantities)
+    return Outcome(item, values, judged, _verdict(item, judged), _fill(item, values), seconds)
+
+
+def _judge(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
+    if quantity.name not in values:
+        raise ItemError(f"{item.key}: its function does not return {quantity.name!r}; it returns {sorted(values)}")
+    value = values[quantity.name]
+    try:
+        verdict = "" if quantity.claim is None else _compare(quantity.claim, value)
+        return Judged(quantity, value, holds(quantity.expect, value), verdict)
+    except ValueError as problem:
+        raise ItemError(f"{item.key}, {quantity.name}: {problem}") from problem
+
+
+def _compare(claim: str | list[str], value: Value) -> str:
+    if holds(claim, value):
+        return AGREES
+    return ROUNDING if holds(claim, value, rounding=True) else DISAGREES
+
+
+def _verdict(item: Item, judged: tuple[Judged, ...]) -> str:
+    """The least favourable verdict of the quantities, unless the items file says that none can be given."""
+    if item.verdict in (AMBIGUOUS, NOT_COMPARABLE):
+        return item.verdict
+    found = [j.verdict for j in judged if j.verdict]
+    return max(found, key=_ORDER.index, default=item.verdict)
+
+
+def _fill(item: Item, values: Mapping[str, Value]) -> str:
+    try:
+        return item.reason.format(**values)
+    except (KeyError, IndexError, ValueError, TypeError) as problem:
+        raise ItemError(f"{item.key}: its reason cannot be filled in: {problem!r}") from problem
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value

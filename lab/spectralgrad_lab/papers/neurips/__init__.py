@@ -1,0 +1,1 @@
+"""Backpropagation-Friendly Eigendecomposition (NeurIPS 2019)."""

@@ -1,0 +1,72 @@
+"""Which function computes an item, and which one draws it."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, TypeVar
+
+from .conditions import Value
+
+Compute = Callable[[], Mapping[str, Value]]
+Draw = Callable[[Mapping[str, Any]], Any]
+F = TypeVar("F", bound=Callable[..., Any])
+
+_COMPUTE: dict[str, Compute] = {}
+_DRAW: dict[str, Draw] = {}
+
+
+def computes(*keys: str) -> Callable[[F], F]:
+    """Declare that a function computes the values of items, given by their keys such as ``"tpami/R22"``.
+
+    The function takes nothing and returns a dictionary of numbers, truth values, words or lists of these: at least the
+    quantities named in the items file, and whatever the item's picture or its reason needs.
+    """
+    return _declare(_COMPUTE, keys)
+
+
+def draws(*keys: str) -> Callable[[F], F]:
+    """Declare that a function draws items: it takes the computed values and returns a matplotlib figure."""
+    return _declare(_DRAW, keys)
+
+
+def compute_of(key: str) -> Compute | None:
+    """The function that computes an item, or None if there is none."""
+    _import_all()
+    return _COMPUTE.get(key)
+
+
+def draw_of(key: str) -> Draw | None:
+    """The function that draws an item, or None if it has no picture."""
+    _import_all()
+    return _DRAW.get(key)
+
+
+def declared() -> set[str]:
+    """The keys of all items for which there is a function."""
+    _import_all()
+    return {*_COMPUTE, *_DRAW}
+
+
+def _declare(table: dict[str, Any], keys: tuple[str, ...]) -> Callable[[F], F]:
+    def declare(function: F) -> F:
+        for key in keys:
+            if key in table:
+                raise ValueError(f"two functions are declared for {key}: {table[key].__name__}, {function.__name__}")
+            table[key] = function
+        return function
+
+    return declare
+
+
+@cache
+def _import_all() -> None:
+    """Import every module in the folders of the papers, so that their functions are declared."""
+    package = __name__.rpartition(".")[0]
+    folder = import_module(package)
+    for paper in pkgutil.iter_modules(folder.__path__):
+        if paper.ispkg:
+            for module in pkgutil.iter_modules(import_module(f"{package}.{paper.name}").__path__):
+                import_module(f"{package}.{paper.name}.{module.name}")

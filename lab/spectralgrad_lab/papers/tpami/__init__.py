@@ -1,0 +1,1 @@
+"""Robust Differentiable SVD (TPAMI 2021)."""

@@ -1,0 +1,30 @@
+"""The pages of the documentation, for the tests of both packages."""
+
+import doctest
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+
+
+def text(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def is_of_the_lab(page: Path) -> bool:
+    """True if the examples of a page need the lab."""
+    return re.search(r"^>>> .*spectralgrad_lab", text(page), re.MULTILINE) is not None
+
+
+def run_examples(page: Path, *registries: dict) -> None:
+    """Run a page in a namespace of its own, in which nothing has been imported; what it registers is forgotten."""
+    known = [(names, set(names)) for names in registries]
+    examples = doctest.DocTestParser().get_doctest(text(page), {}, page.name, str(page), 0)
+    report: list[str] = []
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples, out=report.append)
+    for names, before in known:
+        for name in set(names) - before:
+            del names[name]
+    assert result.failed == 0, "".join(report)

@@ -1,0 +1,73 @@
+"""The rooms of the lab, the arrows between them, which point one way, and what it uses of the library."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import spectralgrad
+import spectralgrad_lab
+
+from ..architecture import Package
+
+LAB = Package(
+    Path(spectralgrad_lab.__file__).parent,
+    [
+        ["import_by_name", "untrusted_json", "machine", "published"],
+        ["data", "networks"],
+        ["training"],
+        ["comparison"],
+        ["report"],
+        ["bench", "commands", "papers"],
+        ["__init__"],
+    ],
+)
+# What the lab may use of the library besides public names: documented helpers.
+HELPERS = {
+    "spectralgrad.diagnostics.peers",
+    "spectralgrad.diagnostics.table",
+    "spectralgrad.io",
+    "spectralgrad.io.files",
+    "spectralgrad.io.text_values",
+    "spectralgrad.native",
+    "spectralgrad.nn.distributed",
+    "spectralgrad.nn.functional.pooling",
+    "spectralgrad.nn.functional.whitening_matrices",
+    "spectralgrad.nn.running",
+    "spectralgrad.precision",
+    "spectralgrad.rules",
+    "spectralgrad.testing",
+}
+PUBLIC = {
+    "spectralgrad",
+    *(f"spectralgrad.{name}" for name in ("diagnostics", "errors", "nn", "nn.functional", "optim", "training")),
+}
+
+
+@pytest.mark.parametrize("file", LAB.files, ids=LAB.name)
+def test_no_arrow_points_up_or_to_the_side(file):
+    assert LAB.arrows_up(file) == (set(), set())
+
+
+@pytest.mark.parametrize("file", LAB.files, ids=LAB.name)
+def test_the_lab_uses_public_names_and_documented_helpers(file):
+    tree = ast.parse(file.read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and not node.level}
+    assert {m for m in modules if m.split(".")[0] == "spectralgrad"} <= PUBLIC | HELPERS
+
+
+def test_no_name_is_both_a_module_and_something_else():
+    """In any package, so that ``package.name`` means one thing."""
+    assert LAB.names_of_two_things() == {}
+
+
+def test_versions_are_in_step():
+    assert spectralgrad.__version__ == spectralgrad_lab.__version__
+
+
+def test_private_names_of_torch_are_left_to_the_library():
+    assert LAB.files_with_private_names_of_torch() == set()
+
+
+def test_init_files_only_re_export():
+    assert LAB.inits_that_compute() == []
