@@ -173,7 +173,7 @@ def test_nog_and_olr_treat_the_layer_before(network):
     values = torch.linalg.svdvals(first.weight.grad.flatten(1))
     kept = values[values > 1e-3]
     torch.testing.assert_close(kept, torch.ones_like(kept), rtol=1e-4, atol=1e-4)
-    with pytest.warns(ConditioningWarning, match="Add an orthogonal weight"):
+    with pytest.warns(ConditioningWarning, match="Use an orthogonal weight"):
         step(config, components(config.replaced(weights="plain")))
 
 
