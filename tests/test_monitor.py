@@ -53,6 +53,20 @@ def test_the_quantities_are_those_of_the_matrices():
     assert (record.cut, record.cut_most) == (0, 0)
 
 
+def test_the_condition_number_is_given_with_and_without_eps():
+    """ECCV 2022 reports that of the covariance, to which the layer adds ε before it decomposes it."""
+    layer = sg.nn.DecorrelatedBatchNorm2d(4, eps=0.5, compute_dtype=torch.float64)
+    X = torch.randn(8, 4, 5, 5, dtype=torch.float64)
+    with Monitor(layer, every=1) as monitor:
+        layer(X)
+    (record,) = monitor.records
+    w = torch.linalg.eigvalsh(sg.covariance(X.transpose(0, 1).flatten(1)))
+    assert record.condition_bare == pytest.approx(float(w[-1] / w[0]))
+    assert record.condition == pytest.approx(float((w[-1] + 0.5) / (w[0] + 0.5)))
+    plain, _ = watch(with_spectrum([0.1, 0.5, 1.0]))
+    assert plain.condition_bare == plain.condition
+
+
 def test_ties_rank_and_singular_matrices():
     record, _ = watch(torch.diag(torch.tensor([0.0, 1.0, 1.0, 2.0], dtype=torch.float64)))
     assert (record.rank, record.ties, record.gap, record.condition) == (3, 1, 0.0, math.inf)

@@ -201,7 +201,7 @@ class Monitor:
             self._count_rescues(record)
             self._open[name].append(record)
             self.records.append(record)
-        look(record, matrices, layer.method, self.sample)
+        look(record, matrices, layer.method, self.sample, float(getattr(layer, "eps", 0.0)))
         return record
 
     def _count_rescues(self, record: Record) -> None:

@@ -30,6 +30,8 @@ class Record:
         size: size d of the matrices.
         condition: largest condition number; infinite for a singular matrix.
         condition_median: median condition number.
+        condition_bare: largest condition number without the ε that the layer adds, as ECCV 2022 reports it; rounding
+            limits it to about the inverse of the precision.
         rank: smallest numerical rank.
         gap: smallest relative gap between neighbouring eigenvalues.
         ties: largest number of pairs of eigenvalues that cannot be distinguished in the precision.
@@ -58,6 +60,7 @@ class Record:
     size: int
     condition: float = NAN
     condition_median: float = NAN
+    condition_bare: float = NAN
     rank: int = 0
     gap: float = NAN
     ties: int = 0
@@ -83,8 +86,8 @@ class Record:
         return {**values, "dominance": self.dominance}
 
 
-def look(record: Record, matrices: Tensor, method: Method, sample: int) -> None:
-    """Fill in ``record`` from the eigenvalues of up to ``sample`` evenly spaced matrices."""
+def look(record: Record, matrices: Tensor, method: Method, sample: int, eps: float = 0.0) -> None:
+    """Fill in ``record`` from the eigenvalues of up to ``sample`` evenly spaced matrices that contain ε."""
     flat = matrices.reshape(-1, *matrices.shape[-2:])
     if flat.numel() == 0:
         return
@@ -94,11 +97,15 @@ def look(record: Record, matrices: Tensor, method: Method, sample: int) -> None:
         if not bool(torch.isfinite(A).all()):
             return
         w = _eigenvalues(A)
-        size, least = norm(w), w.abs().amin(-1)
-        condition = size / least
-        condition = torch.where(size > 0, condition, torch.inf)
-        _note(record, w, condition, rank_tolerance(A.shape[-1], w.dtype))
+        _note(record, w, _condition(w), rank_tolerance(A.shape[-1], w.dtype))
+        record.condition_bare = float(_condition(w - eps).max())
         _note_cut(record, w, method)
+
+
+def _condition(w: Tensor) -> Tensor:
+    """The condition number, infinite for a singular matrix and for zero."""
+    size, least = norm(w), w.abs().amin(-1)
+    return torch.where(size > 0, size / least, torch.inf)
 
 
 def _note(record: Record, w: Tensor, condition: Tensor, tolerance: float) -> None:

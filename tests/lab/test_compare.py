@@ -15,12 +15,11 @@ import pytest
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, Epoch, Failure, Result
-from spectralgrad_lab.comparison.grid import DEFAULT, METHODS, Comparison, compare, grid, job_for
+from spectralgrad_lab.comparison.grid import DEFAULT, DEMO_METHODS, METHODS, Comparison, compare, grid, job_for
 from spectralgrad_lab.comparison.jobs import InProcess, Job, JobError, Processes, Submitit
 from spectralgrad_lab.comparison.paired_differences import against
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, label, run_key, summarize
 from spectralgrad_lab.comparison.table import as_text, live_progress
-from spectralgrad_lab.published.tables import SETTINGS, TABLE
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.training.presets import PRESETS
 
@@ -60,7 +59,7 @@ class Counting(InProcess):
 
 def test_the_default_grid_is_every_method_twice():
     configs = grid()
-    assert [label(config) for config in configs] == [*METHODS, *METHODS]
+    assert [label(config) for config in configs] == [*DEMO_METHODS, *DEMO_METHODS]
     assert [config.seed for config in configs] == [0] * 8 + [1] * 8
     assert {config.dataset for config in configs} == {"fashion"}
 
@@ -78,6 +77,23 @@ def test_a_method_that_does_not_exist_or_serve_is_refused_before_any_run():
         grid(TINY, methods=("svd-tailor",))
     with pytest.raises(ConfigError, match="to have a parameter `method`"):
         grid(QUICK)
+
+
+def test_each_method_may_have_its_own_eps():
+    """As in TPAMI's Table 4: 1e-4 for power iteration, 1e-2 for the Taylor series."""
+    methods = ("pi", "svd-pi", "svd-taylor", "batchnorm")
+    configs = grid(TINY, methods, (4, 8), (0,), eps_of={"pi": 1e-4, "svd-pi": 1e-4})
+    assert [(label(c), c.eps) for c in configs] == [
+        ("pi", 1e-4), ("pi", 1e-4), ("svd-pi", 1e-4), ("svd-pi", 1e-4), ("svd-taylor", None), ("svd-taylor", None),
+        ("batchnorm", None),
+    ]  # fmt: skip
+    results = [ended(20.0 + k, **{n: getattr(c, n) for n in ("method", "eps", "layer")}) for k, c in enumerate(configs)]
+    assert {s.method for s in summarize(results)} == {
+        "pi eps=0.0001", "svd-pi eps=0.0001", "svd-taylor eps=None", "batchnorm"
+    }  # fmt: skip
+    for name in ("svd-tailor", "exact", "batchnorm"):
+        with pytest.raises(ConfigError, match=f"eps_of: expected spectral methods of this comparison, got {name}"):
+            grid(TINY, methods, eps_of={name: 1e-4})
 
 
 def test_every_run_has_a_folder_of_its_own_and_keeps_it_when_epochs_are_added(tmp_path):
@@ -145,18 +161,6 @@ def test_what_else_differs_is_part_of_the_name():
     assert names == ["exact eps=0.01", "exact eps=0.0001"]
     names = [s.name for s in summarize([ended(30.0, group_size=4), ended(31.0, group_size=8)])]
     assert names == ["exact d=4", "exact d=8"]
-
-
-@pytest.mark.parametrize("method", TABLE)
-def test_cells_of_the_paper_that_cannot_be_right_are_marked_and_no_others(method):
-    """A mean is not below the least value, and a deviation not above (mean − least)·√n."""
-    for cell in [*TABLE[method].values(), *SETTINGS.values()]:
-        if math.isnan(cell.mean):
-            assert not cell.note
-            continue
-        trials = max(1, round(15 * cell.success / 100))
-        impossible = cell.mean < cell.best or cell.sd > (cell.mean - cell.best + 0.01) * math.sqrt(trials)
-        assert impossible == bool(cell.note), cell
 
 
 # --- carrying it out
@@ -372,6 +376,11 @@ def test_the_command_ends_with_a_table_a_page_and_status_zero(tmp_path, capsys):
         (["--network", "tests.lab.helpers:tiny"], "to have a parameter `method`"),
         (["--cluster", "slurm", "--cluster-options", "x"], "NAME=VALUE"),
         (["--lr", "-1"], "≥ 0"),
+        (["--eps-of", "svd-pi"], "such as svd-pi=1e-4"),
+        (["--eps-of", "svd-pi=small"], "such as svd-pi=1e-4"),
+        (["--eps-of", "pi=1e-4"], "expected spectral methods of this comparison, got pi"),
+        (["--eps-of", "svd-pi=-1"], "≥ 0"),
+        (["--form", "printed"], "sound"),
     ],
 )
 def test_wrong_usage_is_told_before_training(arguments, said, tmp_path, capsys):
@@ -379,6 +388,53 @@ def test_wrong_usage_is_told_before_training(arguments, said, tmp_path, capsys):
         main(["compare", *FLAGS, "--out", str(tmp_path / "out"), *arguments])
     assert stop.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def planned(monkeypatch, *arguments):
+    """The runs that a command would carry out."""
+    seen = []
+
+    def stop(configs):
+        seen.extend(configs)
+        raise ConfigError("seen")
+
+    monkeypatch.setattr("spectralgrad_lab.commands.compare._check", stop)
+    with pytest.raises(SystemExit):
+        main(["compare", *arguments])
+    return seen
+
+
+def test_a_preset_brings_its_group_size_its_form_and_pi(monkeypatch, tmp_path):
+    configs = planned(monkeypatch, "--preset", "tpami-cifar10", "--seeds", "1", "--eps-of", "pi=1e-4,svd-pi=1e-4")
+    assert [label(c) for c in configs] == list(METHODS)
+    assert {c.group_size for c in configs} == {None}
+    assert {c.form for c in configs} == {"published"}
+    assert {label(c): c.eps for c in configs if c.eps != 1e-2} == {"pi": 1e-4, "svd-pi": 1e-4}
+    assert {c.form for c in planned(monkeypatch, "--preset", "tpami-cifar10", "--form", "sound")} == {"sound"}
+    (tmp_path / "mine.toml").write_text("group_size = 8\n")
+    assert {c.group_size for c in planned(monkeypatch, "--config", str(tmp_path / "mine.toml"))} == {8, None}
+    assert {c.group_size for c in planned(monkeypatch, "--preset", "small", "--group-sizes", "4")} == {4, None}
+
+
+def test_the_demo_keeps_its_methods_and_its_group_size(monkeypatch):
+    configs = planned(monkeypatch, "--seeds", "1")
+    assert [label(c) for c in configs] == list(DEMO_METHODS)
+    assert "pi" not in DEMO_METHODS
+    assert {c.group_size for c in configs if label(c) != "batchnorm"} == {16}
+    assert {c.form for c in configs} == {"sound"}
+
+
+def test_the_form_and_eps_of_a_comparison_are_recorded_and_shown(tmp_path, capsys):
+    command = ["compare", *FLAGS, "--methods", "svd-pi,svd-taylor", "--seeds", "1", "--form", "published"]
+    assert main([*command, "--eps-of", "svd-pi=1e-4", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "svd-pi eps=0.0001" in said
+    assert "svd-taylor eps=0.01" in said
+    assert "The methods ran in the published form." in (tmp_path / "report.html").read_text("utf-8")
+    found = ResultsFile(tmp_path / RESULTS).read()
+    assert {(r.config.method, r.config.eps, r.config.form) for r in found} == {
+        ("svd-pi", 1e-4, "published"), ("svd-taylor", 1e-2, "published")
+    }  # fmt: skip
 
 
 def test_missing_images_are_told_before_training(tmp_path, capsys):

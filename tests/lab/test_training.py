@@ -145,6 +145,14 @@ def test_weights_of_the_layer_before(network, weights):
     step(config, made)
 
 
+def test_the_orthogonality_loss_has_a_weight():
+    config = QUICK.replaced(weights="ol")
+    one, three = components(config), components(config.replaced(ol_weight=3.0))
+    assert config.ol_weight == 1.0
+    torch.testing.assert_close(three.penalty(), 3 * one.penalty())
+    assert components(config.replaced(ol_weight=0)).penalty() == 0
+
+
 def test_an_orthogonal_weight_needs_a_convolution_that_keeps_the_size():
     with pytest.raises(ValueError, match="'ow': expected a convolution of stride 1"):
         components(QUICK.replaced(network="tests.lab.test_training:oblong", weights="ow"))
@@ -165,7 +173,7 @@ def test_nog_and_olr_treat_the_layer_before(network):
     values = torch.linalg.svdvals(first.weight.grad.flatten(1))
     kept = values[values > 1e-3]
     torch.testing.assert_close(kept, torch.ones_like(kept), rtol=1e-4, atol=1e-4)
-    with pytest.warns(ConditioningWarning, match="Add an orthogonal weight"):
+    with pytest.warns(ConditioningWarning, match="Use an orthogonal weight"):
         step(config, components(config.replaced(weights="plain")))
 
 

@@ -13,7 +13,17 @@ from typing import Any
 from spectralgrad.io.files import require_folder, said, write_json
 from spectralgrad.rules import methods
 
-from ..comparison.grid import BATCHNORM, DEFAULT, GROUP_SIZES, METHODS, SEEDS, Comparison, grid, sort_key
+from ..comparison.grid import (
+    BATCHNORM,
+    DEFAULT,
+    DEMO_METHODS,
+    GROUP_SIZES,
+    METHODS,
+    SEEDS,
+    Comparison,
+    grid,
+    sort_key,
+)
 from ..comparison.jobs import KEPT, Engine, InProcess, Processes, Submitit, available_cores
 from ..comparison.table import as_text, live_progress
 from ..data import load_for
@@ -36,7 +46,8 @@ _EXAMPLES = """\
 examples:
   spectralgrad compare                                   the default: a minute or two on two cores
   spectralgrad compare --methods svd,exact --group-sizes 4,8,16,64 --seeds 3
-  spectralgrad compare --preset tpami-cifar10 --data DIR --group-sizes 4,8,16,32,64 --seeds 15 --jobs 1
+  spectralgrad compare --preset tpami-cifar10 --data DIR --group-sizes 4,8,16,32,64 --seeds 15 --jobs 1 \\
+      --methods svd,pi,svd-clip,svd-pi,svd-taylor --eps-of pi=1e-4,svd-pi=1e-4           TPAMI's Table 4
   spectralgrad compare --preset tpami-cifar10 --data DIR --cluster slurm \\
       --cluster-options slurm_partition=gpu,gpus_per_node=1,timeout_min=1440
 
@@ -57,13 +68,24 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--methods", type=_names, metavar="NAME,…", help=f"default: {','.join(METHODS)}")
+    add(
+        "--methods",
+        type=_names,
+        metavar="NAME,…",
+        help=f"default: {','.join(DEMO_METHODS)}; with --preset or --config, pi too",
+    )
+    add(
+        "--eps-of",
+        type=_eps_of,
+        default={},
+        metavar="NAME=X,…",
+        help="ε for some of the methods, such as pi=1e-4,svd-pi=1e-4 (default: --eps for all)",
+    )
     add(
         "--group-sizes",
         type=_sizes,
-        default=GROUP_SIZES,
         metavar="N,…",
-        help="channels whitened together, or `all` (default: 16)",
+        help="channels whitened together, or `all` (default: 16, or the group size of the preset)",
     )
     add("--seeds", type=_seeds, default=SEEDS, metavar="N", help="number of seeds, or a list such as 3,4 (default: 2)")
     add("--jobs", type=_count, metavar="N", help="parallel runs on this machine (default: one per core; 1 with a GPU)")
@@ -102,7 +124,7 @@ def _compare(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     try:
         base = _base(options)
-        configs = grid(base, _methods(options, base), options.group_sizes, options.seeds)
+        configs = grid(base, _methods(options, base), _group_sizes(options, base), options.seeds, options.eps_of)
         engine = _engine(options, len(configs))
         _check(configs)
     except (ConfigError, NetworkError) as problem:
@@ -144,7 +166,8 @@ def _base(options: argparse.Namespace) -> Config:
     if given.get("layer") == "denoising":
         given = {"method": EIGENVECTORS, **given}
     config = config.replaced(**given)
-    check_flags(config, {name: value for name, value in given.items() if name not in _VARIED})
+    flags = {name: value for name, value in given.items() if name not in _VARIED}
+    check_flags(config, {**flags, "eps": options.eps_of} if options.eps_of else flags)
     return config
 
 
@@ -153,7 +176,15 @@ def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
     if options.methods is not None:
         return tuple(options.methods)
     supported = [set(methods(operation)) for operation in base.operations]
-    return tuple(name for name in METHODS if name == BATCHNORM or all(name in names for names in supported))
+    offered = METHODS if options.preset or options.config else DEMO_METHODS
+    return tuple(name for name in offered if name == BATCHNORM or all(name in names for names in supported))
+
+
+def _group_sizes(options: argparse.Namespace, base: Config) -> tuple[int | None, ...]:
+    """The given group sizes, or that of the preset or file, or that of the demo."""
+    if options.group_sizes is not None:
+        return tuple(options.group_sizes)
+    return (base.group_size,) if options.preset or options.config else GROUP_SIZES
 
 
 def _check(configs: Sequence[Config]) -> None:
@@ -231,6 +262,17 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text!r}")
     return int(text)
+
+
+def _eps_of(text: str) -> dict[str, float]:
+    pairs = [part.rpartition("=") for part in _names(text)]
+    try:
+        found = {name: float(value) for name, _, value in pairs}
+    except ValueError:
+        found = {"": 0.0}
+    if "" in found:
+        raise argparse.ArgumentTypeError(f"expected NAME=X,… such as svd-pi=1e-4, got {text!r}")
+    return found
 
 
 def _pairs(text: str) -> dict[str, Any]:

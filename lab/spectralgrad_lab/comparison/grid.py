@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spectralgrad.rules import Method
@@ -18,7 +18,10 @@ from .jobs import Engine, InProcess, Job
 from .results import RESULTS, ResultsFile, run_key
 
 BATCHNORM = "batchnorm"
-METHODS = ("svd", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)
+METHODS = ("svd", "pi", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)
+"""The methods of a comparison with a preset: those of TPAMI's Table 4, and the others that whitening can use."""
+DEMO_METHODS = tuple(name for name in METHODS if name != "pi")
+"""The methods of a comparison without a preset."""
 GROUP_SIZES: tuple[int | None, ...] = (16,)
 SEEDS = (0, 1)
 
@@ -40,9 +43,10 @@ DEFAULT = Config(
 
 def grid(
     base: Config = DEFAULT,
-    methods: Sequence[str | Method] = METHODS,
+    methods: Sequence[str | Method] = DEMO_METHODS,
     group_sizes: Sequence[int | None] = GROUP_SIZES,
     seeds: Sequence[int] = SEEDS,
+    eps_of: Mapping[str, float] | None = None,
 ) -> list[Config]:
     """The configurations of a comparison, ordered by seed, then method, then group size.
 
@@ -51,24 +55,39 @@ def grid(
         methods: names or objects; ``batchnorm`` is a network without a spectral layer, one run per seed.
         group_sizes: channels whitened together; None for all channels.
         seeds: of initial weights, order and augmentation.
+        eps_of: ε of the layer by method, where it is not that of ``base``: TPAMI's Table 4 has 1e-4 for power
+            iteration and 1e-2 for the Taylor series.
 
     Returns:
         one configuration per run.
 
     Raises:
-        ConfigError: a method does not support the layer, or a user's own network has no parameter ``method``.
+        ConfigError: a method does not support the layer, ``eps_of`` names a method that is not compared, or a user's
+            own network has no parameter ``method``.
 
     Example:
         >>> runs = grid(methods=("svd", "batchnorm"), group_sizes=(8, 16), seeds=(0,))
         >>> [(run.method, run.group_size) if run.spectral else "batchnorm" for run in runs]
         [('svd', 8), ('svd', 16), 'batchnorm']
+        >>> [run.eps for run in grid(methods=("svd-pi", "svd-taylor"), seeds=(0,), eps_of={"svd-pi": 1e-4})]
+        [0.0001, 0.01]
     """
     if ":" in base.network and not accepts(base.network, "method"):
         raise ConfigError(
             f"network: a comparison sets the method of the spectral layer; expected {base.network} to have a parameter "
             f"`method`, or one of {', '.join(NETWORKS)}"
         )
-    runs = [_config(base, method, size, seed) for seed in seeds for method in methods for size in group_sizes]
+    own, names = eps_of or {}, [str(method) for method in methods]
+    unknown = [name for name in own if name == BATCHNORM or name not in names]
+    if unknown:
+        raise ConfigError(f"eps_of: expected spectral methods of this comparison, got {', '.join(unknown)}")
+    bases = [base.replaced(eps=own.get(name, base.eps)) for name in names]
+    runs = [
+        _config(shared, method, size, seed)
+        for seed in seeds
+        for shared, method in zip(bases, methods, strict=True)
+        for size in group_sizes
+    ]
     return list({run_key(run): run for run in runs}.values())
 
 

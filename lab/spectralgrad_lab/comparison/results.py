@@ -22,7 +22,8 @@ RESULTS = "results.jsonl"
 GRID = ("method", "layer", "group_size", "seed")
 _LONGEST = 1 << 24  # bytes per line; a run of 10,000 epochs has 3 MB
 _SHOWN = 10  # number of damaged lines that a warning lists
-_SPECTRAL = {"layer", "pooling", "nog", "olr", "weights"}  # fields that a comparison resets for batchnorm
+# Fields that a comparison resets for batchnorm, or that have no effect on it.
+_SPECTRAL = {"layer", "pooling", "nog", "olr", "weights", "ol_weight", "eps", "form"}
 
 
 class ResultsFile:

@@ -12,14 +12,19 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+PAPERS = ("tpami", "neurips", "iccv", "eccv")
+
 
 @cache
 def printed(paper: str) -> dict[str, Any]:
     """The printed tables of a paper, by name.
 
+    Args:
+        paper: the name of its file, such as ``"tpami"``.
+
     Example:
-        >>> printed("iccv")["table-6"]["rows"]["Taylor"][-1]
-        '904'
+        >>> printed("tpami")["table-4"]["svd-taylor"]["mean"]
+        [4.52, 4.55, 4.52, 4.57, 4.5]
     """
     with (Path(__file__).parent / f"{paper}.toml").open("rb") as stream:
         return tomllib.load(stream)

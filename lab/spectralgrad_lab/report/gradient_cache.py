@@ -18,6 +18,7 @@ from ..comparison.results import summarize
 from ..comparison.trained_layer import trained_layer
 from ..training.config import Config
 from ..training.records import Result
+from .published_cells import method_in_form
 
 GRADIENTS = "gradients.json"
 
@@ -35,7 +36,7 @@ def measured(results: Sequence[Result], folder: Path) -> GradientErrors | None:
         return None
     function = measuring.function_of(spectral[0].config)
     serving = serve(function)
-    named = [r.config.text("method") for r in spectral]
+    named = [method_in_form(r.config) for r in spectral]
     methods = list(dict.fromkeys(name for name in named if name.partition(":")[0] in serving))
     if not methods:
         return None

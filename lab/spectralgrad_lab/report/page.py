@@ -80,6 +80,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "baseline": BASELINE,
         "grid": _grid(summaries),
         "spread": sentences.spread(summaries),
+        "form": sentences.form(summaries),
         "paper": _paper(summaries) if published_cells.comparable(summaries) else None,
         "settings": provenance.settings(results),
         "seeds": sorted({result.config.seed for result in results}),
@@ -122,9 +123,7 @@ def _row(summary: Summary) -> dict[str, Any]:
 def _paper(summaries: list[Summary]) -> dict[str, Any]:
     """What the page says about the columns of the paper."""
     return {
-        "sources": [
-            f"{table.setting}, {table.epochs} epochs, {table.source}" for table in published_cells.tables(summaries)
-        ],
+        "sources": published_cells.sources(summaries),
         "differs": published_cells.differences_from_paper(summaries),
         "rated": published_cells.has_success_rates(summaries),
         "notes": published_cells.notes(summaries),

@@ -142,6 +142,21 @@ def spread(summaries: Sequence[Summary]) -> str:
     return f"mean ± standard deviation over {over}{little}"
 
 
+def form(summaries: Sequence[Summary]) -> str:
+    """Which form of the methods ran; empty if no run has a spectral layer.
+
+    Example:
+        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.comparison.results import summarize
+        >>> form(summarize([Result(Config(form="published"), "done")]))
+        'The methods ran in the published form.'
+    """
+    found = {r.config.form for s in summaries if s.label != "batchnorm" for r in s.results}
+    if len(found) > 1:
+        return "Methods ran in two forms, sound and published; their names say which."
+    return "".join(f"The methods ran in the {name} form." for name in found)
+
+
 def _range(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 

@@ -111,6 +111,7 @@ class Config:
 
     weights: str = _field("plain", CONDITIONING, "weights of the layer before the spectral one: spectral norm 1 (sn), "
                           "orthogonality loss (ol), orthogonal (ow)", *WEIGHTS)  # fmt: skip
+    ol_weight: float = _field(1.0, CONDITIONING, "weight of the orthogonality loss of `weights ol`", minimum=0)
     nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
     olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
     hybrid: str | Method | None = _field(  # noqa: RUF009

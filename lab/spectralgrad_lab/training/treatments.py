@@ -34,11 +34,11 @@ def orthogonality_penalty(net: nn.Module, config: Config, example: Tensor) -> Pe
     if config.weights != "ol":
         return None
     layers = list(layers_before_spectral(net, example).values())
-    return lambda: distance_from_orthogonal(layers)
+    return lambda: config.ol_weight * distance_from_orthogonal(layers)
 
 
 def distance_from_orthogonal(layers: Iterable[nn.Module]) -> Tensor:
-    """Eq. 12 summed over the layers, the term of OL. Its weight in the loss is 1: the paper gives no other."""
+    """Eq. 12 of the paper summed over the layers, the term of OL."""
     return torch.stack([orthogonality_loss(layer.weight, side="rows") for layer in layers]).sum()  # type: ignore[arg-type]
 
 
