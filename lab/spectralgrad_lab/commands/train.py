@@ -146,8 +146,9 @@ def _layers(config: Config) -> str:
     if ":" in config.network:
         return f"with {config.text('method')}" if accepts(config.network, "method") else "with its own layers"
     layers = [config.layer] if config.layer != "batchnorm" else []
-    layers += ["covariance pooling"] if config.pooling == "covariance" else []
-    return f"{' and '.join(layers)} with {config.text('method')}" if layers else "batch normalization"
+    layers += [f"{config.pooling} pooling"] if config.pooling != "average" else []
+    method = f" with {config.text('method')}" if config.operations else ""
+    return f"{' and '.join(layers)}{method}" if layers else "batch normalization"
 
 
 def config_from(options: argparse.Namespace) -> Config:

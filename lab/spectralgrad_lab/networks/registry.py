@@ -9,11 +9,12 @@ from torch import nn
 
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
-from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
+from .config import CONSTRAINED_WEIGHTS, LAYERS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
 from .layer_search import Network, spectral_layers
 from .published_form import FORMS, in_form
 from .resnet import ResNet
+from .second_order import POOLINGS
 from .small import SmallNet
 from .user_network import accepts, own_network
 from .weight_constraints import constrain_weights

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import MethodError, SpectralError
-from spectralgrad.nn.functional.pooling import operation_of
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
 from ..data.augmentation import AUGMENTATIONS
-from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS
+from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS, pooling_operation
 from .config_values import check
 from .method_names import HINT, method_text
 
@@ -93,7 +92,7 @@ class Config:
     pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
     power: float = _field(0.5, NETWORK, "covariance pooling: exponent of the eigenvalues", minimum=0)
     normalize: bool = _field(False, NETWORK, "covariance pooling: divide by the Frobenius norm (TPAMI, Eq. 29)")
-    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", minimum=1)
+    reduce_to: int | None = _field(256, NETWORK, "second-order pooling: channels after a 1×1 convolution", minimum=1)
     init: str | None = _field(None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file")
 
     epochs: int = _field(5, TRAINING, "passes over the training images", minimum=1)
@@ -160,7 +159,7 @@ class Config:
         if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
             raise ConfigError(
                 "weights, nog, olr and hybrid need a spectral layer; "
-                "expected layer 'whitening' or 'denoising', or pooling 'covariance'"
+                "expected layer 'whitening' or 'denoising', or a pooling other than 'average' and 'bcnn'"
             )
         if self.hybrid:
             self._check_hybrid()
@@ -201,12 +200,13 @@ class Config:
             ('inv_sqrt', 'sqrt')
         """
         of_layer = {"batchnorm": (), "denoising": ("eigh",), "whitening": (OPERATION[self.whitening],)}
-        return of_layer[self.layer] + ((operation_of(self.power),) if self.pooling == "covariance" else ())
+        pooled = pooling_operation(self.pooling, self.power)
+        return of_layer[self.layer] + ((pooled,) if pooled else ())
 
     @property
     def spectral(self) -> bool:
         """True if the network has a spectral layer, or may have one because it is a user's own."""
-        return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
+        return bool(self.operations) or ":" in self.network
 
     @property
     def depends_on_folder(self) -> bool:
