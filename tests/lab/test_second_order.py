@@ -125,7 +125,7 @@ def test_methods_that_the_pooling_cannot_use_are_refused():
     with pytest.raises(ValueError, match="'newton-schulz' is not available for log"):
         Config(layer="batchnorm", pooling="deepo2p", method="newton-schulz")
     assert Config(layer="batchnorm", pooling="g2denet", method="newton-schulz").operations == ("sqrt",)
-    with pytest.raises(ValueError, match="need a spectral layer.*other than 'average' and 'bcnn'"):
+    with pytest.raises(ValueError, match=r"need a spectral layer.*other than 'average' and 'bcnn'"):
         Config(layer="batchnorm", pooling="bcnn", nog=True)
 
 

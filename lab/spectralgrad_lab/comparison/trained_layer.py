@@ -77,7 +77,8 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
 
     Returns:
         None if the folder has no checkpoint, the images are missing, the network has no spectral layer, the layer pools
-        with a function other than the square root of the covariance, a matrix is not finite, or the network or the dataset comes from a module that has not been imported.
+        with a function other than the square root of the covariance, a matrix is not finite, or the network or the
+        dataset comes from a module that has not been imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
