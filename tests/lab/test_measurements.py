@@ -111,7 +111,7 @@ def test_records_of_earlier_versions_are_read():
 
 
 def test_unknown_quantities_are_refused():
-    with pytest.raises(ValueError, match="record: expected any of smoothness, ratios, conditions, kept.*got 'rank'"):
+    with pytest.raises(ValueError, match=r"record: expected any of smoothness, ratios, conditions, kept.*got 'rank'"):
         Config(record="ratios,rank")
 
 
