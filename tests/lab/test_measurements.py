@@ -180,7 +180,8 @@ def test_top_five_errors_are_recorded_for_more_than_ten_classes():
 
 def runs():
     def epoch(number, error, top5, forward):
-        measured = {"layer_forward_ms": forward, "layer_backward_ms": 2 * forward}
+        layer = {"layer_forward_ms": forward, "layer_backward_ms": 2 * forward}
+        measured = layer | {"forward_ms": 3 * forward, "backward_ms": 4 * forward}
         return Epoch(number, 0.1, 1.5, 50.0, 1.2, error, 2.0, 500.0, 20.0, test_top5=top5, measured=measured)
 
     done = Result(Config(), "done", [epoch(0, 40.0, 9.0, 1.0), epoch(1, 41.0, 9.5, 3.0)])
@@ -192,15 +193,16 @@ def test_tables_show_top_five_errors_failures_and_times(tmp_path):
     (summary,) = summarize(runs())
     assert (summary.top5, summary.best_top5, summary.measured("layer_backward_ms")) == (9.5, 9.0, 4.0)
     header, _, row = as_text(runs()).splitlines()[:3]
-    for name in ("failed", "top-5 %", "best top-5", "layer fwd ms", "layer bwd ms"):
+    for name in ("failed", "top-5 %", "best top-5", "layer fwd ms", "net bwd ms"):
         assert name in header
-    assert row.split()[-5:] == ["1", "9.50", "9.00", "2.00", "4.00"]
+    assert row.split()[-7:] == ["1", "9.50", "9.00", "2.00", "4.00", "6.00", "8.00"]
     for result in runs():
         ResultsFile(tmp_path / RESULTS).append(result)
     page = report(tmp_path).path.read_text("utf-8")
     assert '<td data-label="failed">1</td>' in page
     assert '<td data-label="best top-5">9.00</td>' in page
-    assert "forward and backward pass of the spectral layers" in page
+    assert "<h3>Failures, top-5 errors and times</h3>" in page
+    assert "pass of all spectral layers" in page
 
 
 def test_columns_without_values_are_not_shown():

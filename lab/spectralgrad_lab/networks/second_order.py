@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from spectralgrad import covariance
 from spectralgrad.nn import CovariancePooling
-from spectralgrad.nn.functional.pooling import operation_of, upper_triangle
+from spectralgrad.nn.functional import upper_triangle
 
 POOLINGS = ("average", "covariance", "bcnn", "improved-bcnn", "deepo2p", "g2denet")
 LOG_EPS = 1e-3
@@ -35,7 +35,9 @@ def pooling_operation(pooling: str, power: float) -> str | None:
     """
     if pooling in ("average", "bcnn"):
         return None
-    return {"covariance": operation_of(power), "deepo2p": "log"}.get(pooling, "sqrt")
+    if pooling == "covariance":
+        return CovariancePooling(1, power=power).operation
+    return "log" if pooling == "deepo2p" else "sqrt"
 
 
 def second_order_pooling(

@@ -16,9 +16,9 @@ from ..comparison.gradient_errors import GradientErrors
 from ..comparison.grid import sort_key
 from ..comparison.paired_differences import BASELINE, against
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
-from ..comparison.table import extra_cells, extra_columns, table_cells
+from ..comparison.table import table_cells
 from ..training.records import Result
-from . import figures, provenance, published_cells, sentences
+from . import figures, more, provenance, published_cells, sentences
 from .gradient_cache import measured
 
 PAGE = "report.html"
@@ -76,7 +76,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "headline": sentences.headline(summaries),
         "details": sentences.details(summaries, gradients),
         "rows": [_row(summary) for summary in summaries],
-        "extra": _extra(summaries),
+        "extra": more.contents(summaries),
         "pairs": _pairs(results),
         "baseline": BASELINE,
         "grid": _grid(summaries),
@@ -118,12 +118,6 @@ def _row(summary: Summary) -> dict[str, Any]:
         "paper_error": "–" if cell is None else str(cell),
         "marked": bool(cell and cell.note),
     }
-
-
-def _extra(summaries: list[Summary]) -> dict[str, Any]:
-    """The additional columns of the table of results: their names, and the cells row by row."""
-    names = extra_columns(summaries)
-    return {"names": names, "rows": [list(zip(names, extra_cells(s, names), strict=True)) for s in summaries]}
 
 
 def _paper(summaries: list[Summary]) -> dict[str, Any]:

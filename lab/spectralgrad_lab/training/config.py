@@ -256,7 +256,7 @@ class Config:
         """The values as TOML. None is omitted where it is the default, and written as ``"none"`` elsewhere.
 
         Example:
-            >>> print(Config(milestones=(2, 4)).totoml_value().split("[")[0][:28])
+            >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
             dataset = "fashion"
             workers
         """
