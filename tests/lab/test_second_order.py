@@ -5,7 +5,7 @@ import torch
 from torch.autograd import gradcheck
 
 from spectralgrad.nn import CovariancePooling, SpectralModule
-from spectralgrad_lab import Config, train
+from spectralgrad_lab import PRESETS, Config, train
 from spectralgrad_lab.networks import POOLINGS, build, spectral_layers
 from spectralgrad_lab.networks.second_order import LOG_EPS, second_order_pooling
 from spectralgrad_lab.training.folder_names import label
@@ -144,6 +144,13 @@ def test_networks_train_with_every_head(pooling):
         "g2denet": ["head.pooling.1"],
     }.get(pooling, ["head.pooling"])
     assert net.before_spectral == ("conv1" if pooling == "bcnn" else "head.reduction.0")
+
+
+@pytest.mark.parametrize(("pooling", "size"), [*((name, 32_896) for name in HEADS[:-1]), ("g2denet", 33_153)])
+def test_alexnet_has_the_heads_of_tpami_table_7(pooling, size):
+    with torch.device("meta"):
+        net = build(PRESETS["tpami-alexnet"].replaced(pooling=pooling), 3, 224, 1000)
+    assert net.classifier[0].in_features == size
 
 
 def test_published_methods_raise_eigenvalues_to_the_epsilon_of_the_pooling():
