@@ -232,7 +232,10 @@ def test_the_layer_does_not_change_the_start():
     [
         ({"network": "vgg"}, "expected a network of small, resnet8.*or 'module:callable', got 'vgg'"),
         ({"layer": "groupnorm"}, "layer to be one of batchnorm, whitening, denoising, got 'groupnorm'"),
-        ({"pooling": "max"}, "pooling to be one of average, covariance, got 'max'"),
+        (
+            {"pooling": "max"},
+            "pooling to be one of average, covariance, bcnn, improved-bcnn, deepo2p, g2denet, got 'max'",
+        ),
         ({"weights": "wn"}, "weights to be one of plain, sn, ol, ow, got 'wn'"),
         ({"layer": "whitening", "group_size": 48}, "group_size that divides the 64 channels.*got 48"),
         ({"width": 0}, "width of at least 1, got 0"),

@@ -311,11 +311,12 @@ def test_warnings_are_one_line_on_the_command_line():
     assert warnings.formatwarning is before
 
 
-def test_the_top_five_are_told_from_a_hundred_classes_on():
+def test_the_top_five_are_told_for_more_than_ten_classes():
     scores = torch.zeros(4, 100)
     scores[:, :6] = torch.tensor([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])
     assert _test_counts(scores, torch.tensor([0, 4, 5, 99]))[1:] == [3.0, 2.0, 4.0]
-    assert math.isnan(_test_counts(scores[:, :99], torch.tensor([0, 4, 5, 98]))[2])
+    assert _test_counts(scores[:, :11], torch.tensor([0, 4, 5, 10]))[1:] == [3.0, 2.0, 4.0]
+    assert math.isnan(_test_counts(scores[:, :10], torch.tensor([0, 4, 5, 9]))[2])
     told = io.StringIO()
     Lines(told).epoch(Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0, test_top5=12.5))
     assert "top-5 12.50 %" in told.getvalue()

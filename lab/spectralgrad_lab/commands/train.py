@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import warnings
@@ -146,8 +147,9 @@ def _layers(config: Config) -> str:
     if ":" in config.network:
         return f"with {config.text('method')}" if accepts(config.network, "method") else "with its own layers"
     layers = [config.layer] if config.layer != "batchnorm" else []
-    layers += ["covariance pooling"] if config.pooling == "covariance" else []
-    return f"{' and '.join(layers)} with {config.text('method')}" if layers else "batch normalization"
+    layers += [f"{config.pooling} pooling"] if config.pooling != "average" else []
+    method = f" with {config.text('method')}" if config.operations else ""
+    return f"{' and '.join(layers)}{method}" if layers else "batch normalization"
 
 
 def config_from(options: argparse.Namespace) -> Config:
@@ -241,11 +243,25 @@ def _print_result(result: Result, out: Path) -> int:
     if result.failure is not None:
         print(f"failed at {result.failure}\nkept in {out}")
     else:
+        top5 = f", top-5 {result.final_top5:.2f} %, best {result.best_top5:.2f} %"
         print(
             f"done: error {result.final_error:.2f} % after {plural(len(result.epochs), 'epoch')}, "
-            f"best {result.best_error:.2f} %, {result.seconds:.0f} s; kept in {out}"
+            f"best {result.best_error:.2f} %{'' if math.isnan(result.final_top5) else top5}, {result.seconds:.0f} s; "
+            f"kept in {out}"
         )
+        if result.config.time_layers and result.epochs:
+            print(_times(result.epochs[-1].measured))
     return _status(result)
+
+
+def _times(measured: Mapping[str, float]) -> str:
+    """The times of forward and backward passes in the last epoch."""
+    said = []
+    for name, prefix in {"spectral layers": "layer_", "network": ""}.items():
+        if f"{prefix}forward_ms" in measured:
+            both = (measured.get(f"{prefix}{way}_ms", math.nan) for way in ("forward", "backward"))
+            said.append(f"{name} {' + '.join(f'{value:.1f}' for value in both)} ms")
+    return f"forward + backward pass, medians of the last epoch: {', '.join(said)}"
 
 
 def _status(result: Result) -> int:

@@ -205,6 +205,20 @@ class Summary:
         return min(self.errors, default=math.nan)
 
     @property
+    def top5(self) -> float:
+        """Mean top-5 error after the last epoch of the finished runs; NaN if none is recorded."""
+        return _mean(result.final_top5 for result in self.done)
+
+    @property
+    def best_top5(self) -> float:
+        """Mean over the finished runs of their lowest top-5 error; NaN if none is recorded."""
+        return _mean(result.best_top5 for result in self.done)
+
+    def measured(self, name: str) -> float:
+        """Median of a measured quantity over all epochs of all runs; NaN if it was not measured."""
+        return _median(epoch.measured.get(name, math.nan) for result in self.results for epoch in result.epochs)
+
+    @property
     def step_ms(self) -> float:
         """Median over all epochs of all runs."""
         return _median(epoch.step_ms for result in self.results for epoch in result.epochs)
@@ -242,6 +256,11 @@ def _varied(configs: list[Config]) -> list[str]:
     spectral = [config for config in configs if label(config) != "batchnorm"]
     counted = {name: spectral if name in _SPECTRAL else configs for name in FIELDS if name not in shown}
     return [name for name, found in counted.items() if len({getattr(c, name) for c in found}) > 1]
+
+
+def _mean(values: Iterable[float]) -> float:
+    known = [value for value in values if not math.isnan(value)]
+    return fmean(known) if known else math.nan
 
 
 def _median(values: Iterable[float]) -> float:

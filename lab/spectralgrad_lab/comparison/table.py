@@ -18,6 +18,16 @@ from .grid import Comparison
 from .results import Summary, run_key, summarize
 
 HEADER = ("method", "d", "success", "error %", "best", "ms/step", "κ")
+EXTRA: dict[str, Callable[[Summary], float]] = {
+    "failed": lambda summary: len(summary.failed) or math.nan,
+    "top-5 %": lambda summary: summary.top5,
+    "best top-5": lambda summary: summary.best_top5,
+    "layer fwd ms": lambda summary: summary.measured("layer_forward_ms"),
+    "layer bwd ms": lambda summary: summary.measured("layer_backward_ms"),
+    "net fwd ms": lambda summary: summary.measured("forward_ms"),
+    "net bwd ms": lambda summary: summary.measured("backward_ms"),
+}
+"""Columns that are shown if any row has a value: failed runs, top-5 errors after the last and the best epoch, times."""
 
 
 def table_cells(summary: Summary) -> tuple[str, ...]:
@@ -40,6 +50,29 @@ def table_cells(summary: Summary) -> tuple[str, ...]:
     )
 
 
+def extra_columns(summaries: Sequence[Summary]) -> tuple[str, ...]:
+    """The names of the columns in ``EXTRA`` that these summaries have a value for.
+
+    Example:
+        >>> from spectralgrad_lab import Config
+        >>> failed = summarize([Result(Config(), "failed")])
+        >>> extra_columns(failed), extra_cells(failed[0], extra_columns(failed))
+        (('failed',), ('1',))
+    """
+    return tuple(name for name, value in EXTRA.items() if any(not math.isnan(value(s)) for s in summaries))
+
+
+def extra_cells(summary: Summary, columns: Sequence[str]) -> tuple[str, ...]:
+    """The cells of a summary in some columns of ``EXTRA``."""
+    return tuple(_extra(name, EXTRA[name](summary)) for name in columns)
+
+
+def _extra(name: str, value: float) -> str:
+    if name == "failed":
+        return "0" if math.isnan(value) else str(int(value))
+    return _number(value, ".2f")
+
+
 def error(summary: Summary) -> str:
     """Mean and standard deviation of the test error.
 
@@ -59,7 +92,9 @@ def _number(value: float, form: str) -> str:
 
 def as_text(results: Sequence[Result]) -> str:
     """The whole table."""
-    return render(HEADER, [table_cells(summary) for summary in summarize(results)])
+    summaries = summarize(results)
+    extra = extra_columns(summaries)
+    return render([*HEADER, *extra], [[*table_cells(s), *extra_cells(s, extra)] for s in summaries])
 
 
 def result_line(result: Result) -> str:
@@ -115,10 +150,12 @@ class _LiveTable:
         ]
         caption = f"{comparison.finished} of {len(comparison.configs)} runs done"
         table = Table(caption=caption, caption_justify="left")
-        for name in (*HEADER, "now"):
+        summaries = summarize(results)
+        extra = extra_columns(summaries)
+        for name in (*HEADER, *extra, "now"):
             table.add_column(name, justify="left" if name in ("method", "now") else "right", no_wrap=True)
-        for summary in summarize(results):
-            table.add_row(*_live(summary), style="red" if summary.failed else "")
+        for summary in summaries:
+            table.add_row(*_live(summary, extra), style="red" if summary.failed else "")
         return table
 
     def _running(self) -> dict[str, Result]:
@@ -136,10 +173,14 @@ class _LiveTable:
         return found
 
 
-def _live(summary: Summary) -> tuple[str, ...]:
+def _live(summary: Summary, extra: Sequence[str]) -> tuple[str, ...]:
     ended = dataclasses.replace(summary, results=(*summary.done, *summary.failed))
     going = [r for r in summary.results if r.status == "running" and r.versions]
     row = list(table_cells(summary))
     row[2] = f"{len(ended.done)}/{len(ended.results)}" if ended.results else "–"
     now = ", ".join(f"seed {r.config.seed}: {len(r.epochs)}/{r.config.epochs} epochs" for r in going)
-    return (*row, now or ("" if len(ended.results) == len(summary.results) else "waiting"))
+    return (
+        *row,
+        *extra_cells(summary, extra),
+        now or ("" if len(ended.results) == len(summary.results) else "waiting"),
+    )

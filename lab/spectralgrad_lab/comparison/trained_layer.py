@@ -75,8 +75,9 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         config: of the run.
 
     Returns:
-        None if the folder has no checkpoint, the images are missing, the network has no spectral layer, a matrix is not
-        finite, or the network or the dataset comes from a module that has not been imported.
+        None if the folder has no checkpoint, the images are missing, the network has no spectral layer, the layer pools
+        with a function other than the square root of the covariance, a matrix is not finite, or the network or the
+        dataset comes from a module that has not been imported.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
@@ -96,6 +97,8 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
         return None
     image_batches = [images for images, _ in islice(train.epoch(config.epochs), _BATCHES)]
     if isinstance(layer, CovariancePooling):
+        if layer.operation != "sqrt" or not layer.center:
+            return None
         features = torch.cat(_seen_inputs(net, layer, image_batches))[:_SAMPLES]
         found = TrainedLayer.pooling(features.flatten(2), layer.eps)
     else:

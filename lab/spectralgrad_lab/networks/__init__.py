@@ -1,10 +1,11 @@
 """The networks of the papers, small networks for a CPU, and the user's own."""
 
-from .config import LAYERS, POOLINGS, WEIGHTS, NetworkConfig
+from .config import LAYERS, WEIGHTS, NetworkConfig
 from .errors import NetworkError
 from .layer_search import layers_before_spectral, pre_spectral
 from .published_form import FORMS, in_form
 from .registry import NETWORKS, build
+from .second_order import POOLINGS, pooling_operation
 
 __all__ = [
     "FORMS",
@@ -17,5 +18,6 @@ __all__ = [
     "build",
     "in_form",
     "layers_before_spectral",
+    "pooling_operation",
     "pre_spectral",
 ]

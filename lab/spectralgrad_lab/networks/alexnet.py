@@ -16,8 +16,9 @@ SMALLEST = 63  # pixels; leaves one position after the last pooling
 class AlexNet(Network):
     """AlexNet with normalization after each convolution and without dropout.
 
-    This is torchvision's network with 61,100,840 parameters for 1000 classes plus 2,304 for normalization. Covariance
-    pooling replaces the last max-pooling: 13×13 positions of 256 channels become 32,896 features. The 1×1 convolution
+    This is torchvision's network with 61,100,840 parameters for 1000 classes plus 2,304 for normalization. Second-order
+    pooling replaces the last max-pooling: 13×13 positions of 256 channels become 32,896 features
+    (33,153 for G²DeNet). The 1×1 convolution
     from 256 to 256 channels in the released code is omitted, since the paper has none.
 
     Args:
@@ -40,7 +41,7 @@ class AlexNet(Network):
         last = nn.Conv2d(256, 256, 3, padding=1)
         self.conv5, self.bn5 = treated(last, config, pooled and not reduces(config, 256)), nn.BatchNorm2d(256)
         self.maxpool = nn.MaxPool2d(3, 2)
-        self.head = Head(config, 256) if config.pooling == "covariance" else _six_by_six()
+        self.head = _six_by_six() if config.pooling == "average" else Head(config, 256)
         features = self.head.out_features if isinstance(self.head, Head) else 256 * 6 * 6
         self.classifier = nn.Sequential(
             nn.Linear(features, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, classes)

@@ -7,7 +7,6 @@ from typing import Protocol
 from spectralgrad.rules import Method
 
 LAYERS = ("batchnorm", "whitening", "denoising")
-POOLINGS = ("average", "covariance")
 WEIGHTS = ("plain", "sn", "ol", "ow")
 CONSTRAINED_WEIGHTS = ("sn", "ow")  # these change the layer itself; "ol" only adds a term to the loss
 SETTINGS = (
@@ -31,10 +30,11 @@ class NetworkConfig(Protocol):
         scale_init: initial γ of the spectral layer, ``"ones"`` or ``"uniform"``.
         spectral_precision: of the spectral layers, ``"float32"`` or ``"float64"``.
         keep: number of eigenvectors, or share of variance, that denoising keeps.
-        pooling: before the classifier: ``"average"`` or ``"covariance"``.
+        pooling: before the classifier: ``"average"``, or a name of
+            :func:`spectralgrad_lab.networks.second_order.second_order_pooling`.
         power: exponent of covariance pooling.
         normalize: whether covariance pooling divides by the Frobenius norm.
-        reduce_to: largest number of channels for covariance pooling; more are reduced to it. None for no reduction.
+        reduce_to: largest number of channels for second-order pooling; more are reduced to it. None for no reduction.
         weights: of the layer before the spectral one: ``"plain"``, ``"sn"`` (spectral norm 1), ``"ol"`` (plain; the
             trainer adds a loss), ``"ow"`` (an orthogonal convolution).
         form: of the methods, ``"sound"`` or ``"published"``, see

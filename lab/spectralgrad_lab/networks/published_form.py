@@ -21,8 +21,9 @@ def in_form(form: str, method: str | Method, layer: SpectralModule) -> Method:
 
     * Whitening and denoising (NeurIPS 2019, TPAMI 2021): eigenvalues are raised to the layer's ε (TPAMI Algorithm 2,
       line 5, and Algorithm 3, line 3), which makes exact ties; SVD-Taylor has the sign of Eq. 61 there.
-    * Covariance pooling (ICCV 2021): eigenvalues are raised to 2.2e-16 and infinite gaps replaced by the largest finite
-      one, also for plain SVD (MPN-COV); SVD-Padé is the [50/50] approximant.
+    * Second-order pooling: eigenvalues are raised to the layer's ε (TPAMI 2021, Algorithm 3), or to 2.2e-16 if it has
+      none (ICCV 2021), and infinite gaps replaced by the largest finite one, also for plain SVD (MPN-COV); SVD-Padé is
+      the [50/50] approximant.
 
     Example:
         >>> from spectralgrad.nn import DecorrelatedBatchNorm2d
@@ -36,7 +37,8 @@ def in_form(form: str, method: str | Method, layer: SpectralModule) -> Method:
     if form == "sound":
         return resolve(method, layer.operation, own)
     pooling = isinstance(layer, CovariancePooling)
-    published = _pooling() if pooling else _normalization(float(getattr(layer, "eps", 0.0)))
+    eps = float(getattr(layer, "eps", 0.0))
+    published = _pooling(eps or MACHINE_EPSILON) if pooling else _normalization(eps)
     names = {*own, *published}
     return resolve(method, layer.operation, {name: {**own.get(name, {}), **published.get(name, {})} for name in names})
 
@@ -53,8 +55,8 @@ def _normalization(eps: float) -> dict[str, Mapping[str, Any]]:
     }
 
 
-def _pooling() -> dict[str, Mapping[str, Any]]:
-    clamp = {"clamp": MACHINE_EPSILON}
+def _pooling(smallest: float) -> dict[str, Mapping[str, Any]]:
+    clamp = {"clamp": smallest}
     repaired = {"faithful": True, **clamp}
     return {
         "svd": repaired,

@@ -11,11 +11,12 @@ from spectralgrad.nn import spectral_layers
 
 from .alexnet import AlexNet
 from .blocks import BasicBlock, Bottleneck
-from .config import CONSTRAINED_WEIGHTS, LAYERS, POOLINGS, WEIGHTS, NetworkConfig
+from .config import CONSTRAINED_WEIGHTS, LAYERS, WEIGHTS, NetworkConfig
 from .errors import NetworkError, check_choice
 from .layer_search import Network
 from .published_form import FORMS, in_form
 from .resnet import ResNet
+from .second_order import POOLINGS
 from .small import SmallNet
 from .user_network import accepts, own_network
 from .weight_constraints import constrain_weights

@@ -27,7 +27,7 @@ class ResNet(Network):
         depths: blocks per stage.
         widths: channels per stage, before the expansion of the block.
         first_stride: stride of the first stage; the other stages have 2.
-        large: for large images: a 7×7 first convolution of stride 2 and max-pooling. With covariance pooling the last
+        large: for large images: a 7×7 first convolution of stride 2 and max-pooling. With second-order pooling the last
             stage has stride 1, as in the code of MPN-COV: 14×14 positions for a 224×224 image. Networks for small
             images have a 3×3 convolution of stride 1.
     """
@@ -52,7 +52,7 @@ class ResNet(Network):
         self.stages, inputs = len(depths), FIRST
         for number, (depth, width) in enumerate(zip(depths, widths, strict=True), 1):
             last = number == len(depths)
-            stride = first_stride if number == 1 else 1 if large and last and config.pooling == "covariance" else 2
+            stride = first_stride if number == 1 else 1 if large and last and config.pooling != "average" else 2
             blocks = [block(inputs, width, stride)]
             inputs = block.expansion * width
             blocks += [block(inputs, width) for _ in range(depth - 1)]

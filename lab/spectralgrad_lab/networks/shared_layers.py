@@ -7,10 +7,11 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d, PCADenoising2d
+from spectralgrad.nn import DecorrelatedBatchNorm2d, PCADenoising2d
 
 from .config import NetworkConfig
 from .errors import NetworkError
+from .second_order import pooling_operation, second_order_pooling
 from .weight_constraints import constrained
 
 
@@ -23,7 +24,7 @@ def convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.C
 
 def is_pooled(config: NetworkConfig) -> bool:
     """True if pooling is the only spectral layer: weight treatments then apply to the convolution before it."""
-    return config.pooling == "covariance" and config.layer == "batchnorm"
+    return pooling_operation(config.pooling, config.power) is not None and config.layer == "batchnorm"
 
 
 def treated(layer: nn.Conv2d, config: NetworkConfig, here: bool) -> nn.Module:
@@ -59,12 +60,12 @@ def _spectral(config: NetworkConfig) -> dict[str, Any]:
 
 
 def reduces(config: NetworkConfig, channels: int) -> bool:
-    """True if a 1×1 convolution reduces the channels before covariance pooling."""
-    return config.pooling == "covariance" and config.reduce_to is not None and config.reduce_to < channels
+    """True if a 1×1 convolution reduces the channels before second-order pooling."""
+    return config.pooling != "average" and config.reduce_to is not None and config.reduce_to < channels
 
 
 class Head(nn.Module):
-    """The pooling before the classifier: average pooling, or covariance pooling after a reduction if one is needed.
+    """The pooling before the classifier: average pooling, or second-order pooling after a reduction if one is needed.
 
     The reduction is a 1×1 convolution with batch normalization and ReLU, as in the code of MPN-COV and of ICCV 2021.
 
@@ -87,11 +88,10 @@ class Head(nn.Module):
             channels = size
         self.pooling: nn.Module = nn.AdaptiveAvgPool2d(grid)
         self.out_features = channels * grid**2
-        if config.pooling == "covariance":
-            self.pooling = layer = CovariancePooling(
-                channels, power=config.power, normalize=config.normalize, **_spectral(config)
+        if config.pooling != "average":
+            self.pooling, self.out_features = second_order_pooling(
+                config.pooling, channels, config.power, config.normalize, _spectral(config)
             )
-            self.out_features = layer.out_features
 
     def forward(self, x: Tensor) -> Tensor:
         return self.pooling(self.reduction(x)).flatten(1)

@@ -18,7 +18,7 @@ from ..comparison.paired_differences import BASELINE, against
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
 from ..comparison.table import table_cells
 from ..training.records import Result
-from . import figures, provenance, published_cells, sentences
+from . import figures, more, provenance, published_cells, sentences
 from .gradient_cache import measured
 
 PAGE = "report.html"
@@ -76,6 +76,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "headline": sentences.headline(summaries),
         "details": sentences.details(summaries, gradients),
         "rows": [_row(summary) for summary in summaries],
+        "extra": more.contents(summaries),
         "pairs": _pairs(results),
         "baseline": BASELINE,
         "grid": _grid(summaries),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from spectralgrad.diagnostics import Monitor
+from torch import Tensor
+
+from spectralgrad.diagnostics import Monitor, effective_smoothness
 
 from .components import Components
 from .config import Config
 from .process_group import Group
-from .steps import Tally
+from .tally import Tally
 
 
 class ConditionMonitor:
@@ -28,7 +31,7 @@ class ConditionMonitor:
     def __init__(
         self, config: Config, components: Components, group: Group, batches: int, start: int, writer: Any
     ) -> None:
-        self._count, self._group = len(components.spectral), group
+        self._count, self._group, self._net = len(components.spectral), group, components.net
         self._monitor: Monitor | None = None
         if config.monitor_every and components.spectral:
             every = min(config.monitor_every, batches)
@@ -47,6 +50,12 @@ class ConditionMonitor:
         )
         if condition > nothing:
             tally.looks.append([condition, int(-rank)])
+
+    def smoothness(self, loss: Callable[[], Tensor], rate: float) -> float:
+        """The effective β-smoothness of a loss for steps up to ``rate``; its passes are not recorded."""
+        if self._monitor is not None:
+            return self._monitor.smoothness(loss, rate=rate)
+        return effective_smoothness(loss, self._net, rate=rate)
 
     def close(self) -> None:
         """Detach the monitor."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -11,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import MethodError, SpectralError
-from spectralgrad.nn.functional.pooling import operation_of
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve, spelling
 
 from ..data.augmentation import AUGMENTATIONS
-from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS
-from .config_values import check
+from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS, pooling_operation
+from .config_values import check, toml_value
 from .method_names import HINT, method_text
 
 if sys.version_info >= (3, 11):
@@ -26,6 +24,7 @@ else:
     import tomli as tomllib
 
 METHOD_FIELDS = ("method", "hybrid")
+RECORDS = ("smoothness", "ratios", "conditions", "kept")
 DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
 
 
@@ -93,7 +92,7 @@ class Config:
     pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
     power: float = _field(0.5, NETWORK, "covariance pooling: exponent of the eigenvalues", minimum=0)
     normalize: bool = _field(False, NETWORK, "covariance pooling: divide by the Frobenius norm (TPAMI, Eq. 29)")
-    reduce_to: int | None = _field(256, NETWORK, "covariance pooling: channels after a 1×1 convolution", minimum=1)
+    reduce_to: int | None = _field(256, NETWORK, "second-order pooling: channels after a 1×1 convolution", minimum=1)
     init: str | None = _field(None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file")
 
     epochs: int = _field(5, TRAINING, "passes over the training images", minimum=1)
@@ -118,7 +117,6 @@ class Config:
         None, CONDITIONING, "switch from `method` to this method for the last stage"
     )
     warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", minimum=0)
-
     postpone: bool = _field(
         False,
         CONDITIONING,
@@ -139,6 +137,12 @@ class Config:
     )
     patience: int = _field(
         3, RUNNING, "epochs without a training loss below that of guessing before a run fails; 0: unlimited", minimum=0
+    )
+    record: str | None = _field(
+        None, RUNNING, f"also record, when condition numbers are: any of {','.join(RECORDS)}, separated by commas"
+    )
+    time_layers: bool = _field(
+        False, RUNNING, "time forward and backward passes of the network and the spectral layers"
     )
     tensorboard: bool = _field(True, RUNNING, "write TensorBoard events if TensorBoard is installed")
 
@@ -161,8 +165,10 @@ class Config:
         if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
             raise ConfigError(
                 "weights, nog, olr and hybrid need a spectral layer; "
-                "expected layer 'whitening' or 'denoising', or pooling 'covariance'"
+                "expected layer 'whitening' or 'denoising', or a pooling other than 'average' and 'bcnn'"
             )
+        if unknown := [name for name in self.recorded if name not in RECORDS]:
+            raise ConfigError(f"record: expected any of {', '.join(RECORDS)}, separated by commas, got {unknown[0]!r}")
         if self.hybrid:
             self._check_hybrid()
         if self.seed >= 1 << 32:
@@ -202,12 +208,23 @@ class Config:
             ('inv_sqrt', 'sqrt')
         """
         of_layer = {"batchnorm": (), "denoising": ("eigh",), "whitening": (OPERATION[self.whitening],)}
-        return of_layer[self.layer] + ((operation_of(self.power),) if self.pooling == "covariance" else ())
+        pooled = pooling_operation(self.pooling, self.power)
+        return of_layer[self.layer] + ((pooled,) if pooled else ())
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The names in ``record``.
+
+        Example:
+            >>> Config(record="ratios, kept").recorded
+            ('ratios', 'kept')
+        """
+        return tuple(name.strip() for name in self.record.split(",")) if self.record else ()
 
     @property
     def spectral(self) -> bool:
         """True if the network has a spectral layer, or may have one because it is a user's own."""
-        return self.layer != "batchnorm" or self.pooling == "covariance" or ":" in self.network
+        return bool(self.operations) or ":" in self.network
 
     @property
     def depends_on_folder(self) -> bool:
@@ -246,7 +263,7 @@ class Config:
         """
         values = {name: self.text(name) for name in FIELDS}
         said = {name: v for name, v in values.items() if v is not None or FIELDS[name].default is not None}
-        return "".join(f"{name} = {_toml('none' if value is None else value)}\n" for name, value in said.items())
+        return "".join(f"{name} = {toml_value('none' if value is None else value)}\n" for name, value in said.items())
 
     @classmethod
     def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:
@@ -276,10 +293,3 @@ class Config:
 
 
 FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
-
-
-def _toml(value: Any) -> str:
-    """A value in TOML. A JSON string is a valid TOML string unless it contains escaped surrogate pairs."""
-    if isinstance(value, tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

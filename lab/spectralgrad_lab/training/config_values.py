@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from typing import Any
 
@@ -96,3 +97,15 @@ def _read(text: str, types: list[str]) -> Any:
         return from_text(text, types)
     except ValueError:
         return text
+
+
+def toml_value(value: Any) -> str:
+    """A value in TOML. A JSON string is a valid TOML string unless it contains escaped surrogate pairs.
+
+    Example:
+        >>> toml_value((30, 45)), toml_value("svd")
+        ('[30, 45]', '"svd"')
+    """
+    if isinstance(value, tuple):
+        return "[" + ", ".join(map(toml_value, value)) + "]"
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False)

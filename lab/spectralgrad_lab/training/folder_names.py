@@ -14,7 +14,7 @@ _LONGEST = 80  # characters of the `field=value` part
 
 
 def label(config: Config) -> str:
-    """The name of a run in tables: its method, or ``batchnorm`` if it has no spectral layer.
+    """The name of a run in tables: its method; ``batchnorm`` or ``bcnn`` if it has no spectral layer.
 
     Example:
         >>> label(Config(method="svd-pi")), label(Config(layer="batchnorm"))
@@ -24,6 +24,8 @@ def label(config: Config) -> str:
     """
     if config.layer == "batchnorm" and config.pooling == "average":
         return "batchnorm"
+    if not config.spectral:
+        return config.pooling
     method, hybrid = config.text("method"), config.text("hybrid")
     return f"{method} → {hybrid}" if hybrid else str(method)
 

@@ -39,7 +39,8 @@ class Epoch:
             there is none.
         rank: smallest numerical rank recorded.
         method: of the spectral layers.
-        test_top5: share of test images whose class is not among the five best; None below 100 classes.
+        test_top5: share of test images whose class is not among the five best; None for ten classes or fewer.
+        measured: medians over the epoch of what the configuration asks for with ``time_layers`` and ``record``.
 
     Example:
         >>> Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0).test_error
@@ -59,6 +60,7 @@ class Epoch:
     rank: int = 0
     method: str = ""
     test_top5: float | None = None
+    measured: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,17 @@ class Result:
         """The test error after the last epoch."""
         return self.epochs[-1].test_error if self.epochs else NAN
 
+    @property
+    def best_top5(self) -> float:
+        """The lowest top-5 error in per cent; NaN if none is recorded."""
+        return min((epoch.test_top5 for epoch in self.epochs if epoch.test_top5 is not None), default=NAN)
+
+    @property
+    def final_top5(self) -> float:
+        """The top-5 error after the last epoch; NaN if none is recorded."""
+        last = self.epochs[-1].test_top5 if self.epochs else None
+        return NAN if last is None else last
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; see :func:`json_ready`."""
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
@@ -212,6 +225,7 @@ _EPOCH = untrusted_json.record(
         "rank": untrusted_json.integer(),
         "method": untrusted_json.text,
         "test_top5": untrusted_json.optional(_PERCENT),
+        "measured": untrusted_json.mapping_of(untrusted_json.number(infinite=True)),
     },
 )
 _FAILURE = untrusted_json.record(

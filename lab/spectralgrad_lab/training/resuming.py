@@ -17,6 +17,7 @@ from .run_files import RESULT
 # Fields that may change when a run is resumed: results of the remaining epochs do not depend on them.
 CHANGEABLE_FIELDS = {
     "epochs", "data", "workers", "device", "threads", "monitor_every", "checkpoint_minutes", "patience", "tensorboard",
+    "record", "time_layers",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -20,19 +19,23 @@ from spectralgrad.io.files import naming
 from .. import untrusted_json
 from ..data import Dataset, as_dataset, fingerprint, load_for
 from . import checkpoints, randomness
+from .agreement import agreed_failure
 from .components import build
 from .conditioning import ConditionMonitor
 from .config import Config
 from .failures import DivergedError, FailureWatch, Patience
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
+from .measurements import Measurements
 from .process_group import Group, WorkerLostError, processes
 from .progress import Progress, Silent, Step
-from .records import Epoch, Failure, Result, json_ready
+from .records import Epoch, Failure, Result
 from .resuming import earlier_run
 from .run_files import RunFiles
 from .saved_state import read_tally, read_tensor, reader_like
-from .steps import Stepper, Stopwatch, Tally, batches
+from .step_times import StepTimer
+from .steps import Stepper, Stopwatch, batches
+from .tally import Tally
 
 
 def train(
@@ -123,12 +126,14 @@ class _Run:
         if state is not None:
             self._restore(state)
         self.watch = FailureWatch(self.components.net)
-        self.stepper = Stepper(config, self.components, self.watch, group)
+        timer = StepTimer(self.components.net, group.device) if config.time_layers else None
+        self.stepper = Stepper(config, self.components, self.watch, group, timer)
         self.patience = Patience(len(data.classes), config.patience)
         self.files = RunFiles(folder if group.is_leader else None, self.result, self.tally.step)
         self.monitor = ConditionMonitor(
             config, self.components, group, len(self.train), self.tally.step, self.files.writer
         )
+        self.measurements = Measurements(config, self.stepper, timer, self.monitor, len(self.train), self.files)
         self._began, self._worked, self._saved = perf_counter(), self.result.seconds, monotonic()
 
     def go(self) -> Result:
@@ -138,7 +143,7 @@ class _Run:
             failure, lost = self._ending()
             if failure is not None or lost is not None:
                 self.components.leave(self.group)
-                self.result.status, self.result.failure = "failed", self._agreed(failure, lost)
+                self.result.status, self.result.failure = "failed", agreed_failure(self.group, failure, lost)
             else:
                 self.result.status = "done"
         finally:
@@ -174,10 +179,13 @@ class _Run:
         self.components.net.train()
         for images, labels in self.train.epoch(tally.epoch, tally.batch):
             loading = clock.lap()
+            self.measurements.before(tally.step, images, labels)
+            clock.lap()
             counts = self.stepper(images, labels, stop=self.stop.wanted, save=self._save_is_due)
             working = clock.lap()
             tally.add(counts, loading + working, 1000 * working)
             self.monitor.record(tally)
+            self.measurements.after(tally)
             self.progress.step(self._step())
             if counts.save or counts.stop:
                 self._save()
@@ -202,6 +210,7 @@ class _Run:
             condition=tally.condition,
             rank=tally.rank,
             method=self.components.method,
+            measured=tally.medians,
         )
         self.result.epochs.append(epoch)
         self.components.advance()
@@ -275,26 +284,6 @@ class _Run:
 
     def _raise_stopped(self) -> None:
         raise Stopped(self.stop.signal or signal.SIGINT)
-
-    def _agreed(self, here: Failure | None, lost: WorkerLostError | None) -> Failure:
-        """The failure on which all processes agree; one that names a layer is preferred.
-
-        Raises:
-            WorkerLostError: no process gives a reason, or one has died and this is not a leader that has failed itself.
-        """
-        if self.group.world == 1 and here is not None:
-            return here
-        try:
-            note = json.dumps(json_ready(dataclasses.asdict(here))) if here and here.reason else ""
-            notes = self.group.gather_texts(note)
-        except RuntimeError as problem:
-            if here is not None and self.group.is_leader and self.group.is_lost_worker(problem):
-                return here
-            raise (lost or problem) from None
-        found = sorted((json.loads(note) for note in notes if note), key=lambda note: note["layer"] is None)
-        if not found:
-            raise lost or WorkerLostError(self.group.rank, self.group.world, RuntimeError("no process gives a reason"))
-        return Failure.from_dict(found[0])
 
     def _count_seconds(self) -> None:
         self.result.seconds = self._worked + perf_counter() - self._began

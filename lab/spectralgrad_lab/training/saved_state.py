@@ -16,12 +16,13 @@ _TALLY = untrusted_json.record(
         **{name: untrusted_json.number() for name in ("images", "loss", "wrong", "seconds")},
         "times": untrusted_json.list_of(untrusted_json.number(0)),
         "looks": untrusted_json.list_of(untrusted_json.list_of(untrusted_json.number(0, infinite=True))),
-    }
+    },
+    {"measured": untrusted_json.mapping_of(untrusted_json.list_of(untrusted_json.number(infinite=True)))},
 )
 
 
 def read_tally(value: Any, place: str) -> dict[str, Any]:
-    """Read the values of a :class:`~spectralgrad_lab.training.steps.Tally`."""
+    """Read the values of a :class:`~spectralgrad_lab.training.tally.Tally`."""
     found = _TALLY(value, place)
     if any(len(look) != 2 for look in found["looks"]):
         raise untrusted_json.InvalidValueError(f"{place}.looks: expected pairs of a condition number and a rank")
@@ -29,6 +30,7 @@ def read_tally(value: Any, place: str) -> dict[str, Any]:
         **found,
         "times": list(found["times"]),
         "looks": [[condition, int(rank)] for condition, rank in found["looks"]],
+        "measured": {name: list(values) for name, values in found.get("measured", {}).items()},
     }
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from statistics import median
+from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -21,88 +20,11 @@ from .components import Components
 from .config import Config
 from .failures import NUMERICAL, DivergedError, FailureWatch, total_norm
 from .process_group import Group
+from .step_times import StepTimer
+from .tally import Counts
 
-_MANY_CLASSES = 100  # top-5 errors are recorded from this number of classes on
+_FEW_CLASSES = 10  # top-5 errors are recorded for more classes than this
 _SMALLEST_BATCH = 1 / 8  # of the batch size; a smaller last batch is dropped, since its statistics would be poor
-
-
-class Counts(NamedTuple):
-    """Counts of a step, summed over processes: requests to stop or save, images, their loss, misclassified images."""
-
-    stop: float
-    save: float
-    images: float
-    loss: float
-    wrong: float
-
-
-@dataclass
-class Tally:
-    """The position of a run and its counts in the current epoch; plain values, so that a checkpoint can store them.
-
-    Attributes:
-        epoch: the current epoch.
-        batch: the next batch of the epoch.
-        step: training steps taken.
-        images: seen in this epoch.
-        loss: summed over these images.
-        wrong: misclassified images.
-        seconds: spent training in this epoch.
-        times: milliseconds of each step.
-        looks: records of condition number and rank.
-
-    Example:
-        >>> tally = Tally()
-        >>> tally.add(Counts(0, 0, 128, 256.0, 64), seconds=0.5, milliseconds=400.0)
-        >>> tally.mean_loss, tally.error, tally.rate
-        (2.0, 50.0, 256.0)
-    """
-
-    epoch: int = 0
-    batch: int = 0
-    step: int = 0
-    images: float = 0.0
-    loss: float = 0.0
-    wrong: float = 0.0
-    seconds: float = 0.0
-    times: list[float] = field(default_factory=list)
-    looks: list[list[Any]] = field(default_factory=list)
-
-    def add(self, counts: Counts, seconds: float, milliseconds: float) -> None:
-        """Count a step."""
-        self.batch += 1
-        self.step += 1
-        self.images += counts.images
-        self.loss += counts.loss
-        self.wrong += counts.wrong
-        self.seconds += seconds
-        self.times.append(milliseconds)
-
-    @property
-    def mean_loss(self) -> float:
-        return self.loss / self.images if self.images else math.nan
-
-    @property
-    def error(self) -> float:
-        """In per cent."""
-        return 100 * self.wrong / self.images if self.images else math.nan
-
-    @property
-    def rate(self) -> float:
-        """Images per second."""
-        return self.images / self.seconds if self.seconds else math.nan
-
-    @property
-    def step_ms(self) -> float:
-        return median(self.times) if self.times else math.nan
-
-    @property
-    def condition(self) -> float:
-        return median(float(look[0]) for look in self.looks) if self.looks else math.nan
-
-    @property
-    def rank(self) -> int:
-        return min((int(look[1]) for look in self.looks), default=0)
 
 
 def batches(config: Config, data: Dataset, group: Group) -> tuple[Batches, Batches]:
@@ -125,10 +47,18 @@ class Stepper:
         components: of the run.
         watch: attached to the network.
         group: the processes that train together.
+        timer: times forward and backward passes (default: none are timed).
     """
 
-    def __init__(self, config: Config, components: Components, watch: FailureWatch, group: Group) -> None:
-        self.config, self.components, self.watch, self.group = config, components, watch, group
+    def __init__(
+        self,
+        config: Config,
+        components: Components,
+        watch: FailureWatch,
+        group: Group,
+        timer: StepTimer | None = None,
+    ) -> None:
+        self.config, self.components, self.watch, self.group, self._timer = config, components, watch, group, timer
         self._trained = [p for p in components.net.parameters() if p.requires_grad]
 
     def forward(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
@@ -173,7 +103,8 @@ class Stepper:
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[DivergedError | None, Tensor | None, float]:
         """The summed loss and the number of misclassified images, or the failure."""
         try:
-            scores = self.forward(self.components.model, images)
+            with self._timed("forward_ms"):
+                scores = self.forward(self.components.model, images)
         except NUMERICAL as problem:
             return self.watch.explain_error(problem), None, 0.0
         wrong = float((scores.detach().argmax(1) != labels).sum())
@@ -184,7 +115,8 @@ class Stepper:
             loss = loss + self.components.penalty()
         self.components.optimizer.zero_grad(set_to_none=True)
         try:
-            loss.backward()  # type: ignore[no-untyped-call]
+            with self._timed("backward_ms"):
+                loss.backward()  # type: ignore[no-untyped-call]
         except NUMERICAL as problem:
             raise self.watch.explain_error(problem) from None
         norm = total_norm(p.grad for p in self._trained)
@@ -193,6 +125,9 @@ class Stepper:
         if self.config.clip is not None:
             torch.nn.utils.clip_grads_with_norm_(self._trained, self.config.clip, norm)
         self.components.optimizer.step()
+
+    def _timed(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._timer is None else self._timer.timing(name)
 
     @torch.no_grad()
     def evaluate(
@@ -247,7 +182,7 @@ class Stepper:
 
 
 class Scores(NamedTuple):
-    """The outcome of a test: mean loss and errors in per cent; ``top5`` is None for fewer than 100 classes.
+    """The outcome of a test: mean loss and errors in per cent; ``top5`` is None for ten classes or fewer.
 
     Example:
         >>> Scores(0.5, 20.0, None).error
@@ -264,7 +199,7 @@ def _test_counts(scores: Tensor, labels: Tensor) -> list[float]:
     loss = float(functional.cross_entropy(scores, labels, reduction="sum"))
     wrong = float((scores.argmax(1) != labels).sum())
     missed = math.nan
-    if scores.shape[1] >= _MANY_CLASSES:
+    if scores.shape[1] > _FEW_CLASSES:
         missed = float((scores.topk(5).indices != labels[:, None]).all(1).sum())
     return [loss, wrong, missed, float(len(labels))]
 
