@@ -40,12 +40,14 @@ def test_fences_are_closed_after_a_blank_line():
 @pytest.mark.parametrize("name", sg.__all__)
 def test_every_public_name_is_documented(name):
     pages = "\n".join(text(page) for page in PAGES if page.parent.name == "docs")
-    assert re.search(rf"(?<![\w.])(?:sg\.|spectralgrad\.)?{re.escape(name)}\b", pages)
+    found = re.search(rf"(?<![\w.])(?:sg\.|spectralgrad\.)?{re.escape(name)}\b", pages)
+    assert found, f"no page in docs/ mentions {name}"
 
 
 @pytest.mark.parametrize("name", sg.methods())
 def test_every_method_has_its_section(name):
-    assert f"\n## {name}\n" in text(ROOT / "docs" / "methods.md")
+    found = f"\n## {name}\n" in text(ROOT / "docs" / "methods.md")
+    assert found, f"docs/methods.md has no section '## {name}'"
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
@@ -69,7 +71,7 @@ def test_the_api_page_lists_every_callable():
     listed = text(ROOT / "docs" / "api.md")
     modules = {"diagnostics", "errors", "solvers", "__version__"}
     missing = [name for name in sg.__all__ if name not in modules and not re.search(rf"\b{name}\b", listed)]
-    assert missing == []
+    assert missing == [], "add them to docs/api.md"
 
 
 def test_the_picture_shows_what_the_text_beside_it_says():

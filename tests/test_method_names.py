@@ -75,6 +75,7 @@ DEFAULTS = {  # as the papers have them, and ours
 
 @pytest.mark.parametrize("name", METHODS)
 def test_defaults_are_the_documented_ones(name):
+    assert name in DEFAULTS, f"add the parameters of {name} to DEFAULTS above"
     method = METHODS[name]()
     assert {field: getattr(method, field) for field in parameters(type(method))} == DEFAULTS[name]
 
