@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.autograd import scalar_functions
-from spectralgrad.autograd.spectra import Spectrum
+from spectralgrad.autograd.domain import Spectrum
 from spectralgrad.testing import relative_error
 
 from .helpers import gradient, symmetric_noise

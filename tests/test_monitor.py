@@ -18,7 +18,7 @@ from spectralgrad.diagnostics.records import look
 from spectralgrad.nn import SpectralModule
 from spectralgrad.testing import with_spectrum
 
-from .whitening import Whitening, backward, batch, linear_net
+from .small_networks import Whitening, backward, batch, linear_net
 
 
 class Given(SpectralModule):
@@ -124,7 +124,7 @@ def test_a_sample_of_many_matrices():
 
 def test_fallbacks_of_the_solver_are_counted(monkeypatch):
     """The papers' failure times: LAPACK's refusals, here pretended."""
-    from spectralgrad.solvers.statistics import counts
+    from spectralgrad.solvers.call_counts import counts
 
     net = linear_net()
     with Monitor(net, every=1) as monitor:

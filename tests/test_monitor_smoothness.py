@@ -11,7 +11,7 @@ import spectralgrad as sg
 from spectralgrad.diagnostics import Monitor, effective_smoothness
 from spectralgrad.testing import with_spectrum
 
-from .whitening import batch, linear_net
+from .small_networks import batch, linear_net
 
 
 def test_smoothness_of_a_quadratic():

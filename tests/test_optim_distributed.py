@@ -14,7 +14,7 @@ from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, O
 from spectralgrad.training import HybridSwitch
 
 from .forked import Forked
-from .whitening import batch, linear_net
+from .small_networks import batch, linear_net
 
 pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
 STEPS = 3

@@ -13,8 +13,8 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.optim import NearestOrthogonalGradient, nearest_orthogonal
 
+from .small_networks import backward, batch, conv_net, linear_net
 from .test_optim_nearest import reference
-from .whitening import backward, batch, conv_net, linear_net
 
 METHODS = ("svd", "gram")
 

@@ -13,8 +13,8 @@ import spectralgrad as sg
 from spectralgrad.nn import OrthogonalConv2d
 from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, OptimalLearningRate, optimal_rate
 
+from .small_networks import backward, linear_net
 from .test_optim_rate import gaussian
-from .whitening import backward, linear_net
 
 OPTIMISERS = {
     "SGD": lambda params, **o: torch.optim.SGD(params, momentum=0.9, nesterov=True, weight_decay=5e-4, **o),

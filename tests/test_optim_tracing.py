@@ -10,7 +10,7 @@ import spectralgrad as sg
 from spectralgrad.nn import OrthogonalConv2d, SpectralModule
 from spectralgrad.optim import pre_spectral_layers
 
-from .whitening import Whitening, conv_net, linear_net
+from .small_networks import Whitening, conv_net, linear_net
 
 
 class Branches(nn.Module):

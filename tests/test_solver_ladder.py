@@ -9,7 +9,7 @@ import spectralgrad as sg
 from spectralgrad.solvers import lapack, orthogonal
 
 from .helpers import DTYPES
-from .matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
+from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
 
 SOLVE = {"eigh": sg.eigh, "svd": sg.svd}
 RATIO = {"eigh": eigh_bar, "svd": svd_bar}

@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import (
 import spectralgrad as sg
 from spectralgrad.training import HybridSwitch
 
-from .whitening import Projecting, Whitening, backward, batch, linear_net
+from .small_networks import Projecting, Whitening, backward, batch, linear_net
 
 EPOCHS = 9
 

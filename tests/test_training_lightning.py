@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import spectralgrad as sg
 from spectralgrad.training import lightning as ours
 
-from .whitening import batch, linear_net
+from .small_networks import batch, linear_net
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # other people's deprecations at import

@@ -27,7 +27,7 @@ from ..dispatch import function
 from ..precision import full_precision, magnitude, ordinary, reciprocal, room
 from ..solvers.symmetry import hermitian
 from . import square_root
-from .spectra import Domain
+from .domain import Domain
 
 
 def root_from_positions(X: Tensor, center: bool, count: int, domain: Domain) -> Tensor:

@@ -22,11 +22,11 @@ from ..dispatch import function
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
+from .domain import Spectrum
 from .eigenvectors import attach, within
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
-from .spectra import Spectrum
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:

@@ -25,7 +25,7 @@ from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision, reciprocal
 from ..solvers.symmetry import hermitian
-from .spectra import Domain
+from .domain import Domain
 
 
 def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..rules import SVDPI, Clip, Method, NewtonSchulz, Pade, SVDNewton, Taylor, Trunc, methods
 from ..testing import Reference, gradient_of, paired_spectrum, relative_error, with_spectrum
-from .peers import Root, installed_peers, own_root, torch_autograd
+from .other_implementations import Root, installed_peers, own_root, torch_autograd
 from .table import number, render
 
 CONDITIONS = (1e2, 1e6, 1e10)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..errors import SpectralError
 from ..testing import Reference, gradient_of, paired_matrix, relative_error
-from .peers import own_root, torch_autograd
+from .other_implementations import own_root, torch_autograd
 
 SIZE, CONDITION, DRAWS = 8, 1e2, 5
 GAPS = (0.5, *(10.0**-k for k in range(1, 17)), 0.0)  # relative distance within each pair; 0 is a tie

@@ -21,8 +21,8 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
+from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
-from ..autograd.spectra import Domain, Spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_choice, check_matrix, check_tolerance

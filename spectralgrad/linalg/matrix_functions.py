@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..autograd import frechet_derivative, scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
+from ..autograd.domain import Domain
 from ..autograd.pairwise import differences
-from ..autograd.spectra import Domain
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype

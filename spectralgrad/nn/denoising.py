@@ -11,7 +11,7 @@ from ..errors import ArgumentError
 from ..rules import Method
 from .base import Watch
 from .functional.whitening_matrices import check_finite, principal_projector
-from .running import RunningNorm
+from .running_norm import RunningNorm
 
 
 class _PCADenoising(RunningNorm):

@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 from ..errors import ArgumentError
 from .base import SpectralModule
 from .functional.normalization import with_affine
-from .running import RunningNorm
+from .running_norm import RunningNorm
 
 
 class Pair(NamedTuple):

@@ -12,7 +12,7 @@ from ..linalg.covariances import shifted
 from ..rules import Method
 from .base import Watch
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
-from .running import RunningNorm, Statistics
+from .running_norm import RunningNorm, Statistics
 
 
 class _DecorrelatedBatchNorm(RunningNorm):

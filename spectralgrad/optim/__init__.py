@@ -2,7 +2,7 @@
 
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate
-from .rate import optimal_rate
+from .optimal_rates import optimal_rate
 from .tracing import PreSpectral, pre_spectral_layers
 from .treatment import ConditioningWarning
 

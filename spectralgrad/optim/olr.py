@@ -12,8 +12,8 @@ from torch.optim import Optimizer
 from ..errors import check_choice
 from ..precision import widen
 from .nearest import NearestOrthogonalGradient
+from .optimal_rates import optimal_rate
 from .parameters import Chosen, Target
-from .rate import optimal_rate
 from .treatment import ConditioningWarning, Treatment, treatments
 
 _ONE_ONLY = (

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from ..autograd import eigenvectors, singular_vectors, spectral_function
+from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
-from ..autograd.spectra import Domain, Spectrum
 from ..errors import MethodError
 from ..precision import saturated
 

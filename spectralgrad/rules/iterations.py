@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..autograd import newton_schulz, spectral_function, square_root
+from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences
 from ..autograd.power_iteration import PowerIteration
 from ..autograd.scalar_functions import Function
-from ..autograd.spectra import Domain, Spectrum
 from .base import FUNCTIONS, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
 from .pade import Pade

@@ -1,9 +1,9 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
+from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd
-from .statistics import SolverReport, report, reset_report
 from .tuning import tune
 
 __all__ = [

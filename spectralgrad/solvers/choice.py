@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
-from . import lapack, pool
+from . import lapack, lapack_pool
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -73,7 +73,7 @@ def eigh_by_lapack(A: Tensor) -> tuple[Tensor, ...]:
     """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
     if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
-        return pool.eigh(A)
+        return lapack_pool.eigh(A)
     return lapack.eigh(A)
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from ..errors import IndefiniteError, batch_positions
 from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal, resolved
 from . import choice
+from .call_counts import counts
 from .ladder import EIGH
-from .statistics import counts
 from .symmetry import hermitian, mirrored
 
 

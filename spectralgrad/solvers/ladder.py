@@ -19,8 +19,8 @@ from torch import Tensor
 from ..errors import NonFiniteError, SolverError, batch_positions
 from ..precision import resolved
 from . import choice, lapack
+from .call_counts import counts
 from .lapack import Factors
-from .statistics import counts
 from .symmetry import mirrored
 
 THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖, with u = eps/2

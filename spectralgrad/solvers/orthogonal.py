@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..precision import magnitude, ordinary
 from . import choice
+from .call_counts import counts
 from .ladder import SVD
-from .statistics import counts
 
 # Bounds on the smallest singular value relative to the largest.
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..io.files import write_json
 from ..native import Kernel, kernel
-from . import choice, lapack, pool
+from . import choice, lapack
 from .choice import BATCHES, SIZES, Table
 
 _POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
@@ -58,7 +58,7 @@ def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -
         if d * d * d * batch > 2**31:
             continue
         A = _matrices(batch, d, dtype)
-        others = [_time(lapack.eigh, A)] + ([_time(pool.eigh, A)] if d >= 64 and batch > 1 else [])
+        others = [_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if d >= 64 and batch > 1 else [])
         if _time(solver, A) > min(others):
             return found
         found = batch
@@ -70,7 +70,7 @@ def _pool_from(progress: Callable[[str], None]) -> int:
     found = 2 * _POOL_SIZES[-1]
     for d in reversed(_POOL_SIZES):
         A = _matrices(8, d, torch.float64).to(torch.complex128)
-        if _time(pool.eigh, A) > _time(lapack.eigh, A):
+        if _time(lapack_pool.eigh, A) > _time(lapack.eigh, A):
             break
         found = d
     progress(f"pool of LAPACK calls from d = {found}")

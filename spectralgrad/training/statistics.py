@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..errors import SpectralError
-from ..nn.running import RunningNorm
+from ..nn.running_norm import RunningNorm
 
 Layer: TypeAlias = "RunningNorm | _BatchNorm"
 

@@ -24,7 +24,7 @@ LAB = Package(
 )
 # What the lab may use of the library besides public names: documented helpers.
 HELPERS = {
-    "spectralgrad.diagnostics.peers",
+    "spectralgrad.diagnostics.other_implementations",
     "spectralgrad.diagnostics.table",
     "spectralgrad.io",
     "spectralgrad.io.files",
@@ -33,7 +33,7 @@ HELPERS = {
     "spectralgrad.nn.distributed",
     "spectralgrad.nn.functional.pooling",
     "spectralgrad.nn.functional.whitening_matrices",
-    "spectralgrad.nn.running",
+    "spectralgrad.nn.running_norm",
     "spectralgrad.precision",
     "spectralgrad.rules",
     "spectralgrad.testing",

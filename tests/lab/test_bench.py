@@ -10,13 +10,13 @@ from spectralgrad_lab.bench import (
     Case,
     Contest,
     Contestant,
+    accuracy,
     as_json,
     as_table,
     command,
     contests,
     figures,
     hold,
-    judging,
     matrices,
     race,
     run,
@@ -101,7 +101,7 @@ def test_a_wrong_contestant_is_reported_and_not_timed():
         Contestant("torch", lambda: torch.linalg.eigh(A), exact=True),
         Contestant("rough", wrong),
     ]
-    outcome = hold(Contest("eigh", case, contestants[:3], judging.eigenpairs(A)), 0.001)
+    outcome = hold(Contest("eigh", case, contestants[:3], accuracy.eigenpairs(A)), 0.001)
     assert calls == [1]
     assert (outcome["off"].right, outcome["off"].timing, outcome.ratio("off", "torch")) == (False, None, None)
     assert outcome["torch"].timing is not None
@@ -111,7 +111,7 @@ def test_a_wrong_contestant_is_reported_and_not_timed():
     assert "no such luck" in outcome["broken"].note
     json.dumps(as_json([outcome], 0.001), allow_nan=False)
 
-    approximate = hold(Contest("eigh", case, contestants[2:], judging.eigenpairs(A)), 0.001)
+    approximate = hold(Contest("eigh", case, contestants[2:], accuracy.eigenpairs(A)), 0.001)
     assert approximate["rough"].timing is not None
     assert not approximate["rough"].right
 
@@ -119,7 +119,7 @@ def test_a_wrong_contestant_is_reported_and_not_timed():
 def test_nan_is_wrong_and_becomes_null():
     A = torch.eye(3).expand(2, 3, 3)
     nan = Contestant("ours", lambda: (A[..., 0] * torch.nan, A), ours=True, exact=True)
-    outcome = hold(Contest("eigh", Case(2, 3, torch.float32), [nan], judging.eigenpairs(A)), 0.001)
+    outcome = hold(Contest("eigh", Case(2, 3, torch.float32), [nan], accuracy.eigenpairs(A)), 0.001)
     (entry,) = as_json([outcome], 0.001)["results"][0]["contestants"]
     assert (entry["error"], entry["right"], entry["seconds"]) == (None, False, None)
 
@@ -128,7 +128,7 @@ def test_judges_see_a_wrong_gradient():
     A, G = torch.diag_embed(torch.rand(2, 4) + 1), torch.eye(4).expand(2, 4, 4)
     value = torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).rsqrt())
     gradient = torch.diag_embed(-(A.diagonal(dim1=-2, dim2=-1) ** -1.5) / 2)
-    judge = judging.inverse_root(A, G)
+    judge = accuracy.inverse_root(A, G)
     assert judge((value, gradient)).right
     assert not judge((value, 1.01 * gradient)).right
     assert not judge((1.01 * value, gradient)).right

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar
-from spectralgrad.diagnostics.peers import installed_peers, torch_autograd
+from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
 
-from . import judging, timing
+from . import accuracy, timing
+from .accuracy import Judge, Results
 from .cases import Case, matrices
-from .judging import Judge, Results
 from .rivals import newton_schulz, plain_covariance
 
 
@@ -132,7 +132,7 @@ def _eigh(case: Case) -> Contest:
         Contestant("ours", lambda: tuple(eigh(A)), ours=True, exact=True),
         Contestant("torch", lambda: torch.linalg.eigh(A), exact=True),
     ]
-    return Contest("eigh", case, contestants, judging.eigenpairs(A))
+    return Contest("eigh", case, contestants, accuracy.eigenpairs(A))
 
 
 def _inv_sqrt(case: Case) -> Contest:
@@ -146,7 +146,7 @@ def _inv_sqrt(case: Case) -> Contest:
         Contestant("ns10", _both_ways(lambda X: newton_schulz(X, 10, inverse=True), A, G)),
         *(Contestant(name, _both_ways(root, A, G)) for name, root in installed_peers("inv_sqrt").items()),
     ]
-    return Contest("inv_sqrt", case, contestants, judging.inverse_root(A, G))
+    return Contest("inv_sqrt", case, contestants, accuracy.inverse_root(A, G))
 
 
 def _by_taylor(A: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def _covariance(case: Case) -> Contest:
         Contestant("exact", _both_ways(covariance_sqrt, X, G), ours=True, exact=True),
         Contestant("ns5", _both_ways(iterated, X, G)),
     ]
-    return Contest("covariance", case, contestants, judging.covariance_root(X, G))
+    return Contest("covariance", case, contestants, accuracy.covariance_root(X, G))
 
 
 def _polar(case: Case) -> Contest:
@@ -178,7 +178,7 @@ def _polar(case: Case) -> Contest:
         Contestant("ours", lambda: (polar(M),), ours=True, exact=True),
         Contestant("svd", by_svd, exact=True),
     ]
-    return Contest("polar", case, contestants, judging.polar_factor(M))
+    return Contest("polar", case, contestants, accuracy.polar_factor(M))
 
 
 def _cotangent(like: Tensor) -> Tensor:

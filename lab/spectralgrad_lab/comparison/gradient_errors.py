@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectralgrad.diagnostics.peers import own_root
+from spectralgrad.diagnostics.other_implementations import own_root
 from spectralgrad.errors import SpectralError
 from spectralgrad.testing import Reference, gradient_of, paired_matrix, relative_error
 

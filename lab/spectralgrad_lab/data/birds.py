@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
+from .column_files import key_values
 from .dataset import Dataset, Split
 from .errors import DataError, find_folder
 from .folders import LAYOUT, MEAN, STD, read_folders
 from .image_files import ImageFiles
-from .tables import key_values
 
 SOURCE = (
     "Birds is CUB-200-2011, at https://www.vision.caltech.edu/datasets/cub_200_2011/; unpack it (tar xf); it makes "

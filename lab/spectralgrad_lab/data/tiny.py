@@ -6,11 +6,11 @@ from pathlib import Path
 
 import torch
 
+from .column_files import rows
 from .dataset import Dataset, Split
 from .errors import DataError, find_folder
 from .folders import read_split
 from .image_files import ImageFiles
-from .tables import rows
 
 MEAN, STD = (0.4802, 0.4481, 0.3975), (0.2770, 0.2691, 0.2821)
 SOURCE = (

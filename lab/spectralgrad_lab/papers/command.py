@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import tables_of_text
+from . import terminal_text
 from .items import VERDICTS, Item, select
 from .judging import Outcome, run
 from .outcomes import read_all, write
@@ -56,7 +56,7 @@ def reproduce(options: argparse.Namespace) -> int:
     first, *rest = options.what
     console = Console()
     if first == "list":
-        console.print(tables_of_text.listing(select(rest or ["all"])))
+        console.print(terminal_text.listing(select(rest or ["all"])))
         return 0
     if first == "pages":
         for file in write_pages(read_all(options.results), options.results, options.out):
@@ -95,10 +95,10 @@ def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Consol
 
 def _show(outcome: Outcome, details: bool, console: Console) -> None:
     if details:
-        console.print(tables_of_text.heading(outcome), highlight=False)
+        console.print(terminal_text.heading(outcome), highlight=False)
         if outcome.judged:
-            console.print(tables_of_text.quantities(outcome))
-    console.print(tables_of_text.line(outcome), highlight=False)
+            console.print(terminal_text.quantities(outcome))
+    console.print(terminal_text.line(outcome), highlight=False)
 
 
 def _progress(console: Console) -> Progress:

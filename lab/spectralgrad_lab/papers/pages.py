@@ -11,7 +11,7 @@ from typing import Any
 from spectralgrad.io.files import write_text
 
 from .items import KINDS, VERDICTS, Item, Paper, papers
-from .tables_of_text import duration, shown
+from .terminal_text import duration, shown
 
 _TITLES = {"analytic": "Claims", "figure": "Figures", "training": "Training"}
 

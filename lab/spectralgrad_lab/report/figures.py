@@ -14,7 +14,7 @@ from ..training.records import Epoch, Result
 from .axes import Axis, short_number
 from .panels import Panel, panels
 from .published_cells import paper_cell
-from .strips import bar, dots, scale, stack
+from .row_charts import bar, dots, scale, stack
 
 _TIE = 3e-9  # where a gap of zero stands on a logarithmic axis
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from spectralgrad.nn.distributed import Reduce, reducer
-from spectralgrad.nn.running import RunningNorm
+from spectralgrad.nn.running_norm import RunningNorm
 from spectralgrad.precision import full_precision, widen
 
 from .config import ConfigError

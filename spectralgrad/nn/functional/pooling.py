@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ...autograd import covariance_root, scalar_functions
-from ...autograd.spectra import Domain
+from ...autograd.domain import Domain
 from ...errors import ArgumentError, ShapeError, check_choice, check_features
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power

@@ -7,7 +7,7 @@ import torch
 import spectralgrad as sg
 
 from .helpers import DTYPES, unit
-from .matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
+from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
 
 SIZES = (1, 2, 3, 5, 16, 33, 64, 128)
 SHAPES = ((1, 1), (1, 5), (5, 1), (3, 5), (16, 16), (33, 7), (20, 64))
