@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..io.files import write_json
 from ..native import Kernel, kernel
-from . import choice, lapack
+from . import choice, lapack, lapack_pool
 from .choice import BATCHES, SIZES, Table
 
 _POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
