@@ -24,7 +24,7 @@ from ..training.treatments import distance_from_orthogonal
 
 COLORS = {
     "SVD": "#000000", "NS": "#8C510A", "BN": "#999999", "SN": "#882255", "OL": "#CC79A7", "OW": "#E69F00",
-    "NOG": "#009E73", "NOG+SN": "#117733", "NOG+OL": "#66C2A5", "NOG+OW": "#DDCC22",
+    "NOG": "#009E73", "NOG+SN": "#4477AA", "NOG+OL": "#EE6677", "NOG+OW": "#DDCC22",
     "OLR": "#56B4E9", "OLR exact": "#0072B2", "NOG+OLR": "#332288", "OW+OLR": "#AA4499", "NOG+OW+OLR": "#D55E00",
 }  # fmt: skip
 TREATMENTS = tuple(COLORS)

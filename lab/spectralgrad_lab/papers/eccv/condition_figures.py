@@ -118,16 +118,26 @@ def draw(values: Mapping[str, Any]) -> Any:
     figure = Figure(figsize=(4.2 * count + 1.6, 3.9), dpi=150, facecolor="white", layout="constrained")
     panels = figure.subplots(1, count, squeeze=False).flatten()
     for axes, task in zip(panels, values["panels"], strict=True):
-        for name, line in zip(values[f"{task}_names"], values[f"{task}_curves"], strict=True):
-            kappa = [10**x for x in line]
-            axes.plot(values["steps"], kappa, label=_LABELS.get(name, name), color=COLORS[name], linewidth=1.5)
-        title = TASKS[task].replace(": ", "\n", 1)
-        axes.set(yscale="log", xlabel="training step")
-        axes.set_title(title, fontsize=10)
-        axes.grid(color="#E6E6E6", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
+        _draw_panel(axes, values, task)
     panels[0].set_ylabel("condition number of the covariance")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     figure.suptitle(_RUN, fontsize=8, color="#555555")
     return figure
+
+
+def _draw_panel(axes: Any, values: Mapping[str, Any], task: str) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    lines = values[f"{task}_curves"]
+    for name, line in zip(values[f"{task}_names"], lines, strict=True):
+        kappa = [10**x for x in line]
+        axes.plot(values["steps"], kappa, label=_LABELS.get(name, name), color=COLORS[name], linewidth=1.5)
+    axes.set(yscale="log", xlabel="training step")
+    axes.set_title(TASKS[task].replace(": ", "\n", 1), fontsize=10)
+    axes.grid(color="#E6E6E6", linewidth=0.8)
+    axes.spines[["top", "right"]].set_visible(False)
+    if max(map(max, lines)) - min(map(min, lines)) < 3:  # few decades: ticks between them, as plain numbers
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda x, _: f"{x:,.0f}" if x < 1e6 else f"{x:.0e}".replace("e+", "e"))
+        axes.yaxis.set_minor_formatter(NullFormatter())
