@@ -19,7 +19,8 @@ import numpy as np
 from spectralgrad.diagnostics.table import number, render
 from spectralgrad.io.files import require_folder, write_json
 
-from ..comparison.condition_curves import COLORS, EPS, TASKS, TREATMENTS, Curve, Data, half_size, train
+from ..comparison.condition_curves import EPS, TASKS, TREATMENTS, Curve, Data, half_size, train
+from ..comparison.condition_panels import condition_panels
 from ..data import load
 
 Runs = dict[str, list[Curve]]
@@ -39,22 +40,14 @@ def summary(runs: Runs) -> str:
 
 def plot(path: Path, results: dict[str, Runs]) -> None:
     """Plot one panel per task and one line per treatment, the median over the seeds."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5 * len(results), 4.6), dpi=150, facecolor="white", layout="constrained")
-    panels = figure.subplots(1, len(results), squeeze=False).flatten()
-    for axes, (task, runs) in zip(panels, results.items(), strict=True):
-        for treatment, group in runs.items():
-            values = np.median([curve.condition for curve in group], axis=0)
-            axes.plot(group[0].steps, values, label=treatment, color=COLORS[treatment], linewidth=1.6)
-        axes.set(yscale="log", xlabel="training step", title=TASKS[task])
-        axes.title.set_fontsize(10)
-        axes.grid(color="#E6E6E6", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("condition number of the covariance")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
-    figure.savefig(path)
+    panels = {
+        TASKS[task]: {
+            name: np.median([curve.condition for curve in group], axis=0).tolist() for name, group in runs.items()
+        }
+        for task, runs in results.items()
+    }
+    (curve, *_), *_ = next(iter(results.values())).values()
+    condition_panels(panels, curve.steps).savefig(path)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -21,12 +21,8 @@ from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, O
 from ..data import Split
 from ..networks.conditioning import pooling_network, whitening_network
 from ..training.treatments import distance_from_orthogonal
+from .condition_panels import COLORS
 
-COLORS = {
-    "SVD": "#000000", "NS": "#8C510A", "BN": "#999999", "SN": "#882255", "OL": "#CC79A7", "OW": "#E69F00",
-    "NOG": "#009E73", "NOG+SN": "#117733", "NOG+OL": "#66C2A5", "NOG+OW": "#DDCC22",
-    "OLR": "#56B4E9", "OLR exact": "#0072B2", "NOG+OLR": "#332288", "OW+OLR": "#AA4499", "NOG+OW+OLR": "#D55E00",
-}  # fmt: skip
 TREATMENTS = tuple(COLORS)
 """The lines of Figs 1–5 by the names in the paper's tables, and OLR with the minimiser of Eq. 18."""
 TASKS = {

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ...comparison.condition_curves import COLORS, TASKS, Curve, Data, half_size, train
+from ...comparison.condition_curves import TASKS, Curve, Data, half_size, train
+from ...comparison.condition_panels import condition_panels
 from ...data import load
 from ..conditions import Value
 from ..registry import computes, draws
 
 STEPS, SEEDS = 300, 2
 _RUN = f"small networks, 4,000 embedded images (Fashion-MNIST, 14×14), {STEPS} steps, median of {SEEDS} seeds"
-_LABELS = {"NS": "Newton–Schulz", "BN": "batch normalization"}
 
 
 @cache
@@ -112,22 +112,10 @@ def figure_5() -> Mapping[str, Value]:
 @draws("eccv/figure-1", "eccv/figure-2", "eccv/figure-3", "eccv/figure-4", "eccv/figure-5")
 def draw(values: Mapping[str, Any]) -> Any:
     """One panel per network, one line per treatment, κ on a logarithmic axis."""
-    from matplotlib.figure import Figure
-
-    count = len(values["panels"])
-    figure = Figure(figsize=(4.2 * count + 1.6, 3.9), dpi=150, facecolor="white", layout="constrained")
-    panels = figure.subplots(1, count, squeeze=False).flatten()
-    for axes, task in zip(panels, values["panels"], strict=True):
-        for name, line in zip(values[f"{task}_names"], values[f"{task}_curves"], strict=True):
-            kappa = [10**x for x in line]
-            axes.plot(values["steps"], kappa, label=_LABELS.get(name, name), color=COLORS[name], linewidth=1.5)
-        title = TASKS[task].replace(": ", "\n", 1)
-        axes.set(yscale="log", xlabel="training step")
-        axes.set_title(title, fontsize=10)
-        axes.grid(color="#E6E6E6", linewidth=0.8)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("condition number of the covariance")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
+    panels = {}
+    for task in values["panels"]:
+        lines = zip(values[f"{task}_names"], values[f"{task}_curves"], strict=True)
+        panels[TASKS[task]] = {name: [10**x for x in line] for name, line in lines}
+    figure = condition_panels(panels, values["steps"])
     figure.suptitle(_RUN, fontsize=8, color="#555555")
     return figure
