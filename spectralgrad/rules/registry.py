@@ -51,15 +51,10 @@ def methods(operation: str | None = None) -> MethodList:
         MethodError: there is no such operation.
 
     Example:
-        >>> methods("svd")
-        svd         the textbook gradient 1/(λi − λj); NaN at ties
-        svd-clip    1/(λi − λj) clipped at ±100
-        svd-trunc   1/(λi − λj) truncated at ±1e10
-        svd-topn    only the 200 largest eigenvalues are used
-        svd-taylor  geometric series of degree 9 in closed form; bound (K+1)/λ
-        svd-pade    1/(λi − λj) exact above a floor on 1 − λj/λi, zero at ties
-        lorentzian  g/(g² + δ²): smooth broadening, used in tensor networks
-        masked      exact gaps, zero between vectors that are numerically tied
+        >>> methods("svd")["svd-taylor"]
+        'geometric series of degree 9 in closed form; bound (K+1)/λ'
+        >>> "newton-schulz" in methods("sqrt"), "newton-schulz" in methods("eigh")
+        (True, False)
     """
     if operation not in (None, *DECOMPOSITIONS, *FUNCTIONS):
         known = ", ".join(sorted(DECOMPOSITIONS | FUNCTIONS))
