@@ -83,9 +83,9 @@ def test_an_object_of_ones_own_trains_as_the_rule_it_is(tmp_path):
     ours = train(SMALL.replaced(method="svd-taylor:degree=4"))
     own = train(SMALL.replaced(method=Mine()), tmp_path)
     assert [{**e, "method": ""} for e in numbers(own)] == [{**e, "method": ""} for e in numbers(ours)]
-    assert own.epochs[0].method == method_text(Mine()) == "Mine(degree=4, faithful=False)"
+    assert own.epochs[0].method == method_text(Mine()) == "Mine(degree=4, faithful=False, clamp=None)"
     back = ResultsFile(tmp_path / "none").read() or [Result.from_json(own.to_json())]
-    assert back[0].config.method == RecordedMethod("Mine(degree=4, faithful=False)")
+    assert back[0].config.method == RecordedMethod("Mine(degree=4, faithful=False, clamp=None)")
     assert back[0].to_json() == own.to_json()
 
 
@@ -177,7 +177,7 @@ def test_objects_are_compared_with_names(tmp_path):
     assert [r.to_json() for r in again] == [r.to_json() for r in first]
     assert len((tmp_path / "results.jsonl").read_text("utf-8").splitlines()) == 2
     page = report(tmp_path).path.read_text("utf-8")
-    assert "Mine(degree=4, faithful=False)" in page
+    assert "Mine(degree=4, faithful=False, clamp=None)" in page
 
 
 # --- entry points

@@ -94,10 +94,10 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 def damaged(folder: Path | None, problem: Exception) -> CheckpointError:
     """The error to raise for a checkpoint that cannot be used."""
-    if isinstance(problem, CheckpointError):
-        return problem
-    said = str(problem) if isinstance(problem, ValueError) else repr(problem)
     path = POINTER if folder is None else folder / POINTER
+    if isinstance(problem, CheckpointError):
+        return problem if str(path) in str(problem) else CheckpointError(f"{path}: {problem}")
+    said = str(problem) if isinstance(problem, ValueError) else repr(problem)
     return CheckpointError(f"{path}: not a checkpoint of spectralgrad: {said[:300]}")
 
 
