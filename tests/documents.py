@@ -23,7 +23,8 @@ def run_examples(page: Path, *registries: dict) -> None:
     known = [(names, set(names)) for names in registries]
     examples = doctest.DocTestParser().get_doctest(text(page), {}, page.name, str(page), 0)
     report: list[str] = []
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(examples, out=report.append)
+    flags = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.DocTestRunner(optionflags=flags).run(examples, out=report.append)
     for names, before in known:
         for name in set(names) - before:
             del names[name]
