@@ -32,7 +32,7 @@ OTHER = {
     "reduce_to": 16, "init": "runs/a", "epochs": 9, "batch_size": 64, "lr": 0.5, "classifier_lr": 0.5, "momentum": 0.5,
     "weight_decay": 0.5, "milestones": (1, 2), "gamma": 0.5, "precision": "bfloat16", "clip": 1.0, "seed": 3,
     "weights": "ow", "nog": True, "olr": True, "hybrid": "svd", "warmup_epochs": 0, "renew_batches": 0, "patience": 0,
-    "form": "published", "power": 0.25, "normalize": True, "postpone": True,
+    "form": "published", "power": 0.25, "normalize": True, "postpone": True, "ol_weight": 0.5,
 }  # fmt: skip
 
 
