@@ -94,5 +94,7 @@ def test_spectral_layers_are_found_in_order_and_shared_ones_once():
     assert list(sg.nn.spectral_layers(net)) == ["b.1", "a"]
     assert sg.nn.spectral_layers(layer) == {"": layer}
     assert sg.nn.spectral_layers(torch.nn.ReLU()) == {}
-    with pytest.raises(sg.SpectralError, match=r"search: expected a model with a spectral layer .* got ReLU without one"):
+    with pytest.raises(
+        sg.SpectralError, match=r"search: expected a model with a spectral layer .* got ReLU without one"
+    ):
         sg.nn.spectral_layers(torch.nn.ReLU(), required_by="search")
