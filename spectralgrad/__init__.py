@@ -16,9 +16,9 @@ from .linalg.matrix_functions import (
     matrix_log,
     matrix_power,
     matrix_sqrt,
-    spectral_projector,
 )
 from .linalg.polar_factor import polar
+from .linalg.subspaces import spectral_projector
 from .rules import (
     PI,
     SVDPI,

@@ -10,9 +10,9 @@ from .matrix_functions import (
     matrix_log,
     matrix_power,
     matrix_sqrt,
-    spectral_projector,
 )
 from .polar_factor import polar
+from .subspaces import spectral_projector
 
 __all__ = [
     "EighResult",

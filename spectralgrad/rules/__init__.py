@@ -1,10 +1,11 @@
 """The named gradient methods, each a frozen dataclass, and the registry that looks them up by name."""
 
 from .base import GapMethod, Method
-from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
+from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
 from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
+from .tensor_networks import Lorentzian, Masked
 
 __all__ = [
     "METHODS",

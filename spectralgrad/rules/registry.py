@@ -10,10 +10,11 @@ from typing import Any
 from ..errors import MethodError
 from ..io import plugins
 from .base import DECOMPOSITIONS, FUNCTIONS, ROOTS, Method
-from .gaps import Analytic, Clip, Lorentzian, Masked, Taylor, TopN, Trunc
+from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
 from .parsing import parse
+from .tensor_networks import Lorentzian, Masked
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...linalg import matrix_functions
 from ...linalg.decompositions import eigh
+from ...linalg.subspaces import spectral_projector
 from . import references
 from .cases import Case
 from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orthonormal, residual, size, within
@@ -156,7 +157,7 @@ def judge_projector(case: Case, spectrum: Spectrum, method: str) -> Iterator[Fin
     A = case.matrices.clone().requires_grad_()
     d = spectrum.d
     k = case.number % (d + 1)
-    P = matrix_functions.spectral_projector(A, k)
+    P = spectral_projector(A, k)
     (g,) = gradients((P,), (A,), case)
     G, unit = case.cotangent(P), spectrum.rounding.unit
     value, everywhere = wide(P), torch.ones(len(A), dtype=torch.bool)
