@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from .conditions import Value, holds
-from .items import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, Item, ItemError, Quantity
+from .items import Item, ItemError, Quantity
 from .registry import compute_of
+from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING
 
 _ORDER = (AGREES, ROUNDING, DISAGREES)
 
@@ -85,12 +86,20 @@ def run(item: Item) -> Outcome:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         values = compute()
-    seconds = time.perf_counter() - start
-    judged = tuple(_judge(item, quantity, values) for quantity in item.quantities)
+    return judge(item, values, time.perf_counter() - start)
+
+
+def judge(item: Item, values: Mapping[str, Value], seconds: float) -> Outcome:
+    """The outcome of an item from its computed values.
+
+    Raises:
+        ItemError: a quantity of the items file is not among the values, or has another type than its condition.
+    """
+    judged = tuple(_quantity(item, quantity, values) for quantity in item.quantities)
     return Outcome(item, values, judged, _verdict(item, judged), _fill(item, values), seconds)
 
 
-def _judge(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
+def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
     if quantity.name not in values:
         raise ItemError(f"{item.key}: its function does not return {quantity.name!r}; it returns {sorted(values)}")
     value = values[quantity.name]
