@@ -21,15 +21,24 @@ def plain(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|~$])", r"\\\1", text)
 
 
-def sentence(text: str) -> str:
-    """Escaped text with a capital letter and a full stop; an initial Greek letter or symbol stays as it is.
+def capital(text: str) -> str:
+    """Escaped text with a capital letter if it begins with a word; a symbol stays as it is.
 
     Example:
-        >>> sentence("orthogonal matrices preserve norms"), sentence("ρ is never positive")
-        ('Orthogonal matrices preserve norms.', 'ρ is never positive.')
+        >>> capital("orthogonal matrices"), capital("ρ is never positive"), capital("lᵀw ≥ 1"), capital("q/p")
+        ('Orthogonal matrices', 'ρ is never positive', 'lᵀw ≥ 1', 'q/p')
     """
-    first = text[:1].upper() if re.match(r"[a-z]+\b(?![\^*/(_])", text) else text[:1]
-    return plain(first + text[1:] + ("" if text.endswith((".", "?", "!")) else "."))
+    return plain(text[:1].upper() + text[1:] if re.match(r"[a-z]+\b(?![\^*/(_])", text) else text)
+
+
+def sentence(text: str) -> str:
+    """Escaped text as a sentence, with a full stop.
+
+    Example:
+        >>> sentence("orthogonal matrices preserve norms")
+        'Orthogonal matrices preserve norms.'
+    """
+    return capital(text) + ("" if text.endswith((".", "?", "!")) else ".")
 
 
 def verdict(name: str) -> str:
@@ -37,9 +46,10 @@ def verdict(name: str) -> str:
 
     Example:
         >>> verdict("does not agree")
-        '<span class="verdict-disagrees">✗ does not agree</span>'
+        '<span class="verdict-disagrees">✗&nbsp;does not agree</span>'
     """
-    return f'<span class="verdict-{_CLASS[name]}">{marked(name)}</span>' if name else marked(name)
+    sign, _, words = marked(name).partition(" ")
+    return f'<span class="verdict-{_CLASS[name]}">{sign}&nbsp;{words}</span>' if name else sign
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from spectralgrad.io.files import write_text
 
 from .items import KINDS, Item, Paper, papers
 from .judging import Judged, Outcome
-from .markdown import plain, sentence, table, verdict
+from .markdown import capital, plain, sentence, table, verdict
 from .outcomes import draw, file_of
 from .registry import draw_of
 from .terminal_text import counted, duration, shown, shown_condition
@@ -108,7 +109,7 @@ def _found(item: Item, outcomes: Mapping[str, Outcome]) -> str:
 
 
 def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
-    lines = [f"### {item.id}", "", f"*{plain(item.place)}:* {sentence(item.claim)}", ""]
+    lines = [f"### {item.id}", "", f"*{capital(item.place)}:* {sentence(item.claim)}", ""]
     if outcome is None:
         needs = f" It needs {plain(item.needs)}." if item.needs else ""
         return [
@@ -118,15 +119,16 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         ]
     lines += [f"**{verdict(outcome.verdict)}.** {plain(outcome.reason)}", ""]
     if item.achieves:
-        lines += [f"*What it achieves:* {plain(item.achieves)}", ""]
+        slip = re.match(r"\w+ slips?\b", item.achieves)  # "A slip with no consequence …" says so itself
+        lines += [f"{'' if slip else '*What it achieves:* '}{plain(item.achieves)}", ""]
     if outcome.judged:
         lines += table(["value", "if the claim holds", "computed", "verdict"], [_row(j) for j in outcome.judged])
     if draw_of(item.key):
         picture = _picture(item).as_posix()
         lines += [
-            f"![{plain(item.place)}, recomputed]({picture})",
+            f"![{capital(item.place)}, recomputed]({picture})",
             "",
-            f"*{plain(item.place)}, drawn from the computed values.*",
+            f"*{capital(item.place)}, drawn from the computed values.*",
             "",
         ]
     stored = file_of(item, results).as_posix()

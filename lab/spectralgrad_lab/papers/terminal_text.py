@@ -31,15 +31,16 @@ def listing(items: Sequence[Item], width: int) -> Group:
     kinds = Counter(item.kind for item in items)
     verdicts = Counter(item.verdict for item in items)
     time = duration(sum(item.seconds for item in items))
-    summary = f"\n{number(len(items))}, {', '.join(f'{kinds[kind]} {kind}' for kind in KINDS if kinds[kind])}; "
-    summary += f"about {time} on two cores. Recorded verdicts: {counted(verdicts)}."
+    by_kind = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+    summary = f"\n{number(len(items))} ({by_kind}), about {time} on two cores. Recorded verdicts: {counted(verdicts)}."
     return Group(_table(items) if width >= _WIDE else _lines(items), Text(summary))
 
 
 def _table(items: Sequence[Item]) -> Table:
     table = Table(box=None, pad_edge=False)
     for name in ("item", "kind", "place", "claim", "time", "verdict"):
-        table.add_column(name, no_wrap=name in ("item", "kind", "time", "verdict"))
+        fixed = name in ("item", "kind", "time", "verdict")
+        table.add_column(name, no_wrap=fixed, max_width=28 if name == "place" else None)
     for item in items:
         cells = [Text(cell) for cell in (item.key, _kind(item), item.place, item.claim, duration(item.seconds))]
         table.add_row(*cells, _status(item))
@@ -171,7 +172,7 @@ def shown_condition(condition: str | Sequence[str] | None) -> str:
         return ", ".join(map(shown_condition, condition)) if len(condition) <= _MANY else "a condition for each"
     if condition.startswith("= "):
         return condition[2:].strip()
-    text = re.sub(r"\s*\.\.\s*", " to ", condition).removesuffix(" ± 0")
+    text = re.sub(r"\s*\.\.\s*", " to ", condition).removesuffix(" ± 0").replace("<=", "≤").replace(">=", "≥")
     low, _, high = text.partition(" to ")
     return low if low == high else text
 
