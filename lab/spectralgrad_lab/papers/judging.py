@@ -62,13 +62,13 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """The outcome as JSON can hold it."""
-        item = {key: value for key, value in asdict(self.item).items() if key != "quantities"}
+        item = {key: _for_json(value) for key, value in asdict(self.item).items() if key != "quantities"}
         quantities = [
-            {**asdict(j.quantity), "ours": _finite(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
+            {**asdict(j.quantity), "ours": _for_json(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
             for j in self.judged
         ]
         found = {"verdict": self.verdict, "reason": self.reason, "seconds": round(self.seconds, 3)}
-        return {**item, **found, "quantities": quantities, "values": {k: _finite(v) for k, v in self.values.items()}}
+        return {**item, **found, "quantities": quantities, "values": {k: _for_json(v) for k, v in self.values.items()}}
 
 
 def run(item: Item) -> Outcome:
@@ -131,8 +131,8 @@ def _fill(item: Item, values: Mapping[str, Value]) -> str:
         raise ItemError(f"{item.key}: its reason cannot be filled in: {problem!r}") from problem
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become words."""
+def _for_json(value: Any) -> Any:
+    """JSON has no NaN, no infinity and no tuples: they become words and lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+    return [_for_json(entry) for entry in value] if isinstance(value, list | tuple) else value

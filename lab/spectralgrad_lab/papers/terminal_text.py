@@ -30,9 +30,10 @@ def listing(items: Sequence[Item], width: int) -> Group:
     """
     kinds = Counter(item.kind for item in items)
     verdicts = Counter(item.verdict for item in items)
-    time = duration(sum(item.seconds for item in items))
+    seconds = sum(item.seconds for item in items)
+    time = f"about {duration(seconds)}" if seconds >= 1 else duration(seconds)
     by_kind = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
-    summary = f"\n{number(len(items))} ({by_kind}), about {time} on two cores. Recorded verdicts: {counted(verdicts)}."
+    summary = f"\n{number(len(items))} ({by_kind}), {time} on two cores. Recorded verdicts: {counted(verdicts)}."
     return Group(_table(items) if width >= _WIDE else _lines(items), Text(summary))
 
 
