@@ -119,7 +119,7 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         ]
     lines += [f"**{verdict(outcome.verdict)}.** {plain(outcome.reason)}", ""]
     if item.achieves:
-        slip = re.match(r"\w+ slips?\b", item.achieves)  # "A slip with no consequence …" says so itself
+        slip = re.match(r"[^.;:]*(slip|consequence)", item.achieves)  # "A slip with no consequence" needs no heading
         lines += [f"{'' if slip else '*What it achieves:* '}{plain(item.achieves)}", ""]
     if outcome.judged:
         lines += table(["value", "if the claim holds", "computed", "verdict"], [_row(j) for j in outcome.judged])
