@@ -50,7 +50,7 @@ def test_every_method_has_its_section(name):
     assert found, f"docs/methods.md has no section '## {name}'"
 
 
-@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_relative_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", text(page)):
         if re.match(r"[a-z]+:", target):

@@ -30,13 +30,13 @@ def run(*arguments):
 numpy.save("two.npy", numpy.diag([1.0, 4.0]))
 open("mine.toml", "w", encoding="utf-8").write("lr = -1 # \\u03bb")
 tiny = "--train-size 64 --batch-size 32 --epochs 1 --width 2 --monitor-every 1 --threads 1 --no-tensorboard".split()
-commands = ("info", "conformance", "inspect", "bench", "train", "compare", "report")
+commands = ("info", "conformance", "inspect", "bench", "train", "compare", "report", "reproduce")
 done = [run("--help"), *(run(command, "--help") for command in commands), run("info"), run("inspect", "two.npy")]
 done += [run("conformance", "--sizes", "2"), run("train", "--out", "run", *tiny)]
 done += [run("compare", "--methods", "svd,exact", "--seeds", "1", "--jobs", "1", "--note", "\\u03bb \\u2260", *tiny)]
-done += [run("report", "comparison")]
+done += [run("report", "comparison"), run("reproduce", "list"), run("reproduce", "neurips/B9")]
 wrong = [run("train", "--lr", "-1"), run("train", "--config", "mine.toml")]
-wrong += [run("inspect", "\\u03bb.npy"), run("report", "\\u4e2d")]
+wrong += [run("inspect", "\\u03bb.npy"), run("report", "\\u4e2d"), run("reproduce", "\\u03bb")]
 print(done, wrong)
 """
 
@@ -57,7 +57,7 @@ def test_every_command_survives_any_encoding(encoding, tmp_path):
     found = forked.run("-c", PROGRAM, cwd=tmp_path, encoding=encoding, environment={"PYTHONIOENCODING": encoding})
     said, errors = found.stdout, found.stderr
     assert "Traceback" not in errors
-    assert said.splitlines()[-1] == f"{[0] * 14} [2, 2, 1, 1]", errors
+    assert said.splitlines()[-1] == f"{[0] * 17} [2, 2, 1, 1, 1]", errors
     for word in ("1/(lambdai - lambdaj)", "\nmethod ", "k 1.", "done: error", "eps of the spectral layer"):
         assert word in said
     for word in ("expected a number >= 0, got -1.0", "lambda.npy"):

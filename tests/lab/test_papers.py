@@ -6,8 +6,9 @@ from collections import Counter
 import pytest
 
 from spectralgrad_lab.papers import conditions, registry
-from spectralgrad_lab.papers.items import AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ItemError, all_items, papers, select
+from spectralgrad_lab.papers.items import ItemError, all_items, papers, select
 from spectralgrad_lab.papers.judging import run
+from spectralgrad_lab.papers.verdicts import AMBIGUOUS, DISAGREES, NOT_COMPARABLE
 
 COMPUTED = [item for item in all_items() if item.kind == "analytic"]
 

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from . import terminal_text
-from .items import VERDICTS, Item, select
+from .items import Item, ItemError, select
 from .judging import Outcome, run
-from .outcomes import read_all, write
+from .outcomes import draw, file_of, read_all, write
 from .pages import write_pages
 
 _DESCRIPTION = """\
-Recompute what the papers claim. Every table, figure, equation and statement is an item with the published number, our
-number, a verdict and a reason. Results are written as JSON, pictures as PNG and SVG."""
+Recompute what the papers claim. Every table, figure, equation and statement is an item with what is published, what
+we compute, a verdict and a reason. Results are written as JSON, pictures as PNG and SVG."""
 _EXAMPLES = """\
 examples:
   spectralgrad reproduce list                    every item, what it needs and how long it takes
@@ -30,6 +30,7 @@ examples:
   spectralgrad reproduce all-figures
   spectralgrad reproduce all-training            small versions of the papers' experiments; takes hours
   spectralgrad reproduce pages --out docs/papers    write a page for each paper from the results"""
+_LONG = 60  # seconds from which on the progress bar says how long an item takes
 _DETAILED = 6  # so many items are shown with all their numbers
 
 
@@ -56,16 +57,27 @@ def reproduce(options: argparse.Namespace) -> int:
     first, *rest = options.what
     console = Console()
     if first == "list":
-        console.print(terminal_text.listing(select(rest or ["all"])))
+        console.print(terminal_text.listing(select(rest or ["all"]), console.width), highlight=False)
         return 0
     if first == "pages":
-        for file in write_pages(read_all(options.results), options.results, options.out):
-            console.print(f"wrote {file}", highlight=False)
-        return 0
+        return _pages(options.results, options.out, console)
     items = select(options.what)
     if not all(name.endswith("training") or "/" in name for name in options.what):
         items = [item for item in items if item.kind != "training" or "all-training" in options.what]
     return _run_all(items, options.results, options.details or len(items) <= _DETAILED, console)
+
+
+def _pages(results: Path, folder: Path, console: Console) -> int:
+    outcomes = read_all(results)
+    if not outcomes:
+        raise ItemError(
+            f"no results in {results}; `spectralgrad reproduce all-analytic --results {results}` makes some"
+        )
+    for outcome in outcomes.values():
+        write(outcome, results)  # with the texts and verdicts that the pages have
+    for file in write_pages(outcomes, results, folder):
+        console.print(f"wrote {file}", highlight=False)
+    return 0
 
 
 def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Console) -> int:
@@ -74,10 +86,12 @@ def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Consol
     with _progress(console) as progress:
         task = progress.add_task("", total=len(items))
         for item in items:
-            progress.update(task, description=item.key)
+            progress.update(task, description=_working_on(item))
             try:
                 outcome = run(item)
                 write(outcome, folder)
+                file = file_of(item, folder)
+                draw(outcome, file.with_suffix(".png"), file.with_suffix(".svg"))
             except Exception as problem:
                 failed += 1
                 console.print(f"[red]{item.key}: {type(problem).__name__}: {problem}[/red]", highlight=False)
@@ -86,11 +100,15 @@ def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Consol
                 unexpected += not outcome.as_expected
                 _show(outcome, details, progress.console)
             progress.advance(task)
-    counts = ", ".join(f"{verdicts[verdict]} {verdict}" for verdict in VERDICTS if verdicts[verdict])
-    console.print(f"\n{len(items)} items: {counts or 'none computed'}. Results are in {folder}.", highlight=False)
+    summary = f"{terminal_text.number(len(items))}: {terminal_text.counted(verdicts)}"
+    console.print(f"\n{summary}{f', {failed} failed' if failed else ''}. Results are in {folder}.", highlight=False)
     if unexpected:
         console.print(f"{unexpected} came out differently from what is recorded; they are marked with !")
     return 1 if failed else 0
+
+
+def _working_on(item: Item) -> str:
+    return f"{item.key}, about {terminal_text.duration(item.seconds)}" if item.seconds > _LONG else item.key
 
 
 def _show(outcome: Outcome, details: bool, console: Console) -> None:

@@ -10,18 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from .conditions import parse
+from .verdicts import VERDICTS
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-AGREES = "agrees"
-ROUNDING = "agrees up to rounding"
-DISAGREES = "does not agree"
-AMBIGUOUS = "ambiguous"
-NOT_COMPARABLE = "not comparable at this size"
-VERDICTS = (AGREES, ROUNDING, DISAGREES, AMBIGUOUS, NOT_COMPARABLE)
 KINDS = ("analytic", "figure", "training")
 
 _ROOT = Path(__file__).parent

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from .conditions import Value, holds
-from .items import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, Item, ItemError, Quantity
+from .items import Item, ItemError, Quantity
 from .registry import compute_of
+from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING
 
 _ORDER = (AGREES, ROUNDING, DISAGREES)
 
@@ -61,13 +62,13 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """The outcome as JSON can hold it."""
-        item = {key: value for key, value in asdict(self.item).items() if key != "quantities"}
+        item = {key: _for_json(value) for key, value in asdict(self.item).items() if key != "quantities"}
         quantities = [
-            {**asdict(j.quantity), "ours": _finite(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
+            {**asdict(j.quantity), "ours": _for_json(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
             for j in self.judged
         ]
         found = {"verdict": self.verdict, "reason": self.reason, "seconds": round(self.seconds, 3)}
-        return {**item, **found, "quantities": quantities, "values": {k: _finite(v) for k, v in self.values.items()}}
+        return {**item, **found, "quantities": quantities, "values": {k: _for_json(v) for k, v in self.values.items()}}
 
 
 def run(item: Item) -> Outcome:
@@ -85,12 +86,20 @@ def run(item: Item) -> Outcome:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         values = compute()
-    seconds = time.perf_counter() - start
-    judged = tuple(_judge(item, quantity, values) for quantity in item.quantities)
+    return judge(item, values, time.perf_counter() - start)
+
+
+def judge(item: Item, values: Mapping[str, Value], seconds: float) -> Outcome:
+    """The outcome of an item from its computed values.
+
+    Raises:
+        ItemError: a quantity of the items file is not among the values, or has another type than its condition.
+    """
+    judged = tuple(_quantity(item, quantity, values) for quantity in item.quantities)
     return Outcome(item, values, judged, _verdict(item, judged), _fill(item, values), seconds)
 
 
-def _judge(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
+def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
     if quantity.name not in values:
         raise ItemError(f"{item.key}: its function does not return {quantity.name!r}; it returns {sorted(values)}")
     value = values[quantity.name]
@@ -122,8 +131,8 @@ def _fill(item: Item, values: Mapping[str, Value]) -> str:
         raise ItemError(f"{item.key}: its reason cannot be filled in: {problem!r}") from problem
 
 
-def _finite(value: Any) -> Any:
-    """JSON has no NaN and no infinity: they become words."""
+def _for_json(value: Any) -> Any:
+    """JSON has no NaN, no infinity and no tuples: they become words and lists."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    return [_finite(entry) for entry in value] if isinstance(value, list | tuple) else value
+    return [_for_json(entry) for entry in value] if isinstance(value, list | tuple) else value

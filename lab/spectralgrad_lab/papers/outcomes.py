@@ -8,32 +8,62 @@ from typing import Any
 
 from spectralgrad.io.files import write_json
 
-from .items import all_items
-from .judging import Outcome
+from .items import Item, all_items
+from .judging import Outcome, judge
 from .registry import draw_of
 
 
+def file_of(item: Item, folder: Path) -> Path:
+    """The JSON file of an item in a folder of results, ``FOLDER/PAPER/ID.json``."""
+    return folder / item.paper / f"{item.id}.json"
+
+
 def write(outcome: Outcome, folder: Path) -> None:
-    """Write an outcome as ``FOLDER/PAPER/ID.json``, and its picture beside it if it has one."""
-    file = folder / outcome.item.paper / f"{outcome.item.id}.json"
+    """Write an outcome as ``FOLDER/PAPER/ID.json``."""
+    file = file_of(outcome.item, folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, outcome.as_json())
-    draw = draw_of(outcome.item.key)
-    if draw is not None:
-        figure = draw(outcome.values)
-        for suffix in (".png", ".svg"):
-            metadata = {"Date": None} if suffix == ".svg" else None
-            figure.savefig(file.with_suffix(suffix), dpi=150, bbox_inches="tight", metadata=metadata)
-        from matplotlib import pyplot
-
-        pyplot.close(figure)
 
 
-def read_all(folder: Path) -> dict[str, dict[str, Any]]:
-    """The outcomes found in a folder, by the key of their item; items without a file are left out."""
+def draw(outcome: Outcome, *files: Path) -> bool:
+    """Draw an outcome into files, ``.svg`` or ``.png``; returns False if the item has no picture.
+
+    Text stays text in an SVG file, which keeps it small, and the same values give the same file.
+    """
+    drawing = draw_of(outcome.item.key)
+    if drawing is None:
+        return False
+    from matplotlib import rc_context
+
+    figure = drawing(outcome.values)
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        metadata = {"Date": None} if file.suffix == ".svg" else None
+        with rc_context({"svg.fonttype": "none", "svg.hashsalt": outcome.item.key}):
+            figure.savefig(file, dpi=150, bbox_inches="tight", metadata=metadata)
+    return True
+
+
+def read_all(folder: Path) -> dict[str, Outcome]:
+    """The outcomes found in a folder, by the key of their item; items without a file are left out.
+
+    Verdicts and reasons are made again from the stored values, so that a change of an items file needs no new run.
+
+    Raises:
+        ItemError: a file does not have the values that its item needs; run the item again.
+    """
     found = {}
     for item in all_items():
-        file = folder / item.paper / f"{item.id}.json"
+        file = file_of(item, folder)
         if file.exists():
-            found[item.key] = json.loads(file.read_text(encoding="utf-8"))
+            stored = json.loads(file.read_text(encoding="utf-8"))
+            values = {name: _number(value) for name, value in stored["values"].items()}
+            found[item.key] = judge(item, values, stored["seconds"])
     return found
+
+
+def _number(value: Any) -> Any:
+    """The infinities and NaN that JSON holds as words."""
+    if isinstance(value, list):
+        return [_number(entry) for entry in value]
+    return float(value) if value in ("nan", "inf", "-inf") else value

@@ -2,105 +2,140 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from spectralgrad.io.files import write_text
 
-from .items import KINDS, VERDICTS, Item, Paper, papers
-from .terminal_text import duration, shown
+from .items import KINDS, Item, Paper, papers
+from .judging import Judged, Outcome
+from .markdown import capital, plain, sentence, table, verdict
+from .outcomes import draw, file_of
+from .registry import draw_of
+from .terminal_text import counted, duration, shown, shown_condition
+from .verdicts import MEANINGS, VERDICTS
 
 _TITLES = {"analytic": "Claims", "figure": "Figures", "training": "Training"}
+_INDEX = """\
+# The papers, recomputed
+
+Every table, figure, equation and claim of the papers is an item that `spectralgrad reproduce` runs: what the paper
+states, what we compute, a verdict and a reason. `spectralgrad reproduce --help` shows how to run them. These pages are
+written from stored results by `spectralgrad reproduce pages`.
+"""
+_NOTE = """\
+The verdict of an item is the least favorable one of its values. It is about a statement as printed, not about a method:
+where a statement fails, the item says what the method achieves nevertheless.
+"""
+_HOW_TO_READ = """\
+Each item has the statement, the verdict with its reason, the computed values and the command that computes them. The
+column *if the claim holds* is the condition that the statement puts on a value: a printed number, or what follows from
+the statement, such as < 1e-12 for the two sides of an equation. A dash means that the paper says nothing about this
+value; it is there to explain. [What the verdicts mean](index.md#verdicts)."""
 
 
-def write_pages(outcomes: Mapping[str, Mapping[str, Any]], results: Path, folder: Path) -> list[Path]:
-    """Write the pages of all papers and an index into a folder, and copy the pictures there.
+def write_pages(outcomes: Mapping[str, Outcome], results: Path, folder: Path, pictures: bool = True) -> list[Path]:
+    """Write the pages of all papers and an index into a folder, and draw the pictures there.
 
     Args:
         outcomes: what :func:`spectralgrad_lab.papers.outcomes.read_all` found.
-        results: the folder they came from; the pictures are there.
+        results: the folder they came from; the pages link to its files.
         folder: where to write.
+        pictures: whether to draw the pictures too.
 
     Returns:
         The pages written.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    if pictures:
+        for outcome in outcomes.values():
+            draw(outcome, folder / _picture(outcome.item))
+    link = Path(os.path.relpath(results, folder))
     pages = {"index.md": _index(outcomes)}
-    for paper in papers():
-        pages[f"{paper.name}.md"] = _page(paper, outcomes, results, folder)
+    pages.update((f"{paper.name}.md", _page(paper, outcomes, link)) for paper in papers())
     for name, text in pages.items():
         write_text(folder / name, text)
     return [folder / name for name in pages]
 
 
-def _index(outcomes: Mapping[str, Mapping[str, Any]]) -> str:
-    head = ["paper", *VERDICTS, "not run"]
-    rows = [[f"[{paper.title}]({paper.name}.md), {paper.venue}", *_counts(paper.items, outcomes)] for paper in papers()]
-    total = [sum(int(row[i]) for row in rows) for i in range(1, len(head))]
-    return "\n".join(
-        [
-            "# The papers, recomputed",
-            "",
-            "Every table, figure, equation and claim of the five papers as an item: the published number, ours, and a "
-            "verdict. The items are run by `spectralgrad reproduce`; this page and the others are written from the "
-            "results by `spectralgrad reproduce pages`.",
-            "",
-            *_table(head, [*rows, ["**all**", *(f"**{count}**" for count in total)]]),
-            "",
-        ]
-    )
+def _picture(item: Item) -> Path:
+    return Path("images", f"{item.paper}-{item.id}.svg")
 
 
-def _counts(items: Sequence[Item], outcomes: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    counts = Counter(outcomes[item.key]["verdict"] for item in items if item.key in outcomes)
-    return [*(str(counts[verdict]) for verdict in VERDICTS), str(sum(item.key not in outcomes for item in items))]
+def _index(outcomes: Mapping[str, Outcome]) -> str:
+    counts = [_counts(paper.items, outcomes) for paper in papers()]
+    names = [f"[{plain(paper.title)}]({paper.name}.md)<br>{plain(paper.venue)}" for paper in papers()]
+    total = sum(counts, Counter())
+    columns = [name for name in (*VERDICTS, "not run") if total[name]]
+    rows = [
+        [name, *(str(count[c]) for c in columns), str(count.total())] for name, count in zip(names, counts, strict=True)
+    ]
+    rows.append(["**all**", *(f"**{total[c]}**" for c in columns), f"**{total.total()}**"])
+    head = ["", *(verdict(c) if c in VERDICTS else c for c in columns), "items"]
+    meanings = [[verdict(name), plain(meaning)] for name, meaning in MEANINGS.items()]
+    return "\n".join([_INDEX, *table(head, rows), "## Verdicts", "", *table(["verdict", "meaning"], meanings), _NOTE])
 
 
-def _page(paper: Paper, outcomes: Mapping[str, Mapping[str, Any]], results: Path, folder: Path) -> str:
-    lines = [f"# {paper.title}", "", f"{paper.authors}. {paper.venue}.", "", paper.about, ""]
+def _counts(items: Sequence[Item], outcomes: Mapping[str, Outcome]) -> Counter[str]:
+    return Counter(outcomes[item.key].verdict if item.key in outcomes else "not run" for item in items)
+
+
+def _page(paper: Paper, outcomes: Mapping[str, Outcome], results: Path) -> str:
+    counts = _counts(paper.items, outcomes)
+    lines = [
+        f"# {plain(paper.title)}",
+        "",
+        f"{plain(paper.authors)}. {plain(paper.venue)}.",
+        "",
+        plain(paper.about),
+        "",
+    ]
+    lines += [f"{len(paper.items)} items: {counted(counts)}.", "", _HOW_TO_READ, "", "## Overview", ""]
+    rows = [[f"[{i.id}](#{i.id.lower()})", plain(i.place), plain(i.claim), _found(i, outcomes)] for i in paper.items]
+    lines += table(["item", "place", "claim", "verdict"], rows)
     for kind in KINDS:
         items = [item for item in paper.items if item.kind == kind]
-        if items:
-            lines += [f"## {_TITLES[kind]}", ""]
+        lines += [f"## {_TITLES[kind]}", ""] if items else []
         for item in items:
-            lines += _section(item, outcomes.get(item.key), results, folder)
-    return "\n".join(lines)
+            lines += _section(item, outcomes.get(item.key), results)
+    return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(item: Item, outcome: Mapping[str, Any] | None, results: Path, folder: Path) -> list[str]:
-    lines = [f"### {item.id}: {item.place}", "", f"{_sentence(item.claim)}", ""]
+def _found(item: Item, outcomes: Mapping[str, Outcome]) -> str:
+    return verdict(outcomes[item.key].verdict) if item.key in outcomes else "not run"
+
+
+def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
+    lines = [f"### {item.id}", "", f"*{capital(item.place)}:* {sentence(item.claim)}", ""]
     if outcome is None:
-        needs = f" It needs {item.needs}." if item.needs else ""
-        return [*lines, f"Not run.{needs} `spectralgrad reproduce {item.key}`, about {duration(item.seconds)}.", ""]
-    lines += [f"**{outcome['verdict'].capitalize()}.** {outcome['reason']}", ""]
+        needs = f" It needs {plain(item.needs)}." if item.needs else ""
+        return [
+            *lines,
+            f"Not run.{needs} `spectralgrad reproduce {item.key}` takes about {duration(item.seconds)}.",
+            "",
+        ]
+    lines += [f"**{verdict(outcome.verdict)}.** {plain(outcome.reason)}", ""]
     if item.achieves:
-        lines += [item.achieves, ""]
-    if outcome["quantities"]:
-        lines += [*_table(["", "published", "ours", "verdict"], [_row(q) for q in outcome["quantities"]]), ""]
-    picture = results / item.paper / f"{item.id}.svg"
-    if picture.exists():
-        target = folder / "images" / f"{item.paper}-{item.id}.svg"
-        target.parent.mkdir(exist_ok=True)
-        shutil.copyfile(picture, target)
-        lines += [f"![{item.place}: {item.claim}](images/{target.name})", ""]
-    return [*lines, f"`spectralgrad reproduce {item.key}`", ""]
+        slip = re.match(r"[^.;:]*(slip|consequence)", item.achieves)  # "A slip with no consequence" needs no heading
+        lines += [f"{'' if slip else '*What it achieves:* '}{plain(item.achieves)}", ""]
+    if outcome.judged:
+        lines += table(["value", "if the claim holds", "computed", "verdict"], [_row(j) for j in outcome.judged])
+    if draw_of(item.key):
+        picture = _picture(item).as_posix()
+        lines += [
+            f"![{capital(item.place)}, recomputed]({picture})",
+            "",
+            f"*{capital(item.place)}, drawn from the computed values.*",
+            "",
+        ]
+    stored = file_of(item, results).as_posix()
+    lines += [f"`spectralgrad reproduce {item.key}` ({duration(outcome.seconds)}) · [all values]({stored})", ""]
+    return [*lines, "At full size:", "", f"    {item.command}", ""] if item.command else lines
 
 
-def _row(quantity: Mapping[str, Any]) -> list[str]:
-    return [quantity["what"], shown(quantity["claim"]), shown(quantity["ours"]), quantity["verdict"] or "–"]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    cells = [list(head), ["---"] * len(head), *([_escaped(cell) for cell in row] for row in rows)]
-    return [f"| {' | '.join(row)} |" for row in cells]
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "?", "!")) else ".")
+def _row(judged: Judged) -> list[str]:
+    condition = shown_condition(judged.quantity.claim)
+    return [plain(judged.quantity.what), plain(condition), plain(shown(judged.value)), verdict(judged.verdict)]

@@ -2,30 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
+from rich.console import Group
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from .conditions import Value
-from .items import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, Item
+from .items import KINDS, Item
 from .judging import Outcome
 from .registry import declared
+from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, VERDICTS, marked
 
 _STYLE = {AGREES: "green", ROUNDING: "green", DISAGREES: "red", AMBIGUOUS: "yellow", NOT_COMPARABLE: "yellow"}
+_WIDE = 130  # columns that the listing as a table needs
+_MANY = 8  # longer lists are summarized
 
 
-def listing(items: Sequence[Item]) -> Table:
-    """A table of items: name, place, claim, time, data needed, and whether there is code for it."""
+def listing(items: Sequence[Item], width: int) -> Group:
+    """The items with place, claim, kind, time, data needed and recorded verdict, and counts at the end.
+
+    A terminal narrower than 130 columns gets two or more lines for each item, a wider one a table.
+    """
+    kinds = Counter(item.kind for item in items)
+    verdicts = Counter(item.verdict for item in items)
+    seconds = sum(item.seconds for item in items)
+    time = f"about {duration(seconds)}" if seconds >= 1 else duration(seconds)
+    by_kind = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
+    summary = f"\n{number(len(items))} ({by_kind}), {time} on two cores. Recorded verdicts: {counted(verdicts)}."
+    return Group(_table(items) if width >= _WIDE else _lines(items), Text(summary))
+
+
+def _table(items: Sequence[Item]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("item", "place", "claim", "time", "needs", "status"):
-        table.add_column(name, no_wrap=name in ("item", "time"), max_width=60 if name == "claim" else None)
-    have = declared()
+    for name in ("item", "kind", "place", "claim", "time", "verdict"):
+        fixed = name in ("item", "kind", "time", "verdict")
+        table.add_column(name, no_wrap=fixed, max_width=28 if name == "place" else None)
     for item in items:
-        status = item.verdict if item.key in have else "no code yet"
-        row = item.key, item.place, item.claim, duration(item.seconds), item.needs or "–", status
-        table.add_row(*(Text(cell) for cell in row))
+        cells = [Text(cell) for cell in (item.key, _kind(item), item.place, item.claim, duration(item.seconds))]
+        table.add_row(*cells, _status(item))
     return table
+
+
+def _lines(items: Sequence[Item]) -> Group:
+    shown_items: list[Text | Padding] = []
+    for item in items:
+        middle = f"  {item.place} · {_kind(item)} · {duration(item.seconds)} · "
+        shown_items += [
+            Text.assemble((item.key, "bold"), middle, _status(item)),
+            Padding(Text(item.claim), (0, 0, 0, 4)),
+        ]
+    return Group(*shown_items)
+
+
+def _kind(item: Item) -> str:
+    return f"{item.kind}, needs {item.needs}" if item.needs else item.kind
+
+
+def _status(item: Item) -> Text:
+    if item.kind != "training" and item.key not in declared():
+        return Text("no code yet", style="red")
+    return Text(marked(item.verdict), style=_STYLE[item.verdict])
 
 
 def heading(outcome: Outcome) -> Text:
@@ -35,12 +76,13 @@ def heading(outcome: Outcome) -> Text:
 
 
 def quantities(outcome: Outcome) -> Table:
-    """A table of an outcome's quantities: published, ours, expected, verdict."""
+    """A table of an outcome's values: the condition if the claim holds, computed, expected, verdict."""
     table = Table(box=None, pad_edge=False)
-    for name in ("", "published", "ours", "expected", "verdict"):
+    for name in ("", "if the claim holds", "computed", "expected", "verdict"):
         table.add_column(name)
     for judged in outcome.judged:
-        row = judged.quantity.what, shown(judged.quantity.claim), shown(judged.value), shown(judged.quantity.expect)
+        claim, expect = shown_condition(judged.quantity.claim), shown_condition(judged.quantity.expect)
+        row = judged.quantity.what, claim, shown(judged.value), expect
         mark = judged.verdict if judged.as_expected else f"! {judged.verdict or 'not as expected'}"
         table.add_row(*(Text(cell) for cell in row), Text(mark, style=_STYLE.get(judged.verdict, "")))
     return table
@@ -50,23 +92,90 @@ def line(outcome: Outcome) -> Text:
     """The verdict in one line: name, verdict, reason."""
     mark = "" if outcome.as_expected else "! "
     style = _STYLE[outcome.verdict]
-    return Text.assemble((f"{mark}{outcome.item.key}  ", "bold"), (outcome.verdict, style), f"  {outcome.reason}")
+    return Text.assemble(
+        (f"{mark}{outcome.item.key}  ", "bold"), (marked(outcome.verdict), style), f"  {outcome.reason}"
+    )
 
 
-def shown(value: Value | None) -> str:
-    """A value or a condition as a cell shows it.
+def counted(counts: Mapping[str, int]) -> str:
+    """Verdicts with their numbers, in the order of the verdicts.
 
     Example:
-        >>> shown(None), shown(True), shown(0.000123456), shown([1, 2.5]), shown("< 1e-12")
-        ('–', 'yes', '0.0001235', '1, 2.5', '< 1e-12')
+        >>> counted({"does not agree": 1, "agrees": 3})
+        '3 agree, 1 does not agree'
+        >>> counted({"agrees": 1, "agrees up to rounding": 2, "does not agree": 2, "ambiguous": 1, "not run": 4})
+        '1 agrees, 2 agree up to rounding, 2 do not agree, 1 is ambiguous, 4 were not run'
     """
-    if value is None:
-        return "–"
+    phrases = {AMBIGUOUS: "is ambiguous", NOT_COMPARABLE: "is not comparable at this size", "not run": "was not run"}
+    found = []
+    for name in (*VERDICTS, "not run"):
+        phrase = phrases.get(name, name)
+        if counts.get(name, 0) > 1:
+            first, _, rest = phrase.partition(" ")
+            plural = {"agrees": "agree", "does": "do", "is": "are", "was": "were"}[first]
+            phrase = f"{plural} {rest}".strip()
+        if counts.get(name):
+            found.append(f"{counts[name]} {phrase}")
+    return ", ".join(found) or "none was computed"
+
+
+def number(count: int) -> str:
+    """A number of items.
+
+    Example:
+        >>> number(1), number(2)
+        ('1 item', '2 items')
+    """
+    return f"{count} item{'' if count == 1 else 's'}"
+
+
+def shown(value: Value) -> str:
+    """A value as a cell shows it; a list of more than eight numbers by its range.
+
+    Example:
+        >>> shown(True), shown(0.000123456), shown([1, 2.5])
+        ('yes', '0.0001235', '1, 2.5')
+        >>> shown([0.5, 0.1, float("nan")] * 3)
+        '9 values: 0.1 to 0.5, 3 × nan'
+    """
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
         return f"{value:.4g}" if isinstance(value, float) else str(value)
-    return value if isinstance(value, str) else ", ".join(shown(entry) for entry in value)
+    if isinstance(value, str):
+        return value
+    numbers = [entry for entry in value if isinstance(entry, int | float)]
+    if len(value) > _MANY and len(numbers) == len(value):
+        return f"{len(value)} values: {_range(numbers)}"
+    return ", ".join(shown(entry) for entry in value)
+
+
+def _range(numbers: Sequence[float]) -> str:
+    ordered = sorted(n for n in numbers if not math.isnan(n))
+    missing = sum(math.isnan(n) for n in numbers)
+    same = not ordered or ordered[0] == ordered[-1]
+    parts = [shown(ordered[0]) if same else f"{shown(ordered[0])} to {shown(ordered[-1])}"] if ordered else []
+    return ", ".join(parts + ([f"{missing} × nan"] if missing else []))
+
+
+def shown_condition(condition: str | Sequence[str] | None) -> str:
+    """A condition as a cell shows it; a dash if there is none.
+
+    Example:
+        >>> shown_condition(None), shown_condition("< 1e-12"), shown_condition("= solved")
+        ('–', '< 1e-12', 'solved')
+        >>> shown_condition(["3", "0.1 .. 0.2", "0 .. 0"]), shown_condition(["< 1"] * 9)
+        ('3, 0.1 to 0.2, 0', 'a condition for each')
+    """
+    if condition is None:
+        return "–"
+    if not isinstance(condition, str):
+        return ", ".join(map(shown_condition, condition)) if len(condition) <= _MANY else "a condition for each"
+    if condition.startswith("= "):
+        return condition[2:].strip()
+    text = re.sub(r"\s*\.\.\s*", " to ", condition).removesuffix(" ± 0").replace("<=", "≤").replace(">=", "≥")
+    low, _, high = text.partition(" to ")
+    return low if low == high else text
 
 
 def duration(seconds: float) -> str:

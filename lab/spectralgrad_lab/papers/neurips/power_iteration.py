@@ -114,3 +114,13 @@ def bound() -> Mapping[str, Value]:
         sharp.append(float((share * w[:, -1]).max()))
         gaps.append(float((method.gaps(w).abs().amax((-2, -1)) / method.bound(w)).max()))
     return {"printed": printed, "sharp": sharp, "library_bound": gaps}
+
+
+@computes("neurips/last-eigenpair")
+def truncation() -> Mapping[str, Value]:
+    """Algorithm 1's loop on the eigenvalues 4, 3, 2, 1, far above ε and exact: only its third condition matters."""
+    w = torch.tensor([4.0, 3.0, 2.0, 1.0], dtype=torch.float64)
+    energy = w.cumsum(0) / w.sum()
+    kept = int((energy < 1 - 0.0001).sum())
+    root = sg.matrix_inv_sqrt(torch.diag(w), method="svd-pi")
+    return {"kept": kept, "discarded": float(1 - energy[kept - 1]), "library": root.diagonal().tolist()}

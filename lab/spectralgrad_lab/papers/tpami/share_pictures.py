@@ -43,9 +43,10 @@ def draw_shares(values: Mapping[str, Any]) -> Figure:
     surface = figure.add_subplot(1, 2, 1, projection="3d")
     x, K = np.meshgrid(values["x"], np.arange(DEGREES))
     Z = np.array(values["surface"])
-    surface.plot_surface(x, K, Z, cmap="viridis", alpha=0.8, linewidth=0)
+    surface.plot_surface(x, K, Z, cmap="viridis", alpha=0.8, linewidth=0, rasterized=True)
     plane: Any = figure.add_subplot(1, 2, 2)
     mesh = plane.contourf(x, K, Z, levels=np.linspace(0, 1, 21), cmap="viridis")
+    mesh.set_rasterized(True)
     figure.colorbar(mesh, ax=plane, label="share left out, $x^{K+1}$")
     degrees = np.arange(DEGREES)
     for share, color in ((0.05, "#D62728"), (0.20, "#6EC6FF")):

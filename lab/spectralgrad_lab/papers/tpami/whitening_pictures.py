@@ -90,7 +90,7 @@ def draw_pictures(values: Mapping[str, Any]) -> Figure:
     panels = figure.subplots(2, 3)
     titles = ("(a) data", "(b) PCA whitening", "(c) ZCA whitening")
     for axes, (x, y), title in zip(panels[0], values["points"], titles, strict=True):
-        axes.scatter(x, y, s=9, color=COLORS[0], alpha=0.5, linewidths=0)
+        axes.scatter(x, y, s=9, color=COLORS[0], alpha=0.5, linewidths=0, rasterized=True)
         marked = values["marked"]
         axes.scatter([x[i] for i in marked], [y[i] for i in marked], s=22, color=COLORS[3], linewidths=0)
         dressed(axes, "$x_1$", "$x_2$", title)
