@@ -30,10 +30,22 @@ def rounded(values: Iterable[Any]) -> list[float]:
 
 def canvas(rows: int = 1, columns: int = 1, width: float = 5.2, height: float = 3.8, **options: Any) -> tuple[Any, Any]:
     """A white figure and its axes, an array unless there is one; ``width`` and ``height`` are those of one panel."""
+    figure = blank(width * columns, height * rows)
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def blank(width: float, height: float) -> Any:
+    """A white figure without axes; the size is in inches."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width * columns, height * rows), dpi=150, facecolor="white", layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
+    return Figure(figsize=(width, height), dpi=150, facecolor="white", layout="constrained")
+
+
+def caption(axes: Any, x: str, y: str, title: str = "") -> None:
+    """Label a panel that has no legend, or one drawn elsewhere."""
+    dress(axes, legend=False, xlabel=x, ylabel=y)
+    if title:
+        axes.set_title(title, fontsize=10)
 
 
 def dress(axes: Any, *, legend: bool | str = True, **labels: Any) -> None:

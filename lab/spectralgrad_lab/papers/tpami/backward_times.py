@@ -8,16 +8,15 @@ from functools import cache
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import spectralgrad as sg
 
 from ...published.printed import printed
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..inputs import KEEP_ALL
 from ..registry import computes, draws
-from .drawing import COLORS, dressed, figure_of
 from .first_convolution import FILTERS, covariances, first_features
 
 SIZES = (4, 8, 16, 32, 64)
@@ -93,16 +92,16 @@ def forward_against_backward() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-7")
-def draw_speed(values: Mapping[str, Any]) -> Figure:
+def draw_speed(values: Mapping[str, Any]) -> Any:
     """Both curves over d on logarithmic axes."""
-    figure = figure_of(6.4, 4.2)
+    figure = blank(6.4, 4.2)
     axes = figure.subplots()
-    for name, label, color, marker in (("power", "SVD-PI, 9 iterations", COLORS[0], "s"),
-                                       ("taylor", "SVD-Taylor, degree 9", COLORS[3], "o")):  # fmt: skip
+    for name, label, color, marker in (("power", "SVD-PI, 9 iterations", COLORS["blue"], "s"),
+                                       ("taylor", "SVD-Taylor, degree 9", COLORS["red"], "o")):  # fmt: skip
         axes.plot(values["d"], values[name], color=color, marker=marker, label=label)
     for d, t, ratio in zip(values["d"], values["taylor"], values["ratio"], strict=True):
         axes.annotate(f"{ratio:.0f}×", (d, t), xytext=(0, 9), textcoords="offset points", ha="center", fontsize=8)
-    dressed(
+    caption(
         axes,
         "matrix dimension d (64/d groups)",
         "backward pass in ms",

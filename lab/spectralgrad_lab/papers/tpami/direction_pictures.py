@@ -7,16 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import spectralgrad as sg
 
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..inputs import tensor
 from ..registry import computes, draws
 from .angles import RELEASED, clipped, column, residual
-from .drawing import COLORS, dressed, figure_of
 
 CLOSE = (0.02, 0.0105, 0.01)
 """The eigenvalues of section 7.2.1, the two smaller ones a little apart so that K is finite."""
@@ -45,25 +44,25 @@ def directions() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-3")
-def draw_directions(values: Mapping[str, Any]) -> Figure:
+def draw_directions(values: Mapping[str, Any]) -> Any:
     """Left the three directions, right the angle by which the column is turned."""
-    figure = figure_of(9.6, 4.2)
+    figure = blank(9.6, 4.2)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
-    styles = (("exact", "black"), ("Taylor, degree 9", COLORS[3]), ("clipped at 100", COLORS[0]))
+    styles = (("exact", "black"), ("Taylor, degree 9", COLORS["red"]), ("clipped at 100", COLORS["blue"]))
     for (label, color), (x, y) in zip(styles, values["columns"], strict=True):
         size = (x * x + y * y) ** 0.5
         left.annotate("", (x / size, y / size), (0, 0), arrowprops={"color": color, "width": 1.5, "headwidth": 8})
         left.plot([], [], color=color, linewidth=2, label=f"{label}: [{x:.4g}, {y:.4g}]")
-    dressed(left, "$K_{13}$", "$K_{23}$", "directions (unit length), λ = (0.02, 0.0105, 0.01)")
+    caption(left, "$K_{13}$", "$K_{23}$", "directions (unit length), λ = (0.02, 0.0105, 0.01)")
     left.set(xlim=(0, 1.05), ylim=(0, 1.05), aspect="equal")
     left.legend(frameon=False, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13))
     for name, label, color in (
-        ("clip", "clipped at 100", COLORS[0]),
-        ("clip_1000", "clipped at 1000", COLORS[5]),
-        ("taylor", "Taylor, degree 9", COLORS[3]),
+        ("clip", "clipped at 100", COLORS["blue"]),
+        ("clip_1000", "clipped at 1000", COLORS["sky"]),
+        ("taylor", "Taylor, degree 9", COLORS["red"]),
     ):
         right.plot(values["distances"], values[f"{name}_turns"], color=color, label=label)
-    dressed(right, "λ2 − λ3 (λ1 = 0.02, λ3 = 0.01)", "angle to the true column, degrees", "angle over the distance")
+    caption(right, "λ2 − λ3 (λ1 = 0.02, λ3 = 0.01)", "angle to the true column, degrees", "angle over the distance")
     right.set_xscale("log")
     right.legend(frameon=False)
     return figure
@@ -100,9 +99,9 @@ def surfaces() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-11")
-def draw_surfaces(values: Mapping[str, Any]) -> Figure:
+def draw_surfaces(values: Mapping[str, Any]) -> Any:
     """Three triangles colored by ρ, with contour lines."""
-    figure = figure_of(12.0, 3.7)
+    figure = blank(12.0, 3.7)
     for axes, grid, top, lowest, name in zip(
         figure.subplots(1, 3), values["grids"], values["tops"], values["lowest"], "abc", strict=True
     ):
@@ -110,9 +109,9 @@ def draw_surfaces(values: Mapping[str, Any]) -> Figure:
         q = np.linspace(0.02 * top, top, len(grid))
         mesh = axes.pcolormesh(q, q, rho, cmap="viridis", shading="nearest", rasterized=True)
         axes.contour(q, q, rho, levels=6, colors="white", linewidths=0.6, linestyles="solid")
-        dressed(axes, "$q_2=\\lambda_2/\\lambda_1$", "$q_3=\\lambda_3/\\lambda_1$",
+        caption(axes, "$q_2=\\lambda_2/\\lambda_1$", "$q_3=\\lambda_3/\\lambda_1$",
                 f"({name}) $q_2$ ≤ {top:.3g}: lowest {lowest:.2f}°")  # fmt: skip
-        axes.plot([top], [top], "o", color=COLORS[3], clip_on=False, markersize=6)
+        axes.plot([top], [top], "o", color=COLORS["red"], clip_on=False, markersize=6)
         axes.set(xlim=(0, top * 1.02), ylim=(0, top * 1.02))
         axes.set_xticks([0, top / 2, top], ["0", f"{top / 2:.3g}", f"{top:.3g}"])
         axes.set_yticks([0, top / 2, top], ["0", f"{top / 2:.3g}", f"{top:.3g}"])

@@ -9,12 +9,11 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..registry import computes, draws
-from .drawing import COLORS, dressed, figure_of
 
 THRESHOLDS = tuple(2.0**-k for k in (10, 11, 12, 13, 14))
 DRAWS = {6: 20000, 12: 6000, 25: 3000, 50: 1500, 100: 700, 150: 500, 300: 120, 600: 30}
@@ -90,12 +89,15 @@ def probabilities() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-1a")
-def draw_probabilities(values: Mapping[str, Any]) -> Figure:
+def draw_probabilities(values: Mapping[str, Any]) -> Any:
     """Five curves over the dimension, and the level of 0.1 % that the text names."""
-    figure = figure_of(7.2, 4.4)
+    figure = blank(7.2, 4.4)
     axes = figure.subplots()
-    for exponent_, color, curve in zip(range(10, 15), COLORS, values["curves"], strict=False):
-        axes.plot(values["dimensions"], curve, "o-", color=color, markersize=4, label=f"$2^{{-{exponent_}}}$, uniform")
+    names = ("blue", "green", "orange", "red", "purple")
+    for exponent_, color, curve in zip(range(10, 15), names, values["curves"], strict=True):
+        axes.plot(
+            values["dimensions"], curve, "o-", color=COLORS[color], markersize=4, label=f"$2^{{-{exponent_}}}$, uniform"
+        )
     axes.plot(values["gaussian_dimensions"], values["gaussian"], "s--", color="#555555", markersize=4,
               label="$2^{-10}$, Gaussian")  # fmt: skip
     axes.axhline(1e-3, color="#999999", linewidth=0.9, linestyle=":")
@@ -103,7 +105,7 @@ def draw_probabilities(values: Mapping[str, Any]) -> Figure:
     axes.plot([150], [values["at_150"]], "o", color="none", markeredgecolor="black", markersize=11)
     axes.annotate(f"d = 150: {100 * values['at_150']:.2g} %", (150, values["at_150"]), xytext=(-12, 12),
                   textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
-    dressed(axes, "matrix dimension d (n = 2d points, $XX^T$)", "probability that two eigenvalues are this close")
+    caption(axes, "matrix dimension d (n = 2d points, $XX^T$)", "probability that two eigenvalues are this close")
     axes.set(xscale="log", yscale="log")
     ticks = [6, 12, 25, 50, 100, 150, 300, 600]
     axes.set_xticks(ticks, [str(tick) for tick in ticks])

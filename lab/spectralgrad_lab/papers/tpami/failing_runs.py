@@ -8,7 +8,6 @@ from statistics import fmean
 from typing import Any
 
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import spectralgrad as sg
@@ -17,8 +16,8 @@ from spectralgrad.nn import DecorrelatedBatchNorm2d
 from ...data.embedded import read_embedded
 from ...published.printed import printed
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..registry import computes, draws
-from .drawing import COLORS, dressed, figure_of
 
 SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 5, 30, 64
 
@@ -76,20 +75,20 @@ def failure_rates() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-1b")
-def draw_failure_rates(values: Mapping[str, Any]) -> Figure:
+def draw_failure_rates(values: Mapping[str, Any]) -> Any:
     """Bars for the plain gradient in the paper and here, and for SVD-Taylor here."""
-    figure = figure_of(7.2, 4.0)
+    figure = blank(7.2, 4.0)
     axes = figure.subplots()
     bars = (("published", "SVD, paper (CIFAR-10, ResNet-18, 350 epochs)", "#BBBBBB"),
-            ("svd", f"SVD, {values['runs']} short runs here (Fashion-MNIST, {values['steps']} steps)", COLORS[0]),
-            ("taylor", "SVD-Taylor, 2 short runs here", COLORS[3]))  # fmt: skip
+            ("svd", f"SVD, {values['runs']} short runs here (Fashion-MNIST, {values['steps']} steps)", COLORS["blue"]),
+            ("taylor", "SVD-Taylor, 2 short runs here", COLORS["red"]))  # fmt: skip
     for number, (name, label, color) in enumerate(bars):
         places = [i + 0.27 * (number - 1) for i in range(len(values["d"]))]
         axes.bar(places, [100 * rate for rate in values[name]], 0.25, color=color, label=label)
         for place, rate in zip(places, values[name], strict=True):
             axes.annotate(f"{100 * rate:.0f}", (place, 100 * rate), xytext=(0, 2), textcoords="offset points",
                           ha="center", fontsize=8)  # fmt: skip
-    dressed(axes, "matrix dimension d", "runs that fail, per cent")
+    caption(axes, "matrix dimension d", "runs that fail, per cent")
     axes.set_xticks(range(len(values["d"])), [str(d) for d in values["d"]])
     axes.set_ylim(0, 108)
     figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", frameon=False, fontsize=9)

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 
 import spectralgrad as sg
 
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..registry import computes, draws
-from .drawing import COLORS, dressed, figure_of
 
 DEGREES = 31
 POINTS = {"A": (0.05, 9), "B": (0.20, 9), "C": (0.05, 19)}
@@ -37,9 +36,9 @@ def shares() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-4")
-def draw_shares(values: Mapping[str, Any]) -> Figure:
+def draw_shares(values: Mapping[str, Any]) -> Any:
     """(a) the surface with both curves, (b) its contours with the points A, B and C."""
-    figure = figure_of(10.4, 4.4)
+    figure = blank(10.4, 4.4)
     surface = figure.add_subplot(1, 2, 1, projection="3d")
     x, K = np.meshgrid(values["x"], np.arange(DEGREES))
     Z = np.array(values["surface"])
@@ -57,8 +56,8 @@ def draw_shares(values: Mapping[str, Any]) -> Figure:
         plane.plot([ratio], [degree], "o", color="white", markeredgecolor="black", markersize=7)
         plane.plot([], [], " ", label=f"{name}: x = {ratio:.3f}, K = {degree}")
         plane.annotate(name, (ratio, degree), xytext=(-7, 4), textcoords="offset points", ha="right", color="white")
-    plane.axvline(0.85, color=COLORS[2], linestyle=":", linewidth=1.2, label="x = 0.85")
-    dressed(plane, "$x=\\lambda_j/\\lambda_i$", "degree K", "(b) contours")
+    plane.axvline(0.85, color=COLORS["orange"], linestyle=":", linewidth=1.2, label="x = 0.85")
+    caption(plane, "$x=\\lambda_j/\\lambda_i$", "degree K", "(b) contours")
     plane.grid(visible=False)
     plane.legend(loc="upper left", fontsize=9)
     surface.set(xlabel="$x=\\lambda_j/\\lambda_i$", ylabel="degree K", zlabel="$x^{K+1}$")

@@ -7,16 +7,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import spectralgrad as sg
 from spectralgrad.nn import functional
 
 from ..conditions import Value
+from ..drawing import COLORS, blank, caption
 from ..inputs import gaussian, tensor
 from ..registry import computes, draws
-from .drawing import COLORS, dressed, figure_of
 
 HEIGHT, WIDTH = 36, 54
 KINDS: tuple[Literal["pca", "zca"], ...] = ("pca", "zca")
@@ -84,16 +83,16 @@ def pictures() -> Mapping[str, Value]:
 
 
 @draws("tpami/figure-2")
-def draw_pictures(values: Mapping[str, Any]) -> Figure:
+def draw_pictures(values: Mapping[str, Any]) -> Any:
     """Three panels of points above three images."""
-    figure = figure_of(9.6, 5.2)
+    figure = blank(9.6, 5.2)
     panels = figure.subplots(2, 3)
     titles = ("(a) data", "(b) PCA whitening", "(c) ZCA whitening")
     for axes, (x, y), title in zip(panels[0], values["points"], titles, strict=True):
-        axes.scatter(x, y, s=9, color=COLORS[0], alpha=0.5, linewidths=0, rasterized=True)
+        axes.scatter(x, y, s=9, color=COLORS["blue"], alpha=0.5, linewidths=0, rasterized=True)
         marked = values["marked"]
-        axes.scatter([x[i] for i in marked], [y[i] for i in marked], s=22, color=COLORS[3], linewidths=0)
-        dressed(axes, "$x_1$", "$x_2$", title)
+        axes.scatter([x[i] for i in marked], [y[i] for i in marked], s=22, color=COLORS["red"], linewidths=0)
+        caption(axes, "$x_1$", "$x_2$", title)
         axes.set(xlim=(-6, 6), ylim=(-4.5, 4.5), aspect="equal")
     for axes, image, title in zip(
         panels[1], values["images"], ("(d) image A", "(d) image B", "(d) A with the colours of B"), strict=True
