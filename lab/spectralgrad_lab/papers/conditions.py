@@ -129,3 +129,19 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number for the condition {condition!r}, got {value!r}")
     return interval.holds(float(value), interval.slack if rounding and isinstance(value, float) else 0.0)
+
+
+def shown(value: Value | None) -> str:
+    """A value or a condition as a cell shows it.
+
+    Example:
+        >>> shown(None), shown(True), shown(0.000123456), shown([1, 2.5]), shown("< 1e-12")
+        ('–', 'yes', '0.0001235', '1, 2.5', '< 1e-12')
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return value if isinstance(value, str) else ", ".join(shown(entry) for entry in value)

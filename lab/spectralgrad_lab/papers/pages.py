@@ -10,8 +10,9 @@ from typing import Any
 
 from spectralgrad.io.files import write_text
 
+from .conditions import shown
 from .items import KINDS, VERDICTS, Item, Paper, papers
-from .terminal_text import duration, shown
+from .terminal_text import duration
 
 _TITLES = {"analytic": "Claims", "figure": "Figures", "training": "Training"}
 
@@ -86,7 +87,9 @@ def _section(item: Item, outcome: Mapping[str, Any] | None, results: Path, folde
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(picture, target)
         lines += [f"![{item.place}: {item.claim}](images/{target.name})", ""]
-    return [*lines, f"`spectralgrad reproduce {item.key}`", ""]
+    if item.command:
+        lines += [f"At full size, on a machine with a GPU: `{item.command}`", ""]
+    return [*lines, f"`spectralgrad reproduce {item.key}{' --data DIR' if item.needs else ''}`", ""]
 
 
 def _row(quantity: Mapping[str, Any]) -> list[str]:

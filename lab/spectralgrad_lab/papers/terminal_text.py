@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from .conditions import Value
+from .conditions import shown
 from .items import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, Item
 from .judging import Outcome
 from .registry import declared
@@ -34,6 +34,11 @@ def heading(outcome: Outcome) -> Text:
     return Text.assemble("\n", (item.key, "bold"), f"  {item.place}\n", item.claim)
 
 
+def full_size(outcome: Outcome) -> Text:
+    """The commands of the full-size runs of a training item."""
+    return Text.assemble("full size, with a GPU:  ", (outcome.item.command, "italic"))
+
+
 def quantities(outcome: Outcome) -> Table:
     """A table of an outcome's quantities: published, ours, expected, verdict."""
     table = Table(box=None, pad_edge=False)
@@ -51,22 +56,6 @@ def line(outcome: Outcome) -> Text:
     mark = "" if outcome.as_expected else "! "
     style = _STYLE[outcome.verdict]
     return Text.assemble((f"{mark}{outcome.item.key}  ", "bold"), (outcome.verdict, style), f"  {outcome.reason}")
-
-
-def shown(value: Value | None) -> str:
-    """A value or a condition as a cell shows it.
-
-    Example:
-        >>> shown(None), shown(True), shown(0.000123456), shown([1, 2.5]), shown("< 1e-12")
-        ('–', 'yes', '0.0001235', '1, 2.5', '< 1e-12')
-    """
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
-    return value if isinstance(value, str) else ", ".join(shown(entry) for entry in value)
 
 
 def duration(seconds: float) -> str:
