@@ -29,11 +29,13 @@ TREATMENTS: dict[str, dict[str, Any]] = {
     "batchnorm": {"layer": "batchnorm", "method": "exact"},
 }
 PLAIN = "SVD"
+# An orthogonal convolution is a series of convolutions with 64 channels: on a CPU a step takes 18 times as long.
+SIZE = {"train_size": 2_000, "test_size": 1_000, "renew_batches": 10}
 
 
 def settings() -> Settings:
     """One setting per treatment, with SVD-Padé in its published form and all 64 channels whitened together."""
-    return {name: seeded(small("eccv-cifar10", **changes)) for name, changes in TREATMENTS.items()}
+    return {name: seeded(small("eccv-cifar10", **SIZE, **changes)) for name, changes in TREATMENTS.items()}
 
 
 @trains("eccv/training-tables")
