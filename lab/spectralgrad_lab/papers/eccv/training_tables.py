@@ -8,9 +8,10 @@ from typing import Any
 
 from ...published.printed import printed
 from ..conditions import Value
-from ..registry import trains
+from ..registry import draws, trains
 from ..small_protocol import columns, failures, largest, seconds, seeded, small, versus
 from ..training import Settings, Training
+from ..training_pictures import Panel, rows_with_bars
 
 TREATMENTS: dict[str, dict[str, Any]] = {
     "SVD": {},
@@ -60,3 +61,10 @@ def _published(name: str) -> float:
     rows = [row for table in ("table-1", "table-2", "table-3", "table-4") for row in printed("eccv")[table]["row"]]
     means = [row["cifar100"]["mean"] for row in rows if row["treatment"] == name and "mean" in row["cifar100"]]
     return float(means[0]) if means else math.nan
+
+
+@draws("eccv/training-tables")
+def draw_treatments(values: Mapping[str, Any]) -> Any:
+    """Differences from plain SVD."""
+    panel = Panel("treatments", values["treatments"], values["difference"], values["standard_error"])
+    return rows_with_bars([panel], "final error minus that of SVD, paired by seed", zero=True)

@@ -27,8 +27,9 @@ from ...data.augmentation import DRAWS, Augmentation, augmented
 from ...networks import in_form
 from ...report.ties import ties
 from ..conditions import Value
-from ..registry import trains
+from ..registry import draws, trains
 from ..training import Training
+from ..training_pictures import Panel, rows_with_bars
 
 SEEDS, IMAGES, EPOCHS, BATCH, RATE = 3, 5_000, 6, 128, 2e-3
 FEATURES, WHITENED, EPS = 64, 32, 1e-3
@@ -63,6 +64,16 @@ def whitened_features(train: Training) -> Mapping[str, Value]:
     done = {name: [r["error"] is not None for t, r in results if t["method"] == name] for name in METHODS}
     values |= {"exact_completes": all(done["exact"]), "svd_completes": any(done["svd"] + done["svd, published"])}
     return {**values, "train_seconds": round(sum(result["seconds"] for _, result in results), 1)}
+
+
+@draws("gradients/training-whitened-features")
+def draw_differences(values: Mapping[str, Any]) -> Any:
+    """Differences from exact for each number of outputs; methods without a point did not complete."""
+    panels = [
+        Panel(f"{d} outputs", values["methods"], values[f"difference_{d}"], values[f"standard_error_{d}"])
+        for d in OUTPUTS
+    ]
+    return rows_with_bars(panels, "error of the linear classifier minus that of exact", zero=True)
 
 
 def _evaluated(runs: Mapping[str, list[dict[str, Any]]]) -> dict[str, Value]:

@@ -10,9 +10,10 @@ from ...comparison.results import Summary
 from ...published.printed import printed
 from ...training.config import Config
 from ..conditions import Value
-from ..registry import trains
+from ..registry import draws, trains
 from ..small_protocol import columns, difference, failures, largest, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
+from ..training_pictures import Panel, rows_with_bars
 
 TABLE_2, TABLE_11 = printed("iccv")["table-2"]["rows"], printed("iccv")["table-11"]["rows"]
 NEWTON_SCHULZ = "newton-schulz"
@@ -98,3 +99,23 @@ def _compared(found: Mapping[str, Summary], names: Sequence[str]) -> dict[str, l
 
 def _printed(method: str, column: int) -> float:
     return float(TABLE_2[PRINTED[method]][column]) if method in PRINTED else math.nan
+
+
+BEHIND = "final error minus that of Newton–Schulz, paired by seed"
+
+
+@draws("iccv/training-table-2")
+def draw_table(values: Mapping[str, Any]) -> Any:
+    """Differences from Newton–Schulz: methods alone, and after Newton–Schulz."""
+    panels = [
+        Panel(title, values[rows], values[f"{kind}_difference"], values[f"{kind}_standard_error"])
+        for title, rows, kind in (("alone", "methods", "standalone"), ("hybrid", "hybrid_methods", "hybrid"))
+    ]
+    return rows_with_bars(panels, BEHIND, zero=True)
+
+
+@draws("iccv/training-table-11")
+def draw_warmup(values: Mapping[str, Any]) -> Any:
+    """Differences from Newton–Schulz throughout."""
+    panel = Panel("hybrid SVD-Padé", values["settings"], values["difference"], values["standard_error"])
+    return rows_with_bars([panel], BEHIND, zero=True)

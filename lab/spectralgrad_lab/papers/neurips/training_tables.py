@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from ...published.printed import printed
 from ..conditions import Value
-from ..registry import trains
+from ..registry import draws, trains
 from ..small_protocol import columns, failures, largest, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
+from ..training_pictures import Panel, rows_with_bars
 
 TABLE, BATCHNORM = printed("neurips")["table-4"], printed("neurips")["table-5"]["BN"]
 SHARES = [float(share) for share in TABLE["a"]["percentage"]]
@@ -43,3 +45,14 @@ def denoising(train: Training) -> Mapping[str, Value]:
         "clear": largest(found, list(found), REFERENCE),
         "failures": failures(found),
     }
+
+
+@draws("neurips/training-table-4")
+def draw_denoising(values: Mapping[str, Any]) -> Any:
+    """Differences from 99 %, over the share of the variance and over the number of vectors."""
+    rows = {"share": [f"{share:g} %" for share in SHARES], "vectors": [str(count) for count in VECTORS]}
+    titles = {"share": "variance kept", "vectors": "eigenvectors kept"}
+    panels = [
+        Panel(titles[kind], rows[kind], values[f"{kind}_difference"], values[f"{kind}_standard_error"]) for kind in rows
+    ]
+    return rows_with_bars(panels, "final error minus that of 99 %, paired by seed", zero=True)

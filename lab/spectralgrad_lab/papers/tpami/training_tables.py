@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 from ...comparison.results import Summary
 from ...published.printed import printed
 from ..conditions import Value
-from ..registry import trains
+from ..drawing import COLORS, canvas, dress
+from ..registry import draws, trains
 from ..small_protocol import columns, difference, failures, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
+from ..training_pictures import Panel, rows_with_bars
 
 TABLE_3, TABLE_4 = printed("tpami")["table-3"], printed("tpami")["table-4"]
 SIZES = (4, 8, 16, 32, 64)
@@ -118,3 +121,24 @@ def longer(train: Training) -> Mapping[str, Value]:
 def over_training(summary: Summary, name: str) -> list[float]:
     """What was recorded in every epoch of every run."""
     return [e.measured[name] for result in summary.results for e in result.epochs if name in e.measured]
+
+
+@draws("tpami/training-table-3")
+def draw_taylor(values: Mapping[str, Any]) -> Any:
+    """Mean errors with their deviations."""
+    panel = Panel("SVD-Taylor, d = 64, small network", values["settings"], values["mean"], values["sd"])
+    return rows_with_bars([panel], "final error in per cent, mean and deviation")
+
+
+@draws("tpami/training-table-4")
+def draw_table(values: Mapping[str, Any]) -> Any:
+    """Success and mean error of the methods against d; a small shift keeps them apart."""
+    figure, (left, right) = canvas(1, 2, width=4.6)
+    for number, (method, color) in enumerate(zip(METHODS, COLORS.values(), strict=False)):
+        key, places = method.replace("-", "_"), [i + 0.08 * (number - 2.5) for i in range(len(SIZES))]
+        left.plot(places, values[f"{key}_success"], "o-", color=color, markersize=4, label=method)
+        right.errorbar(places, values[f"{key}_mean"], values[f"{key}_sd"], fmt="o", color=color, capsize=2)
+    for axes, label in ((left, "runs that complete, per cent"), (right, "final error in per cent")):
+        axes.set_xticks(range(len(SIZES)), [str(d) for d in SIZES])
+        dress(axes, xlabel="matrix dimension d", ylabel=label)
+    return figure
