@@ -154,7 +154,10 @@ class TestRuns:
         assert len(before) == 1
         found = small_training(tmp_path, report=lines.append).run(SETTINGS)
         assert lines[0] == "tpami/training-table-3: 3 runs, 1 of them done already; 1 at a time"
-        assert [line.split()[0] for line in lines[1:]] == ["2/3", "3/3"]
+        assert [line.partition(": error")[0] for line in lines[1:]] == [
+            "  2/3  clipped, seed 0",
+            "  3/3  plain, seed 1",
+        ]
         assert stored(tmp_path)[:1] == before
         assert [len(found[name].done) for name in SETTINGS] == [2, 1]
         lines.clear()

@@ -14,7 +14,7 @@ from spectralgrad.io.files import write_text
 
 from ..comparison.grid import Comparison
 from ..comparison.jobs import Engine, InProcess, Job, Processes
-from ..comparison.results import RESULTS, Summary
+from ..comparison.results import RESULTS, Summary, run_key
 from ..data import DATASETS
 from ..training.config import Config
 from ..training.folder_names import label
@@ -81,12 +81,14 @@ class Training:
         ordered = [configs[i] for i in range(most) for configs in settings.values() if i < len(configs)]
         comparison = Comparison(ordered, self.folder)
         total, count = len(ordered), comparison.finished
+        names = {run_key(config): name for name, configs in settings.items() for config in configs}
         self._begin(total - count, total)
 
         def finished(result: Result) -> None:
             nonlocal count
             count += 1
-            self.setup.report(f"  {count}/{total}  {_described(result)}")
+            name = names.get(run_key(result.config), label(result.config))
+            self.setup.report(f"  {count}/{total}  {name}, {_described(result)}")
 
         comparison.run(WithData(self._engine(), self.setup.data), finished)
         found = {name: tuple(map(comparison.result_of, configs)) for name, configs in settings.items()}
@@ -174,7 +176,5 @@ def _key(task: Task) -> str:
 
 
 def _described(result: Result) -> str:
-    config = result.config
-    size = f" d={config.group_size}" if config.group_size else ""
     end = str(result.failure) if result.failure else f"error {result.final_error:.2f} %"
-    return f"{label(config)}{size} seed {config.seed}: {end}, {result.seconds:.0f} s"
+    return f"seed {result.config.seed}: {end}, {result.seconds:.0f} s"

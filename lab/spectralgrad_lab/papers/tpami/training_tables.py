@@ -141,4 +141,5 @@ def draw_table(values: Mapping[str, Any]) -> Any:
     for axes, label in ((left, "runs that complete, per cent"), (right, "final error in per cent")):
         axes.set_xticks(range(len(SIZES)), [str(d) for d in SIZES])
         dress(axes, xlabel="matrix dimension d", ylabel=label)
+    left.set_ylim(-5, 105)
     return figure
