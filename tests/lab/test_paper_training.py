@@ -17,6 +17,7 @@ from spectralgrad_lab import Config, Epoch, Failure, Result
 from spectralgrad_lab.comparison.paired_differences import paired
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
 from spectralgrad_lab.data import as_dataset
+from spectralgrad_lab.networks import build
 from spectralgrad_lab.papers import small_protocol
 from spectralgrad_lab.papers.gradients import whitened_features
 from spectralgrad_lab.papers.items import NOT_COMPARABLE, ItemError, all_items, select
@@ -60,6 +61,8 @@ class Planned(Training):
     def run(self, settings):
         for configs in settings.values():
             assert all(config.data is None and config.dataset == "cifar10" for config in configs)
+            assert [config.seed for config in configs] == list(range(len(configs)))
+            build(configs[0], 3, 32, 10)
         made = {n: [result(c, 40.0 + i + c.seed) for c in of] for i, (n, of) in enumerate(settings.items())}
         self.count.append(sum(map(len, made.values())))
         return {name: Summary(name, None, "", tuple(found)) for name, found in made.items()}
