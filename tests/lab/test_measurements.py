@@ -22,6 +22,7 @@ from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.training.records import Failure
 from spectralgrad_lab.training.spectra import measure
 from spectralgrad_lab.training.step_times import StepTimer
+from spectralgrad_lab.training.tally import Tally
 
 from .helpers import QUICK, Interrupting, numbers
 
@@ -29,6 +30,7 @@ EVERYTHING = ",".join(RECORDS)
 TIMES = {"layer_forward_ms", "layer_backward_ms", "forward_ms", "backward_ms"}
 QUANTITIES = {
     "smoothness", "first_ratio", "neighbor_ratio", "condition_clamped", "condition_bare", "kept", "kept_share",
+    "ties", "smallest_gap",
 }  # fmt: skip
 
 
@@ -214,3 +216,17 @@ def test_the_command_prints_the_times(tmp_path, capsys):
     flags = ["--train-size", "32", "--test-size", "16", "--epochs", "1", "--batch-size", "16", "--width", "2"]
     assert main(["train", *flags, "--no-tensorboard", "--time-layers", "--out", str(tmp_path / "run")]) == 0
     assert "medians of the last epoch: spectral layers " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("method", "ties", "gap"), [("svd", 0, 0.25), ("svd:clamp=2", 2, 0.0)])
+def test_ties_and_gaps_are_those_of_the_eigenvalues_that_the_method_uses(method, ties, gap):
+    layer = DecorrelatedBatchNorm2d(4, eps=0.1, method=method)
+    found = measure(layer, torch.diag(torch.tensor([1.0, 1.5, 2.0, 4.0])).expand(1, 4, 4), ("gaps",))
+    assert found == {"ties": ties, "smallest_gap": gap}
+
+
+def test_an_epoch_has_the_worst_ties_and_gaps_and_the_median_of_the_rest():
+    tally = Tally()
+    for ties, gap, ratio in ((0.0, 0.5, 1.0), (3.0, 1e-7, 2.0), (0.0, 0.2, 6.0)):
+        tally.measure({"ties": ties, "smallest_gap": gap, "first_ratio": ratio})
+    assert tally.summaries == {"ties": 3.0, "smallest_gap": 1e-7, "first_ratio": 2.0}

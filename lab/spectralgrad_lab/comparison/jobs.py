@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -27,6 +27,9 @@ from ..training.run import train
 
 KEPT = "finished runs are kept; run the same command again to continue"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _stop = threading.Event()  # set in a worker process that must not start another run
 
@@ -116,21 +119,32 @@ class Processes:
         return max(1, available_cores() // self.count)
 
     def run(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """Carry out jobs in new processes, which have their own threads and share no state with this one.
+        """Carry out jobs in new processes; see :meth:`map`."""
+        return self.map(_in_worker, jobs)
+
+    def map(self, function: Callable[[T], R], tasks: Sequence[T]) -> Iterator[tuple[T, R]]:
+        """Apply a function to tasks in new processes, which have their own threads and share no state with this one.
+
+        Args:
+            function: of a module, so that another process can import it. SIGTERM tells it to stop.
+            tasks: its arguments.
+
+        Yields:
+            each task with its result, in the order in which they finish.
 
         Raises:
             JobError: a process was killed.
             KeyboardInterrupt: a signal stopped a run. Ctrl-C reaches the workers too, and perhaps only them: a shell
                 that starts a command in the background makes it ignore Ctrl-C.
         """
-        if not jobs:
+        if not tasks:
             return
-        context, count = get_context("spawn"), min(self.count, len(jobs))
+        context, count = get_context("spawn"), min(self.count, len(tasks))
         # Closing the pipe tells the workers to stop. An Event would deadlock if a worker was killed while holding it.
         receiver, sender = context.Pipe(duplex=False)
         pool = ProcessPoolExecutor(count, context, initializer=_start_worker, initargs=(self.threads, receiver))
         try:
-            futures = {pool.submit(_in_worker, job): job for job in jobs}
+            futures = {pool.submit(function, task): task for task in tasks}
             for future in as_completed(futures):
                 yield futures[future], future.result()
         except JobStoppedError as stopped:

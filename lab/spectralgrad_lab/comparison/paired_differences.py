@@ -49,6 +49,23 @@ class PairedDifferences:
         return stdev(self.differences) / count**0.5 if count > 1 else math.nan
 
 
+def paired(one: Summary, other: Summary) -> PairedDifferences:
+    """Compare two settings run by run, paired by seed.
+
+    Example:
+        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.records import Epoch
+        >>> def run(seed, error):
+        ...     return Result(Config(seed=seed), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, error, 2.0, 500.0, 20.0)])
+        >>> ours, theirs = (Summary(name, None, "", tuple(map(run, (0, 1), e))) for name, e in
+        ...                 (("ours", (40.0, 41.0)), ("theirs", (40.5, 42.5))))
+        >>> paired(ours, theirs).mean, paired(ours, theirs).standard_error
+        (-1.0, 0.5)
+    """
+    known: Known = {("", None, result.config.seed): result.final_error for result in other.done}
+    return _pairs(one.label, [Summary(one.label, None, "", one.results)], known)
+
+
 def against(results: Sequence[Result], baseline: str = BASELINE) -> list[PairedDifferences]:
     """Compare each method with a baseline, over all group sizes and seeds; empty if the baseline has no finished run.
 

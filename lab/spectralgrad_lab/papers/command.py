@@ -16,6 +16,7 @@ from .items import Item, ItemError, select
 from .judging import Outcome, run
 from .outcomes import draw, file_of, read_all, write
 from .pages import write_pages
+from .training import Setup
 
 _DESCRIPTION = """\
 Recompute what the papers claim. Every table, figure, equation and statement is an item with what is published, what
@@ -28,7 +29,8 @@ examples:
   spectralgrad reproduce iccv                    everything of one paper but training
   spectralgrad reproduce all-analytic            all claims that need no training
   spectralgrad reproduce all-figures
-  spectralgrad reproduce all-training            small versions of the papers' experiments; takes hours
+  spectralgrad reproduce all-training --data DIR    small versions of the papers' experiments; takes hours. Stop it
+                                                 with Ctrl-C and continue with the same command
   spectralgrad reproduce pages --out docs/papers    write a page for each paper from the results"""
 _LONG = 60  # seconds from which on the progress bar says how long an item takes
 _DETAILED = 6  # so many items are shown with all their numbers
@@ -47,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where results and pictures are written, and read by `pages` (default: reproduction)",
     )
+    add("--data", type=Path, metavar="DIR", help="folder of CIFAR-10, for items that train")
+    add("--jobs", type=_count, default=2, metavar="N", help="training runs at a time (default: 2)")
     add("--out", type=Path, default=Path("papers"), metavar="FOLDER", help="of `pages` (default: papers)")
     add("--details", action="store_true", help=f"show every number, also for more than {_DETAILED} items")
     parser.set_defaults(run=reproduce)
@@ -64,7 +68,12 @@ def reproduce(options: argparse.Namespace) -> int:
     items = select(options.what)
     if not all(name.endswith("training") or "/" in name for name in options.what):
         items = [item for item in items if item.kind != "training" or "all-training" in options.what]
-    return _run_all(items, options.results, options.details or len(items) <= _DETAILED, console)
+    setup = Setup(options.results, options.data, options.jobs, lambda line: console.print(line, highlight=False))
+    try:
+        return _run_all(items, setup, options.details or len(items) <= _DETAILED, console)
+    except KeyboardInterrupt:
+        console.print("stopped; run the same command again to continue. Finished training runs are kept.")
+        return 130
 
 
 def _pages(results: Path, folder: Path, console: Console) -> int:
@@ -80,7 +89,7 @@ def _pages(results: Path, folder: Path, console: Console) -> int:
     return 0
 
 
-def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Console) -> int:
+def _run_all(items: Sequence[Item], setup: Setup, details: bool, console: Console) -> int:
     verdicts: Counter[str] = Counter()
     failed = unexpected = 0
     with _progress(console) as progress:
@@ -88,9 +97,9 @@ def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Consol
         for item in items:
             progress.update(task, description=_working_on(item))
             try:
-                outcome = run(item)
-                write(outcome, folder)
-                file = file_of(item, folder)
+                outcome = run(item, setup)
+                write(outcome, setup.results)
+                file = file_of(item, setup.results)
                 draw(outcome, file.with_suffix(".png"), file.with_suffix(".svg"))
             except Exception as problem:
                 failed += 1
@@ -101,7 +110,9 @@ def _run_all(items: Sequence[Item], folder: Path, details: bool, console: Consol
                 _show(outcome, details, progress.console)
             progress.advance(task)
     summary = f"{terminal_text.number(len(items))}: {terminal_text.counted(verdicts)}"
-    console.print(f"\n{summary}{f', {failed} failed' if failed else ''}. Results are in {folder}.", highlight=False)
+    console.print(
+        f"\n{summary}{f', {failed} failed' if failed else ''}. Results are in {setup.results}.", highlight=False
+    )
     if unexpected:
         console.print(f"{unexpected} came out differently from what is recorded; they are marked with !")
     return 1 if failed else 0
@@ -116,7 +127,15 @@ def _show(outcome: Outcome, details: bool, console: Console) -> None:
         console.print(terminal_text.heading(outcome), highlight=False)
         if outcome.judged:
             console.print(terminal_text.quantities(outcome))
+        if outcome.item.command:
+            console.print(terminal_text.full_size(outcome), highlight=False)
     console.print(terminal_text.line(outcome), highlight=False)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a positive whole number, got {text!r}")
+    return int(text)
 
 
 def _progress(console: Console) -> Progress:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 Value: TypeAlias = "float | bool | str | Sequence[Value]"
 """A computed value: a number, a truth value, a word, or a list of these."""
 
+MANY = 8  # longer lists are summarized
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
 _COMPARED = re.compile(rf"(<=|>=|<|>)\s*({_NUMBER})")
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})")
@@ -129,3 +130,32 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number for the condition {condition!r}, got {value!r}")
     return interval.holds(float(value), interval.slack if rounding and isinstance(value, float) else 0.0)
+
+
+def shown(value: Value) -> str:
+    """A value as a cell shows it; a list of more than eight numbers by its range.
+
+    Example:
+        >>> shown(True), shown(0.000123456), shown([1, 2.5])
+        ('yes', '0.0001235', '1, 2.5')
+        >>> shown([0.5, 0.1, float("nan")] * 3)
+        '9 values: 0.1 to 0.5, 3 × nan'
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, str):
+        return value
+    numbers = [entry for entry in value if isinstance(entry, int | float)]
+    if len(value) > MANY and len(numbers) == len(value):
+        return f"{len(value)} values: {_range(numbers)}"
+    return ", ".join(shown(entry) for entry in value)
+
+
+def _range(numbers: Sequence[float]) -> str:
+    ordered = sorted(n for n in numbers if not math.isnan(n))
+    missing = sum(math.isnan(n) for n in numbers)
+    same = not ordered or ordered[0] == ordered[-1]
+    parts = [shown(ordered[0]) if same else f"{shown(ordered[0])} to {shown(ordered[-1])}"] if ordered else []
+    return ", ".join(parts + ([f"{missing} × nan"] if missing else []))

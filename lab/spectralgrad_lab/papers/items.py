@@ -38,13 +38,14 @@ class Quantity:
         name: its key in the result of the item's function.
         what: what it is, in a few words.
         claim: the condition that the paper's statement puts on it, or None if the paper says nothing about it.
-        expect: the condition that a correct computation satisfies; the tests check it.
+        expect: the condition that a correct computation satisfies; the tests check it. None if there is none: training
+            results are only shown beside what is published.
     """
 
     name: str
     what: str
     claim: str | list[str] | None
-    expect: str | list[str]
+    expect: str | list[str] | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Item:
         names: other names of the item, such as ``"table-4"``; several items may share one.
         seconds: about how long it takes on two cores.
         needs: data that has to be obtained first, such as ``"CIFAR-10"``.
-        command: for training, the arguments of the full-size run.
+        command: for training, the command of the full-size runs, for a machine with a GPU.
         quantities: the values that decide it.
     """
 
@@ -174,15 +175,15 @@ def _item(paper: str, entry: Mapping[str, Any]) -> Item:
     if kind not in KINDS or entry["verdict"] not in VERDICTS:
         raise ItemError(f"{where}: expected a kind of {KINDS} and a verdict of {VERDICTS}")
     settings = {key: value for key, value in entry.items() if key not in ("quantity", "names", "kind")}
-    quantities = tuple(_quantity(where, q) for q in entry.get("quantity", []))
+    quantities = tuple(_quantity(where, q, kind) for q in entry.get("quantity", []))
     return Item(paper, kind=kind, names=tuple(entry.get("names", ())), quantities=quantities, **settings)
 
 
-def _quantity(where: str, entry: Mapping[str, Any]) -> Quantity:
+def _quantity(where: str, entry: Mapping[str, Any], kind: str) -> Quantity:
     where = f"{where}, {entry.get('name', '?')}"
     _check_keys(where, entry, _QUANTITY, required={"name", "what"})
     claim, expect = entry.get("claim"), entry.get("expect", entry.get("claim"))
-    if expect is None:
+    if expect is None and kind != "training":
         raise ItemError(f"{where}: expected a condition `claim`, `expect` or both")
     for condition in [c for one in (claim, expect) if one for c in ([one] if isinstance(one, str) else one)]:
         if condition not in ("yes", "no") and not condition.startswith("= "):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
 
-from .conditions import Value, holds
+from .conditions import Value, holds, shown
 from .items import Item, ItemError, Quantity
-from .registry import compute_of
+from .registry import Compute, compute_of, train_of
+from .training import Setup
 from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING
 
 _ORDER = (AGREES, ROUNDING, DISAGREES)
@@ -71,17 +73,20 @@ class Outcome:
         return {**item, **found, "quantities": quantities, "values": {k: _for_json(v) for k, v in self.values.items()}}
 
 
-def run(item: Item) -> Outcome:
+def run(item: Item, setup: Setup | None = None) -> Outcome:
     """Compute an item and judge it.
 
     Random numbers start from the same seed for every item, so an item gives the same result alone and among others.
 
+    Args:
+        item: the item.
+        setup: where and how training runs are carried out; only items of kind ``"training"`` need it.
+
     Raises:
-        ItemError: no function computes the item, or its function does not return a quantity of the items file.
+        ItemError: no function computes the item, its function does not return a quantity of the items file, or data
+            for training is missing.
     """
-    compute = compute_of(item.key)
-    if compute is None:
-        raise ItemError(f"{item.key}: there is no function that computes it")
+    compute = _function(item, setup)
     start = time.perf_counter()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -99,15 +104,35 @@ def judge(item: Item, values: Mapping[str, Value], seconds: float) -> Outcome:
     return Outcome(item, values, judged, _verdict(item, judged), _fill(item, values), seconds)
 
 
+def _function(item: Item, setup: Setup | None) -> Compute:
+    compute, train = compute_of(item.key), train_of(item.key)
+    if train is not None:
+        if setup is None:
+            raise ItemError(f"{item.key}: expected a setup for its training runs, got none")
+        return partial(train, setup.of(item))
+    if compute is None:
+        raise ItemError(f"{item.key}: there is no function that computes it")
+    return compute
+
+
 def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:
     if quantity.name not in values:
         raise ItemError(f"{item.key}: its function does not return {quantity.name!r}; it returns {sorted(values)}")
     value = values[quantity.name]
+    if quantity.expect is None:
+        published = values.get(f"{quantity.name}_published")
+        return Judged(replace(quantity, claim=_as_text(published) or quantity.claim), value, True, "")
     try:
         verdict = "" if quantity.claim is None else _compare(quantity.claim, value)
         return Judged(quantity, value, holds(quantity.expect, value), verdict)
     except ValueError as problem:
         raise ItemError(f"{item.key}, {quantity.name}: {problem}") from problem
+
+
+def _as_text(published: Value | None) -> str | list[str] | None:
+    if published is None or isinstance(published, str):
+        return published
+    return [shown(entry) for entry in published] if isinstance(published, Sequence) else shown(published)
 
 
 def _compare(claim: str | list[str], value: Value) -> str:

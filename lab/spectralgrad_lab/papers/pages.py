@@ -10,12 +10,13 @@ from pathlib import Path
 
 from spectralgrad.io.files import write_text
 
+from .conditions import shown
 from .items import KINDS, Item, Paper, papers
 from .judging import Judged, Outcome
 from .markdown import capital, plain, sentence, table, verdict
 from .outcomes import draw, file_of
 from .registry import draw_of
-from .terminal_text import counted, duration, shown, shown_condition
+from .terminal_text import counted, duration, shown_condition
 from .verdicts import MEANINGS, VERDICTS
 
 _TITLES = {"analytic": "Claims", "figure": "Figures", "training": "Training"}
@@ -132,8 +133,9 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
             "",
         ]
     stored = file_of(item, results).as_posix()
-    lines += [f"`spectralgrad reproduce {item.key}` ({duration(outcome.seconds)}) · [all values]({stored})", ""]
-    return [*lines, "At full size:", "", f"    {item.command}", ""] if item.command else lines
+    data = " --data DIR" if item.needs else ""
+    lines += [f"`spectralgrad reproduce {item.key}{data}` ({duration(outcome.seconds)}) · [all values]({stored})", ""]
+    return [*lines, "At full size, on a machine with a GPU:", "", f"    {item.command}", ""] if item.command else lines
 
 
 def _row(judged: Judged) -> list[str]:

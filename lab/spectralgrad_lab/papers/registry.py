@@ -1,4 +1,4 @@
-"""Which function computes an item, and which one draws it."""
+"""Which function computes an item, which one trains it, and which one draws it."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .conditions import Value
 
+if TYPE_CHECKING:
+    from .training import Training
+
 Compute = Callable[[], Mapping[str, Value]]
+Train = Callable[["Training"], Mapping[str, Value]]
 Draw = Callable[[Mapping[str, Any]], Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 _COMPUTE: dict[str, Compute] = {}
+_TRAIN: dict[str, Train] = {}
 _DRAW: dict[str, Draw] = {}
 
 
@@ -25,6 +30,15 @@ def computes(*keys: str) -> Callable[[F], F]:
     quantities named in the items file, and whatever the item's picture or its reason needs.
     """
     return _declare(_COMPUTE, keys)
+
+
+def trains(*keys: str) -> Callable[[F], F]:
+    """Declare that a function carries out the training runs of items and evaluates them.
+
+    It takes a :class:`~spectralgrad_lab.papers.training.Training` and returns what a function of :func:`computes` does.
+    A value called ``NAME_published`` is shown beside the quantity ``NAME``.
+    """
+    return _declare(_TRAIN, keys)
 
 
 def draws(*keys: str) -> Callable[[F], F]:
@@ -38,6 +52,12 @@ def compute_of(key: str) -> Compute | None:
     return _COMPUTE.get(key)
 
 
+def train_of(key: str) -> Train | None:
+    """The function that carries out the training runs of an item, or None if there is none."""
+    _import_all()
+    return _TRAIN.get(key)
+
+
 def draw_of(key: str) -> Draw | None:
     """The function that draws an item, or None if it has no picture."""
     _import_all()
@@ -47,7 +67,7 @@ def draw_of(key: str) -> Draw | None:
 def declared() -> set[str]:
     """The keys of all items for which there is a function."""
     _import_all()
-    return {*_COMPUTE, *_DRAW}
+    return {*_COMPUTE, *_TRAIN, *_DRAW}
 
 
 def _declare(table: dict[str, Any], keys: tuple[str, ...]) -> Callable[[F], F]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .conditions import Value
+from .conditions import MANY, shown
 from .items import KINDS, Item
 from .judging import Outcome
 from .registry import declared
@@ -20,7 +19,6 @@ from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, VE
 
 _STYLE = {AGREES: "green", ROUNDING: "green", DISAGREES: "red", AMBIGUOUS: "yellow", NOT_COMPARABLE: "yellow"}
 _WIDE = 130  # columns that the listing as a table needs
-_MANY = 8  # longer lists are summarized
 
 
 def listing(items: Sequence[Item], width: int) -> Group:
@@ -73,6 +71,11 @@ def heading(outcome: Outcome) -> Text:
     """The item's name, place and claim."""
     item = outcome.item
     return Text.assemble("\n", (item.key, "bold"), f"  {item.place}\n", item.claim)
+
+
+def full_size(outcome: Outcome) -> Text:
+    """The commands of the full-size runs of a training item."""
+    return Text.assemble("full size, with a GPU:  ", (outcome.item.command, "italic"))
 
 
 def quantities(outcome: Outcome) -> Table:
@@ -129,35 +132,6 @@ def number(count: int) -> str:
     return f"{count} item{'' if count == 1 else 's'}"
 
 
-def shown(value: Value) -> str:
-    """A value as a cell shows it; a list of more than eight numbers by its range.
-
-    Example:
-        >>> shown(True), shown(0.000123456), shown([1, 2.5])
-        ('yes', '0.0001235', '1, 2.5')
-        >>> shown([0.5, 0.1, float("nan")] * 3)
-        '9 values: 0.1 to 0.5, 3 × nan'
-    """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
-    if isinstance(value, str):
-        return value
-    numbers = [entry for entry in value if isinstance(entry, int | float)]
-    if len(value) > _MANY and len(numbers) == len(value):
-        return f"{len(value)} values: {_range(numbers)}"
-    return ", ".join(shown(entry) for entry in value)
-
-
-def _range(numbers: Sequence[float]) -> str:
-    ordered = sorted(n for n in numbers if not math.isnan(n))
-    missing = sum(math.isnan(n) for n in numbers)
-    same = not ordered or ordered[0] == ordered[-1]
-    parts = [shown(ordered[0]) if same else f"{shown(ordered[0])} to {shown(ordered[-1])}"] if ordered else []
-    return ", ".join(parts + ([f"{missing} × nan"] if missing else []))
-
-
 def shown_condition(condition: str | Sequence[str] | None) -> str:
     """A condition as a cell shows it; a dash if there is none.
 
@@ -170,7 +144,7 @@ def shown_condition(condition: str | Sequence[str] | None) -> str:
     if condition is None:
         return "–"
     if not isinstance(condition, str):
-        return ", ".join(map(shown_condition, condition)) if len(condition) <= _MANY else "a condition for each"
+        return ", ".join(map(shown_condition, condition)) if len(condition) <= MANY else "a condition for each"
     if condition.startswith("= "):
         return condition[2:].strip()
     text = re.sub(r"\s*\.\.\s*", " to ", condition).removesuffix(" ± 0").replace("<=", "≤").replace(">=", "≥")

@@ -24,7 +24,7 @@ else:
     import tomli as tomllib
 
 METHOD_FIELDS = ("method", "hybrid")
-RECORDS = ("smoothness", "ratios", "conditions", "kept")
+RECORDS = ("smoothness", "ratios", "conditions", "kept", "gaps")
 DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
 
 

@@ -40,7 +40,8 @@ class Epoch:
         rank: smallest numerical rank recorded.
         method: of the spectral layers.
         test_top5: share of test images whose class is not among the five best; None for ten classes or fewer.
-        measured: medians over the epoch of what the configuration asks for with ``time_layers`` and ``record``.
+        measured: what the configuration asks for with ``time_layers`` and ``record``: medians over the epoch, or the
+            worst value for ``ties`` and ``smallest_gap``.
 
     Example:
         >>> Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0).test_error

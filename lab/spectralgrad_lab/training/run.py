@@ -210,7 +210,7 @@ class _Run:
             condition=tally.condition,
             rank=tally.rank,
             method=self.components.method,
-            measured=tally.medians,
+            measured=tally.summaries,
         )
         self.result.epochs.append(epoch)
         self.components.advance()

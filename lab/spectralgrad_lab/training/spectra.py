@@ -16,7 +16,7 @@ _EPSILON = sys.float_info.epsilon
 
 
 def measure(layer: SpectralModule, matrices: Tensor, wanted: Collection[str]) -> dict[str, float]:
-    r"""Measure the matrices that a layer decomposes; every value is a mean over up to 16 of them.
+    r"""Measure up to 16 of the matrices that a layer decomposes; every value but the last two is a mean over them.
 
     * ``"ratios"``: ``first_ratio`` is :math:`\lambda_1/\lambda_2` (ICCV 2021, Fig. 3), ``neighbor_ratio`` the mean of
       :math:`\lambda_i/\lambda_{i-1}` over the positive eigenvalues, in descending order.
@@ -25,6 +25,9 @@ def measure(layer: SpectralModule, matrices: Tensor, wanted: Collection[str]) ->
       without a clamp; where an eigenvalue is zero, rounding decides it.
     * ``"kept"``: ``kept`` is the number of eigenvectors that the stopping rules of SVD-PI keep (NeurIPS 2019,
       Algorithm 1), with the layer's ε, ``kept_share`` their share of the sum of the eigenvalues.
+    * ``"gaps"``: eigenvalues as the layer computes them, in its own precision and clamped if its method clamps them.
+      ``ties`` is the number of neighbors that are equal, ``smallest_gap`` the smallest
+      :math:`(\lambda_{i-1}-\lambda_i)/\lambda_{i-1}`.
 
     Args:
         layer: the layer.
@@ -57,6 +60,8 @@ def measure(layer: SpectralModule, matrices: Tensor, wanted: Collection[str]) ->
             assert kept is not None
             share = (w * kept).sum(-1) / w.sum(-1)
             found |= {"kept": float(kept.double().sum(-1).mean()), "kept_share": float(share.mean())}
+        if "gaps" in wanted:
+            found |= _gaps(layer, A.to(matrices.dtype))
         return found
 
 
@@ -81,6 +86,17 @@ def _conditions(layer: SpectralModule, w: Tensor) -> dict[str, float]:
         "condition_clamped": float((clamped.amax(-1) / clamped.amin(-1)).mean()),
         "condition_bare": float((bare.amax(-1) / bare.amin(-1)).mean()),
     }
+
+
+def _gaps(layer: SpectralModule, A: Tensor) -> dict[str, float]:
+    if A.shape[-1] < 2:
+        return {}
+    w = torch.linalg.eigvalsh(A)
+    if clamp := getattr(layer.method, "clamp", None):
+        w = w.clamp(min=clamp)
+    gaps = w[..., 1:] - w[..., :-1]
+    relative = gaps.double() / w[..., 1:].abs().clamp(min=torch.finfo(w.dtype).tiny).double()
+    return {"ties": float((gaps == 0).sum()), "smallest_gap": float(relative.min())}
 
 
 def _rule(layer: SpectralModule) -> SVDPI:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, NamedTuple
+
+_WORST: dict[str, Callable[[list[float]], float]] = {"ties": max, "smallest_gap": min}
+"""How to summarize what matters even if it happens in a single step."""
 
 
 class Counts(NamedTuple):
@@ -64,14 +67,14 @@ class Tally:
         self.times.append(milliseconds)
 
     def measure(self, values: Mapping[str, float]) -> None:
-        """Add measured values; those of a name are summarized by their median."""
+        """Add measured values; see :attr:`summaries`."""
         for name, value in values.items():
             self.measured.setdefault(name, []).append(value)
 
     @property
-    def medians(self) -> dict[str, float]:
-        """The median of what was measured in this epoch, by name."""
-        return {name: median(values) for name, values in self.measured.items() if values}
+    def summaries(self) -> dict[str, float]:
+        """What was measured in this epoch, by name: the median, or the worst value of ties and gaps."""
+        return {name: float(_WORST.get(name, median)(values)) for name, values in self.measured.items() if values}
 
     @property
     def mean_loss(self) -> float:

@@ -1,0 +1,302 @@
+"""Items that train: each run once, resumed after anything, evaluated without data, and as many runs as planned."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from spectralgrad import cli
+from spectralgrad_lab import Config, Epoch, Failure, Result
+from spectralgrad_lab.comparison.paired_differences import paired
+from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
+from spectralgrad_lab.data import as_dataset
+from spectralgrad_lab.networks import build
+from spectralgrad_lab.papers import small_protocol
+from spectralgrad_lab.papers.gradients import whitened_features
+from spectralgrad_lab.papers.items import NOT_COMPARABLE, ItemError, all_items, select
+from spectralgrad_lab.papers.judging import run
+from spectralgrad_lab.papers.outcomes import read_all, write
+from spectralgrad_lab.papers.pages import write_pages
+from spectralgrad_lab.papers.registry import train_of
+from spectralgrad_lab.papers.small_protocol import seeded
+from spectralgrad_lab.papers.training import Setup, Training
+
+from .helpers import QUICK, environment
+
+ITEMS = [item for item in all_items() if item.kind == "training"]
+RUNS = {
+    "tpami/training-table-3": 3 * 8,
+    "tpami/training-table-4": 6 * 5 * 3,
+    "tpami/training-longer": 2 * 2 * 3,
+    "iccv/training-table-2": (7 + 4) * 3,
+    "iccv/training-table-11": (4 + 1) * 3,
+    "neurips/training-table-4": (6 + 5 + 1) * 3,
+    "eccv/training-tables": 14 * 3,
+    "gradients/training-whitened-features": 8 * 2 * 3,
+}
+[TABLE_3] = select(["tpami/training-table-3"])
+SETTINGS = {"plain": seeded(QUICK, 2), "clipped": seeded(QUICK.replaced(clip=1.0), 1)}
+
+
+def result(config, error=40.0):
+    measured = {"ties": 2.0, "smallest_gap": 1e-6}
+    epochs = [
+        Epoch(i, 0.1, 1.5, 50.0, 1.2, error + 1 - i, 2.0, 500.0, 20.0, 100.0, measured=measured) for i in range(2)
+    ]
+    if config.method == "svd" and config.seed == 1:
+        return Result(config, "failed", epochs[:1], Failure(90, 1, "the gradient is not finite"), seconds=10.0)
+    return Result(config, "done", epochs, seconds=20.0)
+
+
+class Planned(Training):
+    """Trains nothing: errors grow with the number of the setting and with the seed."""
+
+    def run(self, settings):
+        for configs in settings.values():
+            assert all(config.data is None and config.dataset == "cifar10" for config in configs)
+            assert [config.seed for config in configs] == list(range(len(configs)))
+            build(configs[0], 3, 32, 10)
+        made = {n: [result(c, 40.0 + i + c.seed) for c in of] for i, (n, of) in enumerate(settings.items())}
+        self.count.append(sum(map(len, made.values())))
+        return {name: Summary(name, None, "", tuple(found)) for name, found in made.items()}
+
+    def each(self, function, tasks):
+        self.count.append(len(tasks))
+        lost = {"error": None, "loss": None, "steps": 0, "tied_at_start": 32, "tied_at_end": 32, "seconds": 0.1}
+        return [
+            lost if task["method"].startswith("svd, ") or task["method"] == "svd"
+            else {**lost, "error": 60.0 + task["seed"], "loss": 1.4, "steps": 234}
+            for task in tasks
+        ]  # fmt: skip
+
+
+class Plan(Setup):
+    def of(self, item):
+        planned = Planned(item, self.results, self)
+        object.__setattr__(planned, "count", self.count)
+        return planned
+
+
+def planned(item, tmp_path):
+    plan = Plan(tmp_path)
+    object.__setattr__(plan, "count", [])
+    return run(item, plan), plan.count
+
+
+class TestItems:
+    def test_each_has_a_known_number_of_runs(self):
+        assert {item.key for item in ITEMS} == set(RUNS)
+
+    @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.key)
+    def test_runs_are_evaluated(self, item, tmp_path):
+        outcome, count = planned(item, tmp_path)
+        assert count == [RUNS[item.key]]
+        assert outcome.as_expected
+        assert "{" not in outcome.reason
+        assert len({len(j.value) for j in outcome.judged if isinstance(j.value, list)}) <= 3
+        write(outcome, tmp_path)
+        json.loads((tmp_path / item.paper / f"{item.id}.json").read_text("utf-8"))
+
+    @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.key)
+    def test_its_full_size_command_is_one(self, item):
+        for command in item.command.split(" && ") if item.command else ():
+            name, *arguments = shlex.split(command, comments=True)
+            assert name == "spectralgrad"
+            assert cli._parser().parse_args(arguments).command == "compare"
+
+    def test_published_numbers_stand_beside_ours(self, tmp_path):
+        outcome, _ = planned(TABLE_3, tmp_path)
+        success = outcome.judged[0]
+        assert success.quantity.claim == ["50", "87.5", "100"]
+        assert (success.value, success.verdict) == ([100.0] * 3, "")
+        assert outcome.verdict == NOT_COMPARABLE
+
+    def test_a_failed_run_is_counted_with_its_reason(self, tmp_path):
+        outcome, _ = planned(select(["tpami/training-table-4"])[0], tmp_path)
+        assert outcome.values["svd_success"] == [pytest.approx(200 / 3)] * 5
+        assert "svd d=4 1/3" in outcome.reason
+        assert "the gradient is not finite: 5" in outcome.reason
+        assert outcome.values["exact_difference"] == [0.0] * 5
+
+    def test_ties_and_gaps_of_longer_runs(self, tmp_path):
+        outcome, _ = planned(select(["tpami/training-longer"])[0], tmp_path)
+        assert (outcome.values["ties"], outcome.values["smallest_gap"]) == (2.0, 1e-6)
+
+    def test_the_page_has_the_command_of_the_full_size(self, tmp_path):
+        write(planned(TABLE_3, tmp_path)[0], tmp_path)
+        write_pages(read_all(tmp_path), tmp_path, tmp_path / "pages")
+        page = (tmp_path / "pages" / "tpami.md").read_text("utf-8")
+        assert f"At full size, on a machine with a GPU: `{TABLE_3.command}`" in page
+        assert "`spectralgrad reproduce tpami/training-table-3 --data DIR`" in page
+
+
+def small_training(folder, jobs=1, report=lambda line: None):
+    return Setup(folder, None, jobs, report).of(replace(TABLE_3, needs=""))
+
+
+def stored(folder):
+    return (folder / "tpami" / "training-table-3" / RESULTS).read_text("utf-8").splitlines()
+
+
+class TestRuns:
+    def test_an_interrupted_item_goes_on_and_trains_nothing_twice(self, tmp_path):
+        def stop(line):
+            if "1/3" in line:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            small_training(tmp_path, report=stop).run(SETTINGS)
+        before, lines = stored(tmp_path), []
+        assert len(before) == 1
+        found = small_training(tmp_path, report=lines.append).run(SETTINGS)
+        assert lines[0] == "tpami/training-table-3: 3 runs, 1 of them done already; 1 at a time"
+        assert [line.partition(": error")[0] for line in lines[1:]] == [
+            "  2/3  clipped, seed 0",
+            "  3/3  plain, seed 1",
+        ]
+        assert stored(tmp_path)[:1] == before
+        assert [len(found[name].done) for name in SETTINGS] == [2, 1]
+        lines.clear()
+        small_training(tmp_path, report=lines.append).run(SETTINGS)
+        assert (lines, len(stored(tmp_path))) == ([], 3)
+
+    def test_a_killed_item_goes_on(self, tmp_path):
+        script = (
+            "from pathlib import Path\nfrom tests.lab.test_paper_training import SETTINGS, small_training\n"
+            f"small_training(Path({str(tmp_path)!r}), report=lambda line: print(line, flush=True)).run(SETTINGS)"
+        )
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, env=environment()) as process:
+            while b"1/3" not in process.stdout.readline():
+                assert process.poll() is None
+            os.kill(process.pid, signal.SIGKILL)
+        before = stored(tmp_path)
+        small_training(tmp_path).run(SETTINGS)
+        assert (stored(tmp_path)[: len(before)], len(stored(tmp_path))) == (before, 3)
+
+    def test_the_first_seed_of_all_settings_comes_first(self, tmp_path):
+        small_training(tmp_path).run(SETTINGS)
+        found = ResultsFile(tmp_path / "tpami" / "training-table-3" / RESULTS).read()
+        assert [(r.config.clip, r.config.seed) for r in found] == [(None, 0), (1.0, 0), (None, 1)]
+
+    def test_results_name_no_folder_of_the_data(self, tmp_path, monkeypatch):
+        seen = []
+
+        def carry_out(job):
+            seen.append(job.config.data)
+            return result(job.config)
+
+        monkeypatch.setattr("spectralgrad_lab.comparison.jobs.carry_out", carry_out)
+        config = Config(dataset="cifar10")
+        Setup(tmp_path, tmp_path / "images", 1, lambda line: None).of(TABLE_3).run({"one": [config]})
+        assert seen == [str(tmp_path / "images")]
+        assert "images" not in stored(tmp_path)[0].replace("images_per_second", "")
+
+    def test_missing_data(self, tmp_path):
+        with pytest.raises(ItemError, match=r"24 of 24 runs left, which need CIFAR-10: --data DIR\. CIFAR-10 is at"):
+            run(TABLE_3, Setup(tmp_path))
+
+    def test_without_a_setup(self):
+        with pytest.raises(ItemError, match="tpami/training-table-3: expected a setup for its training runs"):
+            run(TABLE_3)
+
+    def test_finished_runs_are_evaluated_without_data(self, tmp_path, capsys):
+        class Keep(Planned):
+            def run(self, settings):
+                for configs in settings.values():
+                    for config in configs:
+                        file.append(result(config))
+                return super().run(settings)
+
+        file = ResultsFile(tmp_path / "tpami" / "training-table-3" / RESULTS)
+        file.path.parent.mkdir(parents=True)
+        keep = Keep(TABLE_3, file.path.parent, Setup(tmp_path))
+        object.__setattr__(keep, "count", [])
+        train_of(TABLE_3.key)(keep)
+        assert cli.main(["reproduce", TABLE_3.key, "--results", str(tmp_path)]) == 0
+        said = capsys.readouterr().out
+        assert NOT_COMPARABLE in said
+        assert "full size, with a GPU:  spectralgrad compare --preset tpami-cifar100" in " ".join(said.split("\n"))
+
+    def test_the_command_says_what_is_missing(self, tmp_path, capsys):
+        assert cli.main(["reproduce", TABLE_3.key, "--results", str(tmp_path)]) == 1
+        assert "--data DIR" in " ".join(capsys.readouterr().out.split())
+
+    def test_the_command_says_how_to_go_on(self, tmp_path, capsys, monkeypatch):
+        def stop(*_):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("spectralgrad_lab.papers.command.run", stop)
+        assert cli.main(["reproduce", TABLE_3.key, "--results", str(tmp_path)]) == 130
+        assert "run the same command again to continue" in capsys.readouterr().out
+
+
+def squared(task):
+    with Path(task["log"]).open("a") as log:
+        log.write(f"{task['x']}\n")
+    return {"square": task["x"] ** 2, "process": os.getpid()}
+
+
+class TestTasks:
+    @pytest.mark.parametrize("jobs", [1, 2])
+    def test_each_once(self, jobs, tmp_path):
+        log = tmp_path / "log"
+        tasks = [{"x": x, "log": str(log)} for x in (3, 1, 2)]
+        small_training(tmp_path).each(squared, tasks[:1])
+        found = small_training(tmp_path, jobs).each(squared, tasks)
+        assert [values["square"] for values in found] == [9, 1, 4]
+        assert sorted(log.read_text().split()) == ["1", "2", "3"]
+        assert (os.getpid() in {values["process"] for values in found[1:]}) == (jobs == 1)
+        assert len(stored(tmp_path)) == 3
+
+
+class TestWhitenedFeatures:
+    @pytest.fixture
+    def learn(self, monkeypatch):
+        torch.manual_seed(0)
+        images = torch.randint(0, 256, (256, 3, 32, 32), dtype=torch.uint8)
+        data = as_dataset(((images, torch.arange(256) % 10), (images, torch.arange(256) % 10)))
+        monkeypatch.setattr(whitened_features, "_images", lambda _: data)
+        monkeypatch.setattr(whitened_features, "EPOCHS", 1)
+        return lambda method, outputs: whitened_features.learn(
+            {"method": method, "outputs": outputs, "seed": 0, "data": ""}
+        )
+
+    @pytest.mark.parametrize("outputs", whitened_features.OUTPUTS)
+    def test_all_eigenvalues_are_tied_at_the_start(self, outputs, learn):
+        found = learn("exact", outputs)
+        assert found["tied_at_start"] == outputs
+        assert found["steps"] == 2
+        assert 0 <= found["error"] <= 100
+
+    def test_the_plain_gradient_is_not_finite_there(self, learn):
+        assert (learn("svd", 32)["error"], learn("svd", 32)["steps"]) == (None, 0)
+
+    def test_without_training(self, learn):
+        assert learn("untrained", 32)["steps"] == 0
+
+
+class TestDifferences:
+    def test_by_seed(self):
+        ours, theirs = (
+            Summary(name, None, "", tuple(result(Config(method="exact", seed=s), e) for s, e in enumerate(errors)))
+            for name, errors in (("ours", (40.0, 42.0)), ("theirs", (41.0, 41.0, 90.0)))
+        )
+        found = {"ours": ours, "theirs": theirs}
+        assert paired(ours, theirs).differences == (-1.0, 1.0)
+        assert small_protocol.difference(found, "ours", "theirs") == "+0.00 ± 1.00"
+        assert small_protocol.largest(found, ["ours", "theirs"], "theirs") == "none"
+        assert small_protocol.failures(found) == "none"
+        assert small_protocol.seconds(found) == 100.0
+
+    def test_runs_that_failed_have_no_partner(self):
+        lost = Summary("lost", None, "", (result(Config(method="svd", seed=1)),))
+        found = {"lost": lost, "exact": Summary("exact", None, "", (result(Config(seed=1)),))}
+        assert small_protocol.difference(found, "lost", "exact") == "no pair of finished runs"
+        assert small_protocol.failures(found) == "lost 1/1 (the gradient is not finite: 1)"
