@@ -20,13 +20,14 @@ from spectralgrad_lab.data import as_dataset
 from spectralgrad_lab.networks import build
 from spectralgrad_lab.papers import small_protocol
 from spectralgrad_lab.papers.gradients import whitened_features
-from spectralgrad_lab.papers.items import NOT_COMPARABLE, ItemError, all_items, select
+from spectralgrad_lab.papers.items import ItemError, all_items, select
 from spectralgrad_lab.papers.judging import run
 from spectralgrad_lab.papers.outcomes import read_all, write
 from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
 from spectralgrad_lab.papers.small_protocol import seeded
 from spectralgrad_lab.papers.training import Setup, Training
+from spectralgrad_lab.papers.verdicts import NOT_COMPARABLE
 
 from .helpers import QUICK, environment
 
@@ -133,7 +134,7 @@ class TestItems:
         write(planned(TABLE_3, tmp_path)[0], tmp_path)
         write_pages(read_all(tmp_path), tmp_path, tmp_path / "pages")
         page = (tmp_path / "pages" / "tpami.md").read_text("utf-8")
-        assert f"At full size, on a machine with a GPU: `{TABLE_3.command}`" in page
+        assert f"At full size, on a machine with a GPU:\n\n    {TABLE_3.command}\n" in page
         assert "`spectralgrad reproduce tpami/training-table-3 --data DIR`" in page
 
 
