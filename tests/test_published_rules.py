@@ -1,10 +1,13 @@
 """The papers' rules as published: raised eigenvalues, repaired infinities."""
 
+import re
+
 import pytest
 import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.rules import spelling
 from spectralgrad.rules.published import repaired
 from spectralgrad.testing import with_spectrum
 
@@ -82,3 +85,32 @@ def test_topn_sets_the_rest_to_the_clamp():
 def test_a_clamp_must_be_positive(rule):
     with pytest.raises(sg.MethodError, match="expected clamp > 0"):
         sg.eigh(torch.eye(2), method=f"{rule}:clamp=0.0")
+
+
+def test_discarded_eigenvalues_have_the_gap_of_the_clamp():
+    rule = sg.TopN(keep=2, clamp=0.5)
+    w = rule.replaced(torch.tensor([0.1, 0.2, 1.0, 2.0], dtype=torch.float64))
+    assert_close(rule.gaps(w)[3], torch.tensor([1 / 1.5, 1 / 1.5, 1.0, 0.0], dtype=torch.float64))
+
+
+def test_clamp_is_refused_by_svd():
+    with pytest.raises(sg.MethodError, match="clamp is for eigenvalues"):
+        sg.svd(torch.eye(2), method="svd-taylor:clamp=0.5")
+
+
+def test_what_is_reported_of_a_clamped_rule_is_about_the_raised_eigenvalues():
+    A = torch.diag(torch.tensor([1e-8, 1e-7, 1.0], dtype=torch.float64))
+    report = sg.diagnostics.inspect(A, method="svd-taylor:clamp=0.01")
+    assert float(report.bound) == pytest.approx(1000)
+    assert float(sg.Taylor(clamp=0.01).bias(A.diagonal()).max()) == 1
+
+
+@pytest.mark.parametrize("method", [sg.Taylor(degree=9), sg.SVDPI(), sg.PI(), sg.Taylor(degree=100)])
+def test_a_layer_made_from_the_text_of_another_has_the_same_method(method):
+    makers = [lambda m: sg.nn.DecorrelatedBatchNorm2d(4, eps=0.05, method=m)]
+    makers += [lambda m: sg.nn.CovariancePooling(4, method=m)]
+    for make in makers:
+        layer = make(method)
+        text = re.search(r"method='([^']*)'", repr(layer))[1]
+        assert make(text).method == layer.method == method
+        assert make(spelling(method)).method == method

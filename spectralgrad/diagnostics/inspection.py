@@ -15,7 +15,7 @@ from ..autograd.pairwise import differences, identity_mask, norm
 from ..errors import ShapeError, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, rank_tolerance, widen
-from ..rules import Exact, Method, resolve
+from ..rules import Exact, GapMethod, Method, resolve
 from .table import number, render
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -129,6 +129,7 @@ def inspect(
     with torch.inference_mode(False), torch.no_grad(), full_precision(A):
         wide = widen(A).clone()
         w, V = solvers.eigh(wide)
+        w = _as_used(rule, w)
         size, eps = norm(w), torch.finfo(w.dtype).eps
         upper = torch.ones_like(identity_mask(w)).triu(1)
         gap = torch.where(upper, differences(w).abs(), torch.inf)
@@ -178,6 +179,12 @@ def gauge_warnings() -> Iterator[None]:
         yield
     finally:
         gauge.watching = before
+
+
+def _as_used(rule: Method, w: Tensor) -> Tensor:
+    """The eigenvalues that the method works with: some rules raise small ones first."""
+    replaced = rule.replaced(w) if isinstance(rule, GapMethod) else None
+    return w if replaced is None else replaced
 
 
 def _any_operation(method: str | Method) -> Method:

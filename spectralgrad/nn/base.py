@@ -109,6 +109,10 @@ class SpectralModule(nn.Module):
         """Parameters that a method given by name takes from this layer, by the method's name."""
         return {}
 
+    def _method_text(self) -> str:
+        """The method as a string that gives the same method when passed to this layer."""
+        return self._method.spelled(self.method_defaults().get(self._method.name))
+
     def _settings_changed(self) -> None:
         """Called when the method changes; layers that cache a result override it."""
 

@@ -89,4 +89,4 @@ class WhiteningColoring2d(SpectralModule):
 
     def extra_repr(self) -> str:
         """The settings shown by ``repr``."""
-        return f"groups={self.groups}, strength={self.strength}, eps={self.eps}, method={str(self.method)!r}"
+        return f"groups={self.groups}, strength={self.strength}, eps={self.eps}, method={self._method_text()!r}"

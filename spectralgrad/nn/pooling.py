@@ -137,5 +137,5 @@ class CovariancePooling(SpectralModule):
         """The settings shown by ``repr``."""
         return (
             f"{self.in_channels}, {self.reduce_to}, power={self.power}, output={self.output!r}, "
-            f"method={str(self.method)!r}"
+            f"method={self._method_text()!r}"
         )

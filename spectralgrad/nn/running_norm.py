@@ -220,7 +220,7 @@ class RunningNorm(SpectralModule):
         """The settings, beginning with those of torch's BatchNorm."""
         words = ("eps", "momentum", "affine", "track_running_stats")
         common = ", ".join(f"{word}={getattr(self, word)}" for word in words)
-        return f"{self.num_features}, {common}, method={str(self.method)!r}"
+        return f"{self.num_features}, {common}, method={self._method_text()!r}"
 
     def _check_input(self, X: Tensor, alone: bool) -> None:
         check_features(X, self.where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar
 
@@ -61,6 +62,7 @@ class Method:
     reference: ClassVar[str]
     operations: ClassVar[frozenset[str]]
     exact: ClassVar[bool] = False
+    set_by_layers: ClassVar[frozenset[str]] = frozenset()  # parameters for which a layer has its own default
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
@@ -105,9 +107,25 @@ class Method:
         return None
 
     def __str__(self) -> str:
-        """Return the name, followed by the parameters that differ from their defaults: ``svd-taylor:degree=19``."""
-        values = [(field, getattr(self, field.name)) for field in parameters(type(self)).values()]
-        return ":".join([self.name, *(f"{field.name}={value}" for field, value in values if value != field.default)])
+        """The name, followed by the parameters that are not the default: ``svd-taylor:degree=19``."""
+        return self.spelled()
+
+    def spelled(self, defaults: Mapping[str, Any] | None = None, always: Collection[str] = ()) -> str:
+        """The method as a string that :func:`resolve` reads.
+
+        Args:
+            defaults: values of parameters that need not be written, instead of the method's own defaults.
+            always: parameters that are written in any case.
+
+        Example:
+            >>> from spectralgrad import Taylor
+            >>> Taylor().spelled(), Taylor().spelled({"degree": 100}), Taylor().spelled(always=["degree"])
+            ('svd-taylor', 'svd-taylor:degree=9', 'svd-taylor:degree=9')
+        """
+        known = {**{name: field.default for name, field in parameters(type(self)).items()}, **(defaults or {})}
+        values = {name: getattr(self, name) for name in parameters(type(self))}
+        said = [f"{name}={value}" for name, value in values.items() if name in always or value != known[name]]
+        return ":".join([self.name, *said])
 
 
 def parameters(kind: type[Method]) -> dict[str, Field[Any]]:
@@ -191,6 +209,8 @@ class GapMethod(Method):
 
         It is the fraction of the true gradient of a matrix function that the rule discards (claim G2).
         """
+        replaced = self.replaced(w)
+        w = w if replaced is None else replaced
         share = 1 - self.gaps(w) * differences(w)
         return share.masked_fill(identity_mask(w), 0)
 

@@ -160,7 +160,8 @@ class TopN(PublishedRule):
 
     def gaps(self, w: Tensor) -> Tensor:
         cut = w.shape[-1] - self.keep
-        if cut > 0:  # select by value, because singular values come in descending order
+        if cut > 0 and self.clamp is None:  # with `clamp`, `replaced` has set the discarded ones already
+            # select by value, because singular values come in descending order
             w = torch.where(w >= w.sort(-1).values[..., cut : cut + 1], w, 0)
         gap = differences(w)
         return reciprocal(gap, gap.abs() > torch.finfo(w.dtype).tiny)
@@ -204,6 +205,7 @@ class Taylor(PublishedRule):
     name: ClassVar[str] = "svd-taylor"
     summary: ClassVar[str] = "geometric series of degree 9 in closed form; bound (K+1)/λ"
     reference: ClassVar[str] = "TPAMI 2021, Eq. 9–12"
+    set_by_layers: ClassVar[frozenset[str]] = frozenset({"degree"})
     degree: int = 9
     faithful: bool = False
     clamp: float | None = None

@@ -82,6 +82,7 @@ class SVDPI(GapMethod):
     name: ClassVar[str] = "svd-pi"
     summary: ClassVar[str] = "gradient of 19 power iterations with deflation, from the solver's vectors"
     reference: ClassVar[str] = "NeurIPS 2019, Algorithm 1"
+    set_by_layers: ClassVar[frozenset[str]] = frozenset({"eps"})
     operations: ClassVar[frozenset[str]] = frozenset({"eigh"}) | FUNCTIONS
     filters_gauge: ClassVar[bool] = False
     iterations: int = 19
@@ -144,6 +145,7 @@ class PI(Method):
     name: ClassVar[str] = "pi"
     summary: ClassVar[str] = "power iteration from a random start, forward and backward (a baseline)"
     reference: ClassVar[str] = "NeurIPS 2019, section 2.1"
+    set_by_layers: ClassVar[frozenset[str]] = frozenset({"eps"})
     operations: ClassVar[frozenset[str]] = frozenset({"eigh"}) | FUNCTIONS
     iterations: int = 19
     eps: float = 1e-4

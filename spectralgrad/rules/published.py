@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..errors import MethodError
 from .base import GapMethod, require
 
 
@@ -16,6 +17,11 @@ class PublishedRule(GapMethod):
             A matrix function then acts on all eigenvalues, including those of the null space, and eigenvalues that
             were raised are tied. TPAMI Algorithms 2 and 3 use the layer's :math:`\epsilon`, the ICCV code 2.2e-16. With
             None (default) eigenvalues are used as they are, and a matrix function acts on the range.
+
+            A raised eigenvalue still passes its gradient on, as in the papers, so where eigenvalues are raised the
+            gradient is not that of the forward pass, and among several raised ones it depends on the basis that the
+            solver chose. Negative eigenvalues are raised too, where the function allows them. ``rtol`` has no effect.
+            ``svd`` has no such form.
 
     Example:
         >>> import spectralgrad as sg
@@ -30,6 +36,11 @@ class PublishedRule(GapMethod):
 
     def __post_init__(self) -> None:
         require(self.clamp is None or self.clamp > 0, self, "clamp", "> 0")
+
+    def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.clamp is not None:
+            raise MethodError(f"method {self.name!r}: clamp is for eigenvalues; it is not available for svd")
+        return super().decompose_svd(M)
 
     def replaced(self, w: Tensor) -> Tensor | None:
         return None if self.clamp is None else w.clamp_min(self.clamp)

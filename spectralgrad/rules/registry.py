@@ -148,11 +148,13 @@ def named(text: str, defaults: Defaults | None = None) -> Method:
 def spelling(method: Method) -> str | None:
     """Return the string that :func:`resolve` turns into an equal method; None if there is none.
 
+    Parameters for which a layer has its own default are always written, so that a layer makes an equal method too.
+
     Example:
         >>> spelling(Taylor(degree=19)), spelling(Exact())
         ('svd-taylor:degree=19', 'exact')
     """
-    text = str(method)
+    text = method.spelled(always=method.set_by_layers)
     if METHODS.get(method.name) is not type(method):
         return None
     try:

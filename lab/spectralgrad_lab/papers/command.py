@@ -68,6 +68,7 @@ def reproduce(options: argparse.Namespace) -> int:
     items = select(options.what)
     if not all(name.endswith("training") or "/" in name for name in options.what):
         items = [item for item in items if item.kind != "training" or "all-training" in options.what]
+    options.results.mkdir(parents=True, exist_ok=True)  # an error here comes before hours of work
     setup = Setup(options.results, options.data, options.jobs, lambda line: console.print(line, highlight=False))
     try:
         return _run_all(items, setup, options.details or len(items) <= _DETAILED, console)
