@@ -53,7 +53,7 @@ def method_text(method: str | Method) -> str:
     """
     if isinstance(method, str | RecordedMethod):
         return str(method)
-    text = spelling(method) or _ADDRESS.sub("", " ".join(repr(method).split()))
+    text = str(method) if spelling(method) else _ADDRESS.sub("", " ".join(repr(method).split()))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
