@@ -67,6 +67,18 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         "[any flag of spectralgrad train]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    _add_grid(parser)
+    _add_running(parser)
+    parser.add_argument("--preset", metavar="NAME", help="start from this preset of `spectralgrad train`")
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
+    )
+    add_fields(parser, DEFAULT, _VARIED)
+    parser.set_defaults(run=_compare)
+
+
+def _add_grid(parser: argparse.ArgumentParser) -> None:
+    """Which runs to compare."""
     add = parser.add_argument
     add(
         "--methods",
@@ -88,6 +100,11 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         help="channels whitened together, or `all` (default: 16, or the group size of the preset)",
     )
     add("--seeds", type=_seeds, default=SEEDS, metavar="N", help="number of seeds, or a list such as 3,4 (default: 2)")
+
+
+def _add_running(parser: argparse.ArgumentParser) -> None:
+    """Where the runs are carried out, and where their results go."""
+    add = parser.add_argument
     add("--jobs", type=_count, metavar="N", help="parallel runs on this machine (default: one per core; 1 with a GPU)")
     add(
         "--cluster",
@@ -103,10 +120,6 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the comparison (default: comparison)",
     )
     add("--note", default="", metavar="TEXT", help="a remark to print on the page, such as other load on the machine")
-    add("--preset", metavar="NAME", help="start from this preset of `spectralgrad train`")
-    add("--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset")
-    add_fields(parser, DEFAULT, _VARIED)
-    parser.set_defaults(run=_compare)
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:

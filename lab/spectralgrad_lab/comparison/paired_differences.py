@@ -48,6 +48,18 @@ class PairedDifferences:
         count = len(self.differences)
         return stdev(self.differences) / count**0.5 if count > 1 else math.nan
 
+    def text(self, missing: str = "–") -> str:
+        """Mean ± standard error, with a sign; ``missing`` if there is no pair.
+
+        Example:
+            >>> PairedDifferences("svd-clip", (0.5, 1.5), 2, 2).text(), PairedDifferences("svd", (), 0, 2).text()
+            ('+1.00 ± 0.50', '–')
+        """
+        if not self.differences:
+            return missing
+        spread = "" if math.isnan(self.standard_error) else f" ± {self.standard_error:.2f}"
+        return f"{self.mean:+.2f}{spread}".replace("-", "−")
+
 
 def paired(one: Summary, other: Summary) -> PairedDifferences:
     """Compare two settings run by run, paired by seed.

@@ -38,31 +38,18 @@ def in_form(form: str, method: str | Method, layer: SpectralModule) -> Method:
         return resolve(method, layer.operation, own)
     pooling = isinstance(layer, CovariancePooling)
     eps = float(getattr(layer, "eps", 0.0))
-    published = _pooling(eps or MACHINE_EPSILON) if pooling else _normalization(eps)
+    published = _published(eps or (MACHINE_EPSILON if pooling else 0.0), pooling)
     names = {*own, *published}
     return resolve(method, layer.operation, {name: {**own.get(name, {}), **published.get(name, {})} for name in names})
 
 
-def _normalization(eps: float) -> dict[str, Mapping[str, Any]]:
-    clamp = {"clamp": eps} if eps > 0 else {}
+def _published(smallest: float, pooling: bool) -> dict[str, Mapping[str, Any]]:
+    """The parameters of each method; eigenvalues below ``smallest`` are raised to it, unless it is zero."""
+    clamp = {"clamp": smallest} if smallest > 0 else {}
+    faithful = {"faithful": True, **clamp}
     return {
-        "svd": clamp,
+        "svd": faithful if pooling else clamp,  # TPAMI's plain SVD fails at a tie, that of ICCV is repaired
         "svd-clip": clamp,
-        "svd-trunc": {"faithful": True, **clamp},
         "svd-topn": clamp,
-        "svd-taylor": {"faithful": True, **clamp},
-        "svd-pade": {"faithful": True, **clamp},
-    }
-
-
-def _pooling(smallest: float) -> dict[str, Mapping[str, Any]]:
-    clamp = {"clamp": smallest}
-    repaired = {"faithful": True, **clamp}
-    return {
-        "svd": repaired,
-        "svd-clip": clamp,
-        "svd-trunc": repaired,
-        "svd-topn": clamp,
-        "svd-taylor": repaired,
-        "svd-pade": repaired,
+        **dict.fromkeys(("svd-trunc", "svd-taylor", "svd-pade"), faithful),
     }

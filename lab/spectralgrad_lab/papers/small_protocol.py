@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..comparison.paired_differences import PairedDifferences, paired
+from ..comparison.paired_differences import paired
 from ..comparison.results import Summary
 from ..training.config import Config
 from ..training.presets import preset
@@ -84,26 +84,13 @@ def versus(found: Mapping[str, Summary], names: Sequence[str], baseline: str) ->
 
 def difference(found: Mapping[str, Summary], name: str, baseline: str) -> str:
     """A paired difference in words, such as ``"+0.31 ± 0.22"``."""
-    return written(paired(found[name], found[baseline]))
-
-
-def written(pairs: PairedDifferences) -> str:
-    """A mean with its standard error.
-
-    Example:
-        >>> written(PairedDifferences("svd", (0.5, 1.5), 2, 2)), written(PairedDifferences("svd", (), 0, 3))
-        ('+1.00 ± 0.50', 'no pair of finished runs')
-    """
-    if not pairs.differences:
-        return "no pair of finished runs"
-    error = "" if math.isnan(pairs.standard_error) else f" ± {pairs.standard_error:.2f}"
-    return f"{pairs.mean:+.2f}{error}"
+    return paired(found[name], found[baseline]).text("no pair of finished runs")
 
 
 def largest(found: Mapping[str, Summary], names: Sequence[str], baseline: str) -> str:
     """Which settings differ from the baseline by more than two standard errors, in words."""
     pairs = {name: paired(found[name], found[baseline]) for name in names if name != baseline}
-    clear = [f"{name} {written(p)}" for name, p in pairs.items() if abs(p.mean) > 2 * p.standard_error]
+    clear = [f"{name} {p.text()}" for name, p in pairs.items() if abs(p.mean) > 2 * p.standard_error]
     return "; ".join(clear) or "none"
 
 

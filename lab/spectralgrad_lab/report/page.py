@@ -142,7 +142,7 @@ def _pairs(results: list[Result]) -> list[dict[str, Any]]:
             "success": f"{pairs.done}/{pairs.runs}",
             "failed": pairs.done < pairs.runs,
             "pairs": len(pairs.differences),
-            "difference": sentences.difference(pairs),
+            "difference": pairs.text(),
         }
         for pairs in found
     ]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ..comparison.gradient_errors import GradientErrors
-from ..comparison.paired_differences import PairedDifferences
 from ..comparison.results import Summary
 from ..training.records import Result
 from . import ties
@@ -87,19 +86,6 @@ def _gradients(gradients: GradientErrors | None) -> str:
         said += f", that of {worst} one of {short_number(known[worst])}"
     none = [f"{name} has no gradient on {count} of {gradients.matrices}" for name, count in lost.items()]
     return said + (f"; {_listed(none)}." if none else ".")
-
-
-def difference(pairs: PairedDifferences) -> str:
-    """Mean ± standard error, with a sign.
-
-    Example:
-        >>> difference(PairedDifferences("svd-clip", (0.5, 1.5), 2, 2)), difference(PairedDifferences("svd", (), 0, 2))
-        ('+1.00 ± 0.50', '–')
-    """
-    if not pairs.differences:
-        return "–"
-    spread = "" if math.isnan(pairs.standard_error) else f" ± {pairs.standard_error:.2f}"
-    return f"{pairs.mean:+.2f}{spread}".replace("-", "−")
 
 
 def remarks(gradients: GradientErrors | None) -> list[str]:
