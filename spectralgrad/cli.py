@@ -30,6 +30,7 @@ _LAB = {
     "report": "write the HTML report of a comparison",
     "reproduce": "recompute what the papers claim, and compare with the published numbers",
     "train": "train a network with a protocol of the papers or your own",
+    "transfer": "give an image the colours or the style of another one",
 }
 
 

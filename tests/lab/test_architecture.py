@@ -16,7 +16,7 @@ LAB = Package(
         ["import_by_name", "untrusted_json", "machine", "published"],
         ["data", "networks"],
         ["training"],
-        ["comparison"],
+        ["comparison", "transfer"],
         ["report"],
         ["bench", "commands", "papers"],
         ["__init__"],

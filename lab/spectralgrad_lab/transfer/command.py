@@ -1,0 +1,23 @@
+"""The command ``spectralgrad transfer`` with its subcommands."""
+
+from __future__ import annotations
+
+import argparse
+from importlib import import_module
+
+_DESCRIPTION = """\
+Give an image the colours or the style of another one by whitening and colouring: features of the content are whitened,
+then coloured with mean and covariance of the style."""
+
+# The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
+_COMMANDS: dict[str, tuple[str, str]] = {}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands of ``spectralgrad transfer``."""
+    parser.description = _DESCRIPTION
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    commands = parser.add_subparsers(metavar="COMMAND", title="commands, each with --help", required=True)
+    for name, (module, what) in _COMMANDS.items():
+        command = commands.add_parser(name, help=what)
+        import_module(f".{module}", __package__).add_arguments(command)
