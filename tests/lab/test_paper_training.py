@@ -35,7 +35,7 @@ ITEMS = [item for item in all_items() if item.kind == "training"]
 RUNS = {
     "tpami/training-table-3": 3 * 8,
     "tpami/training-table-4": 6 * 5 * 3,
-    "tpami/training-longer": 2 * 2 * 3,
+    "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
     "iccv/training-table-2": (7 + 4 + 2) * 3,
