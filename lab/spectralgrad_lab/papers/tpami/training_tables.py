@@ -19,7 +19,8 @@ from ..training_pictures import Panel, rows_with_bars
 TABLE_3, TABLE_4 = printed("tpami")["table-3"], printed("tpami")["table-4"]
 SIZES = (4, 8, 16, 32, 64)
 EPS = {"pi": 1e-4, "svd-pi": 1e-4}
-TABLE_IMAGES = 2_000  # for 90 runs
+TABLE_SIZE = {"train_size": 1_500, "test_size": 2_000, "renew_batches": 10}  # for 90 runs
+LONGER_SIZE = {"train_size": 3_000, "test_size": 3_000}
 METHODS = ("svd", "pi", "svd-clip", "svd-pi", "svd-taylor", "exact")
 LONGER_SIZES, LONGER_EPOCHS, LONGER_MILESTONES = (4, 8, 16), 6, (4, 5)
 FORMS, PRECISIONS = ("published", "sound"), ("float32", "float64")
@@ -56,7 +57,7 @@ def table_settings() -> Settings:
     """Table 4: methods and group sizes, each method with its ε, and the exact gradient."""
     return {
         f"{method} d={d}": seeded(
-            small("tpami-cifar10", method=method, group_size=d, eps=EPS.get(method, 1e-2), train_size=TABLE_IMAGES),
+            small("tpami-cifar10", method=method, group_size=d, eps=EPS.get(method, 1e-2), **TABLE_SIZE),
         )
         for d, method in product(SIZES, METHODS)
     }
@@ -83,7 +84,7 @@ def longer_settings() -> Settings:
         f"{form} {precision} d={d}": seeded(
             small(
                 "tpami-cifar10", method="svd", group_size=d, form=form, spectral_precision=precision, record="gaps",
-                monitor_every=5, epochs=LONGER_EPOCHS, milestones=LONGER_MILESTONES,
+                monitor_every=5, epochs=LONGER_EPOCHS, milestones=LONGER_MILESTONES, **LONGER_SIZE,
             ),
             SEEDS if (form, precision) == AS_PUBLISHED else 1,
         )
