@@ -61,20 +61,28 @@ def reproduce(options: argparse.Namespace) -> int:
     first, *rest = options.what
     console = Console()
     if first == "list":
-        console.print(terminal_text.listing(select(rest or ["all"]), console.width), highlight=False)
+        items = select(rest or ["all"])
+        done = {item.key for item in items if file_of(item, options.results).exists()}
+        console.print(terminal_text.listing(items, console.width, done), highlight=False)
         return 0
     if first == "pages":
         return _pages(options.results, options.out, console)
     items = select(options.what)
     if not all(name.endswith("training") or "/" in name for name in options.what):
         items = [item for item in items if item.kind != "training" or "all-training" in options.what]
-    options.results.mkdir(parents=True, exist_ok=True)  # an error here comes before hours of work
+    _make_folder(options.results)  # an error here comes before hours of work
     setup = Setup(options.results, options.data, options.jobs, lambda line: console.print(line, highlight=False))
     try:
         return _run_all(items, setup, options.details or len(items) <= _DETAILED, console)
     except KeyboardInterrupt:
         console.print("stopped; run the same command again to continue. Finished training runs are kept.")
         return 130
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: expected a folder for the results, got a file")
+    folder.mkdir(parents=True, exist_ok=True)
 
 
 def _pages(results: Path, folder: Path, console: Console) -> int:
@@ -120,6 +128,8 @@ def _run_all(items: Sequence[Item], setup: Setup, details: bool, console: Consol
 
 
 def _working_on(item: Item) -> str:
+    if item.runs_of:
+        return f"{item.key}, with the runs of {item.runs_of}"
     return f"{item.key}, about {terminal_text.duration(item.seconds)}" if item.seconds > _LONG else item.key
 
 

@@ -22,6 +22,7 @@ KINDS = ("analytic", "figure", "training")
 _ROOT = Path(__file__).parent
 _ITEM = {
     "id", "place", "names", "claim", "kind", "verdict", "reason", "achieves", "seconds", "needs", "quantity", "command",
+    "runs_of",
 }  # fmt: skip
 _QUANTITY = {"name", "what", "claim", "expect"}
 
@@ -64,6 +65,8 @@ class Item:
         names: other names of the item, such as ``"table-4"``; several items may share one.
         seconds: about how long it takes on two cores.
         needs: data that has to be obtained first, such as ``"CIFAR-10"``.
+        runs_of: for training, the id of the item of the same paper whose runs this one shows in another way;
+            ``seconds`` does not count them.
         command: for training, the command of the full-size runs, for a machine with a GPU.
         quantities: the values that decide it.
     """
@@ -79,6 +82,7 @@ class Item:
     names: tuple[str, ...] = ()
     seconds: float = 1.0
     needs: str = ""
+    runs_of: str = ""
     command: str = ""
     quantities: tuple[Quantity, ...] = field(default=())
 
@@ -147,7 +151,8 @@ def select(names: Sequence[str]) -> list[Item]:
     groups = {"all-analytic": "analytic", "all-figures": "figure", "all-training": "training"}
     chosen: dict[str, Item] = {}
     for name in names:
-        found = [i for i in all_items() if name == "all" or groups.get(name) == i.kind or i.answers_to(name)]
+        group = name.lower()
+        found = [i for i in all_items() if group == "all" or groups.get(group) == i.kind or i.answers_to(name)]
         if not found:
             raise ItemError(f"no item is called {name!r}; `spectralgrad reproduce list` shows all of them")
         chosen.update((item.key, item) for item in found)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spectralgrad.io.files import write_json
 
-from .items import Item, all_items
+from .items import Item, ItemError, all_items
 from .judging import Outcome, judge
 from .registry import draw_of
 
@@ -56,10 +56,20 @@ def read_all(folder: Path) -> dict[str, Outcome]:
     for item in all_items():
         file = file_of(item, folder)
         if file.exists():
-            stored = json.loads(file.read_text(encoding="utf-8"))
-            values = {name: _number(value) for name, value in stored["values"].items()}
-            found[item.key] = judge(item, values, stored["seconds"])
+            values, seconds = _read(file)
+            found[item.key] = judge(item, values, seconds)
     return found
+
+
+def _read(file: Path) -> tuple[dict[str, Any], float]:
+    """The values and the time of a stored outcome."""
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        return {name: _number(value) for name, value in stored["values"].items()}, float(stored["seconds"])
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise ItemError(
+            f"{file}: expected a result of `spectralgrad reproduce`; run the item again: {problem!r}"
+        ) from None
 
 
 def _number(value: Any) -> Any:

@@ -31,11 +31,16 @@ _NOTE = """\
 The verdict of an item is the least favorable one of its values. It is about a statement as printed, not about a method:
 where a statement fails, the item says what the method achieves nevertheless.
 """
+_NUMBERED = re.compile(r"[A-Z]\d+")  # G2, R22: the others are figures, tables, training and findings of our own
+_OWN = """\
+The first page is about our own statements, which the papers' claims are measured by. The others are the papers'.
+"""
 _HOW_TO_READ = """\
 Each item has the statement, the verdict with its reason, the computed values and the command that computes them. The
 column *if the claim holds* is the condition that the statement puts on a value: a printed number, or what follows from
 the statement, such as < 1e-12 for the two sides of an equation. A dash means that the paper says nothing about this
-value; it is there to explain. [What the verdicts mean](index.md#verdicts)."""
+value; it is there to explain. *Expected* is what a correct computation gives, with its tolerance; the tests check it.
+[What the verdicts mean](index.md#verdicts)."""
 
 
 def write_pages(outcomes: Mapping[str, Outcome], results: Path, folder: Path, pictures: bool = True) -> list[Path]:
@@ -76,8 +81,12 @@ def _index(outcomes: Mapping[str, Outcome]) -> str:
     ]
     rows.append(["**all**", *(f"**{total[c]}**" for c in columns), f"**{total.total()}**"])
     head = ["", *(verdict(c) if c in VERDICTS else c for c in columns), "items"]
+    numbered = [item for paper in papers() for item in paper.items if _NUMBERED.fullmatch(item.id)]
+    claims = f"Of these, {len(numbered)} are numbered claims: {counted(_counts(numbered, outcomes))}.\n"
     meanings = [[verdict(name), plain(meaning)] for name, meaning in MEANINGS.items()]
-    return "\n".join([_INDEX, *table(head, rows), "## Verdicts", "", *table(["verdict", "meaning"], meanings), _NOTE])
+    return "\n".join(
+        [_INDEX, *table(head, rows), claims, _OWN, "## Verdicts", "", *table(["verdict", "meaning"], meanings), _NOTE]
+    )
 
 
 def _counts(items: Sequence[Item], outcomes: Mapping[str, Outcome]) -> Counter[str]:
@@ -123,7 +132,9 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         slip = re.match(r"[^.;:]*(slip|consequence)", item.achieves)  # "A slip with no consequence" needs no heading
         lines += [f"{'' if slip else '*What it achieves:* '}{plain(item.achieves)}", ""]
     if outcome.judged:
-        lines += table(["value", "if the claim holds", "computed", "verdict"], [_row(j) for j in outcome.judged])
+        lines += table(
+            ["value", "if the claim holds", "computed", "expected", "verdict"], [_row(j) for j in outcome.judged]
+        )
     if draw_of(item.key):
         picture = _picture(item).as_posix()
         lines += [
@@ -135,10 +146,11 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
     stored = file_of(item, results).as_posix()
     data = " --data DIR" if item.needs else ""
     took = f"about {duration(item.seconds)}" if item.kind == "training" else duration(outcome.seconds)
+    took = f"the runs of [{item.runs_of}](#{item.runs_of})" if item.runs_of else took
     lines += [f"`spectralgrad reproduce {item.key}{data}` ({took}) · [all values]({stored})", ""]
     return [*lines, "At full size, on a machine with a GPU:", "", f"    {item.command}", ""] if item.command else lines
 
 
 def _row(judged: Judged) -> list[str]:
-    condition = shown_condition(judged.quantity.claim)
-    return [plain(judged.quantity.what), plain(condition), plain(shown(judged.value)), verdict(judged.verdict)]
+    claim, expect = (plain(shown_condition(c)) for c in (judged.quantity.claim, judged.quantity.expect))
+    return [plain(judged.quantity.what), claim, plain(shown(judged.value)), expect, verdict(judged.verdict)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.console import Group
 from rich.padding import Padding
@@ -21,10 +21,15 @@ _STYLE = {AGREES: "green", ROUNDING: "green", DISAGREES: "red", AMBIGUOUS: "yell
 _WIDE = 130  # columns that the listing as a table needs
 
 
-def listing(items: Sequence[Item], width: int) -> Group:
+def listing(items: Sequence[Item], width: int, done: Collection[str] = ()) -> Group:
     """The items with place, claim, kind, time, data needed and recorded verdict, and counts at the end.
 
     A terminal narrower than 130 columns gets two or more lines for each item, a wider one a table.
+
+    Args:
+        items: what to list.
+        width: of the terminal.
+        done: keys of the items that have a result in the user's folder.
     """
     kinds = Counter(item.kind for item in items)
     verdicts = Counter(item.verdict for item in items)
@@ -32,26 +37,26 @@ def listing(items: Sequence[Item], width: int) -> Group:
     time = f"about {duration(seconds)}" if seconds >= 1 else duration(seconds)
     by_kind = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS if kinds[kind])
     summary = f"\n{number(len(items))} ({by_kind}), {time} on two cores. Recorded verdicts: {counted(verdicts)}."
-    return Group(_table(items) if width >= _WIDE else _lines(items), Text(summary))
+    return Group(_table(items, done) if width >= _WIDE else _lines(items, done), Text(summary))
 
 
-def _table(items: Sequence[Item]) -> Table:
+def _table(items: Sequence[Item], done: Collection[str]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for name in ("item", "kind", "place", "claim", "time", "verdict"):
-        fixed = name in ("item", "kind", "time", "verdict")
+    for name in ("item", "kind", "place", "claim", "time", "recorded verdict"):
+        fixed = name in ("item", "kind", "time", "recorded verdict")
         table.add_column(name, no_wrap=fixed, max_width=28 if name == "place" else None)
     for item in items:
-        cells = [Text(cell) for cell in (item.key, _kind(item), item.place, item.claim, duration(item.seconds))]
-        table.add_row(*cells, _status(item))
+        cells = [Text(cell) for cell in (item.key, _kind(item), item.place, item.claim, _time(item))]
+        table.add_row(*cells, _status(item, done))
     return table
 
 
-def _lines(items: Sequence[Item]) -> Group:
+def _lines(items: Sequence[Item], done: Collection[str]) -> Group:
     shown_items: list[Text | Padding] = []
     for item in items:
-        middle = f"  {item.place} · {_kind(item)} · {duration(item.seconds)} · "
+        middle = f"  {item.place} · {_kind(item)} · {_time(item)} · "
         shown_items += [
-            Text.assemble((item.key, "bold"), middle, _status(item)),
+            Text.assemble((item.key, "bold"), middle, _status(item, done)),
             Padding(Text(item.claim), (0, 0, 0, 4)),
         ]
     return Group(*shown_items)
@@ -61,10 +66,15 @@ def _kind(item: Item) -> str:
     return f"{item.kind}, needs {item.needs}" if item.needs else item.kind
 
 
-def _status(item: Item) -> Text:
-    if item.kind != "training" and item.key not in declared():
+def _time(item: Item) -> str:
+    return f"the runs of {item.runs_of}" if item.runs_of else duration(item.seconds)
+
+
+def _status(item: Item, done: Collection[str]) -> Text:
+    if item.key not in declared():
         return Text("no code yet", style="red")
-    return Text(marked(item.verdict), style=_STYLE[item.verdict])
+    here = " (run here)" if item.key in done else ""
+    return Text(marked(item.verdict) + here, style=_STYLE[item.verdict])
 
 
 def heading(outcome: Outcome) -> Text:

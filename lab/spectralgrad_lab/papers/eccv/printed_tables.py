@@ -29,12 +29,17 @@ def error_cells() -> Iterator[tuple[str, str, dict[str, float]]]:
                     yield treatment, dataset, row[dataset]
 
 
+def is_complete(cell: Mapping[str, float]) -> bool:
+    """Whether a cell prints mean, deviation and minimum."""
+    return {"mean", "sd", "min"} <= set(cell)
+
+
 def is_feasible(cell: Mapping[str, float]) -> bool:
     """Whether ten numbers can have this mean, deviation and minimum, up to rounding.
 
     With the minimum d below the mean, the other runs are at least as large: s lies between d √n/(n − 1) and d √n.
     """
-    if not {"mean", "sd", "min"} <= set(cell):
+    if not is_complete(cell):
         return True
     d, rounding = cell["mean"] - cell["min"], 0.01
     low, high = (d - rounding) * math.sqrt(RUNS) / (RUNS - 1), (d + rounding) * math.sqrt(RUNS)
@@ -58,7 +63,7 @@ def quoted_gains() -> Mapping[str, Value]:
             seen.setdefault((treatment, dataset, name), set()).add(value)
     return {
         "gains": [round(mean[worse, on] - mean[better, on], 9) for worse, better, on in quoted],
-        "cells": sum(1 for _ in error_cells()),
+        "cells": sum(is_complete(cell) for *_, cell in error_cells()),
         "impossible": sum(not is_feasible(cell) for *_, cell in error_cells()),
         "contradictions": sum(len(values) > 1 for values in seen.values()),
     }

@@ -71,12 +71,15 @@ def speed() -> Mapping[str, Value]:
     X = first_features(0)
     series, power = ([backward_time(X, d, rule) * 1e3 for d in SIZES] for rule in (TAYLOR, POWER))
     rows = printed("tpami")["table-10"]["rows"]
+    ratio = [p / t for p, t in zip(power, series, strict=True)]
     return {
         "d": list(SIZES),
         "groups": [FILTERS // d for d in SIZES],
         "taylor": [round(t, 4) for t in series],
         "power": [round(t, 4) for t in power],
-        "ratio": [p / t for p, t in zip(power, series, strict=True)],
+        "ratio": ratio,
+        "lowest": min(ratio),
+        "highest": max(ratio),
         "taylor_falls": series[-1] / series[0],
         "power_falls": power[-1] / power[0],
         "table_10": rows["pi-wct"] / rows["svd-wct"],

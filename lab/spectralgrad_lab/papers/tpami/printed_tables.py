@@ -60,7 +60,9 @@ def minimum_and_mean() -> Mapping[str, Value]:
 def deviations() -> Mapping[str, Value]:
     """The number of runs that a cell's deviation needs: sd ≤ (mean − min)√n for any n numbers with that minimum."""
     runs = {
-        f"{method}, d = {d}": (sd / (mean - low + ROUNDING)) ** 2 for method, d, low, mean, sd in cells() if low <= mean
+        f"{method}, d = {d}": ((sd - ROUNDING / 2) / (mean - low + ROUNDING)) ** 2
+        for method, d, low, mean, sd in cells()
+        if low <= mean
     }
     too_many = [name for name, needed in runs.items() if needed > table(4)["runs"]]
     others = max(needed for name, needed in runs.items() if name not in too_many)

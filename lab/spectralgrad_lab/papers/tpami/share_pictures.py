@@ -30,7 +30,6 @@ def shares() -> Mapping[str, Value]:
         "x": [round(v, 6) for v in x.tolist()],
         "surface": [[round(v, 5) for v in row] for row in surface.tolist()],
         "points": [round(v, 6) for v in points],
-        "c_in_text": round(points[2], 2),
         "small": float((surface < 0.05).double().mean()),
     }
 
