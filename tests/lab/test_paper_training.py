@@ -40,6 +40,7 @@ RUNS = {
     "tpami/figure-6": 6 * 5 * 3,
     "iccv/training-table-2": (7 + 4 + 2) * 3,
     **dict.fromkeys([f"iccv/figure-{n}" for n in ("1", "2-left", "4-left", "5")], (7 + 4 + 2) * 3),
+    "iccv/training-smoothness": 6 * 3,
     "iccv/training-table-11": (4 + 1) * 3,
     "neurips/training-table-4": (6 + 5 + 1) * 3,
     "eccv/training-tables": 14 * 3,
@@ -50,7 +51,9 @@ SETTINGS = {"plain": seeded(QUICK, 2), "clipped": seeded(QUICK.replaced(clip=1.0
 
 
 def result(config, error=40.0):
-    measured = {"ties": 2.0, "smallest_gap": 1e-6}
+    measured = {
+        "ties": 2.0, "smallest_gap": 1e-6, "smoothness": 3.0, "first_ratio": 1.5, "condition_clamped": 1e9,
+    }  # fmt: skip
     epochs = [
         Epoch(i, 0.1, 1.5, 50.0, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured) for i in range(3)
     ]

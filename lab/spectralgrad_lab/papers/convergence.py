@@ -32,12 +32,13 @@ def apart(one: Summary, other: Summary, what: str) -> tuple[list[float], list[fl
     return [_rounded(fmean(e)) for e in epochs], [_standard_error(e) for e in epochs]
 
 
-def draw_curves(panels: Mapping[str, Mapping[str, Sequence[float]]], ylabel: str) -> Any:
+def draw_curves(panels: Mapping[str, Mapping[str, Sequence[float]]], ylabel: str, *, logarithmic: bool = False) -> Any:
     """Panels side by side, with one line per setting.
 
     Args:
         panels: for each title, the curves by name of the setting; empty curves are left out.
         ylabel: of the first panel.
+        logarithmic: draw the values on logarithmic axes.
     """
     figure, axes = canvas(1, len(panels), width=4.0, height=3.2, squeeze=False)
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
@@ -51,6 +52,8 @@ def draw_curves(panels: Mapping[str, Mapping[str, Sequence[float]]], ylabel: str
         first = place is axes[0][0]
         dress(place, legend=first, xlabel="epoch", **({"ylabel": ylabel} if first else {}))
         place.set_title(title, fontsize=10, loc="left")
+        if logarithmic:
+            place.set_yscale("log")
     return figure
 
 

@@ -35,7 +35,7 @@ SIZE = {"train_size": 3_000, "test_size": 3_000}
 
 def pooling(method: str, hybrid: str | None = None, **changes: Any) -> list[Config]:
     """Covariance pooling of the last 64 channels in float64, published form, three seeds."""
-    return seeded(small("iccv-alexnet", method=method, hybrid=hybrid, **SIZE, **changes))
+    return seeded(small("iccv-alexnet", method=method, hybrid=hybrid, **{**SIZE, **changes}))
 
 
 def table_settings() -> Settings:
