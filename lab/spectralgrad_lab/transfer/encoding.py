@@ -43,7 +43,7 @@ def require_writable(path: Path | str) -> Path:
         .png, .jpg, .jpeg, .webp, .tif, .tiff, .bmp, .ppm, .pnm
     """
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
+    if not is_writable_format(path):
         named = f"the format {path.suffix!r}" if path.suffix else "a file without a suffix"
         raise PictureError(path, f"cannot write {named}; choose from {', '.join(_SUFFIXES)}")
     folder = path.absolute().parent
@@ -55,9 +55,14 @@ def require_writable(path: Path | str) -> Path:
     return path
 
 
-def keeps_alpha(path: Path | str) -> bool:
-    """True if the format of this suffix has transparency."""
-    return _SUFFIXES.get(Path(path).suffix.lower()) in _WITH_ALPHA
+def is_writable_format(path: Path | str) -> bool:
+    """True if the suffix is that of a format that can be written.
+
+    Example:
+        >>> is_writable_format("cat.JPG"), is_writable_format("cat.gif")
+        (True, False)
+    """
+    return Path(path).suffix.lower() in _SUFFIXES
 
 
 def write_samples(path: Path | str, samples: Samples) -> None:
