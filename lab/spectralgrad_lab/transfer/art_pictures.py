@@ -48,7 +48,8 @@ def find_picture(name: str | Path) -> Path:
         'photo_cat.png'
     """
     path = Path(name)
-    return path if path.exists() or path.name != str(name) or path.suffix else art_path(str(name))
+    is_bare = path.name == str(name) and not path.suffix
+    return art_path(str(name)) if is_bare and not path.is_file() else path
 
 
 def picture_name(path: Path) -> str:
