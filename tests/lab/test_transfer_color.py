@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -437,6 +436,17 @@ def test_transparent_pixels_do_not_count():
         style_colors(Samples(framed[:5]))
 
 
+def test_only_visible_samples_count_as_clipped():
+    values = np.random.default_rng(0).integers(100, 156, (20, 30, 4), dtype=np.uint8)
+    values[..., 3] = 255
+    values[:10] = 255, 0, 0, 0  # far from the visible colours
+    content = Samples(values)
+    assert recolor(content, style_colors(content)).clipped == 0
+    assert (
+        0.2 < recolor(content, style_colors(Samples(np.repeat(np.eye(2, dtype=np.uint8) * 255, 3).reshape(2, 2, 3))))[1]
+    )
+
+
 # The command -----------------------------------------------------------------
 
 
@@ -613,9 +623,9 @@ def test_large_images_have_a_progress_bar_on_a_terminal(here, monkeypatch):
     assert moved == [("style", 2**22), ("style", 5)]
 
 
-def test_a_picture_made_of_replaced_pixels_keeps_the_rest(here):
+def test_the_function_makes_the_picture_of_the_command(here):
     """The three lines of the documentation."""
     content, style = read_picture(art_path("cat")), read_picture(art_path("harvest"))
-    write_picture("x.png", replace(content, pixels=transfer_color(content.rgb, style.rgb)))
+    write_picture("x.png", content.with_pixels(transfer_color(content.rgb, style.rgb)))
     assert run("cat", "harvest", "-o", "y.png") == 0
     assert np.array_equal(read_samples("x.png").values, read_samples("y.png").values)
