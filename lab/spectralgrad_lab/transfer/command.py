@@ -10,7 +10,10 @@ Give an image the colours or the style of another one by whitening and colouring
 then coloured with mean and covariance of the style."""
 
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
-_COMMANDS: dict[str, tuple[str, str]] = {}
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "apply": ("translation.apply_command", "translate a picture with the networks of a run"),
+    "train": ("translation.train_command", "train networks that translate between two folders of images"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
