@@ -18,6 +18,8 @@ from spectralgrad_lab.transfer.art_pictures import art, find_picture
 from spectralgrad_lab.transfer.picture_errors import PictureError, PictureWarning
 from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
 
+from .small_pictures import bomb, chunk
+
 SHAPE = HEIGHT, WIDTH = 5, 7
 COLORS = np.random.default_rng(0).integers(0, 256, (*SHAPE, 4), dtype=np.uint8)
 DEEP = np.random.default_rng(1).integers(0, 65536, (*SHAPE, 4), dtype=np.uint16)
@@ -131,10 +133,6 @@ def test_reduction_weighs_by_opacity(tmp_path):
 # 16 bits -----------------------------------------------------------------
 
 
-def chunk(name: bytes, data: bytes) -> bytes:
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
 def png16(values: np.ndarray, *, interlaced: bool = False, key: tuple[int, ...] = ()) -> bytes:
     """A PNG file by the specification, with unfiltered rows: what a reader has to understand."""
     height, width, channels = values.shape
@@ -148,7 +146,7 @@ def png16(values: np.ndarray, *, interlaced: bool = False, key: tuple[int, ...] 
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + transparent + data + chunk(b"IEND", b"")
 
 
-def tiff16(values: np.ndarray, order: str, *, compressed: bool, white_is_zero: bool = False) -> bytes:
+def tiff16(values: np.ndarray, order: str, *, compressed: bool, white_is_zero: bool = False, planes: int = 1) -> bytes:
     height, width, channels = values.shape
     head = {"<": b"II*\0\x08\0\0\0", ">": b"MM\0*\0\0\0\x08"}[order]
     data = values.astype(f"{order}u2").tobytes()
@@ -157,7 +155,7 @@ def tiff16(values: np.ndarray, order: str, *, compressed: bool, white_is_zero: b
     photometric = 2 if channels > 2 else 0 if white_is_zero else 1
     for tag, value in {256: width, 257: height, 258: (16,) * channels, 259: 8 if compressed else 1}.items():
         tags[tag] = value
-    for tag, value in {262: photometric, 273: 0, 277: channels, 278: height, 279: len(data), 284: 1}.items():
+    for tag, value in {262: photometric, 273: 0, 277: channels, 278: height, 279: len(data), 284: planes}.items():
         tags[tag] = value
     if channels == 4:
         tags[338] = 2
@@ -197,6 +195,14 @@ def test_16_bit_tiff_in_which_0_is_white(tmp_path):
     path = tmp_path / "a.tiff"
     path.write_bytes(tiff16(DEEP[..., :1], "<", compressed=False, white_is_zero=True))
     assert np.array_equal(levels(read_picture(path)), 65535 - DEEP[..., :1].astype(int))
+
+
+def test_16_bit_tiff_in_planes_is_refused(tmp_path):
+    """Pillow 13.0 decodes it, wrongly."""
+    path = tmp_path / "a.tiff"
+    path.write_bytes(tiff16(DEEP[..., :3], "<", compressed=True, planes=2))
+    with pytest.raises(PictureError, match="16-bit samples in separate planes are not supported"):
+        read_picture(path)
 
 
 @pytest.mark.parametrize("largest", [65535, 1023])
@@ -412,14 +418,6 @@ def test_damaged_exif_data_do_not_matter(tmp_path):
 
 
 # What is wrong with a file -------------------------------------------------
-
-
-def bomb(path: Path, side: int) -> Path:
-    """A PNG file of 100 bytes that claims to have ``side``² pixels."""
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    data = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 30)) + chunk(b"IEND", b"")
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" + data)
-    return path
 
 
 def test_decompression_bombs_are_refused(tmp_path):

@@ -15,20 +15,39 @@ from spectralgrad.rules import Method
 
 from .color_map import coloring_map
 from .color_moments import Moments, color_moments
-from .color_spaces import lab_to_srgb, srgb_to_lab
+from .color_spaces import lab_to_srgb, linear_to_lab, srgb_to_linear
 
 SpaceName = Literal["rgb", "lab"]
 
 
 class Space(NamedTuple):
-    """A colour space: to it from sRGB, back, and how far apart its colours are when those of sRGB are 1 apart."""
+    """A colour space.
 
-    enter: Callable[[Tensor], Tensor]
+    Attributes:
+        curve: what is applied to each sample of sRGB first.
+        mix: from the samples after the curve to the space.
+        leave: from the space to sRGB.
+        stretch: the largest factor by which the way from sRGB to the space increases distances.
+    """
+
+    curve: Callable[[Tensor], Tensor]
+    mix: Callable[[Tensor], Tensor]
     leave: Callable[[Tensor], Tensor]
-    extent: float
+    stretch: float
+
+    def enter(self, x: Tensor) -> Tensor:
+        """From sRGB to the space."""
+        return self.mix(self.curve(x))
 
 
-SPACES = {"rgb": Space(lambda x: x, lambda x: x, 1.0), "lab": Space(srgb_to_lab, lab_to_srgb, 100.0)}
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+SPACES = {
+    "rgb": Space(_same, _same, _same, 1.0),
+    "lab": Space(srgb_to_linear, linear_to_lab, lab_to_srgb, 330.0),
+}
 
 
 class ColorTransfer(SpectralModule):
@@ -125,9 +144,8 @@ class ColorTransfer(SpectralModule):
             self._moments(x, alpha, content, "content_alpha"),
             self._moments(y, style_alpha, style, "style_alpha"),
             self.method,
-            space.extent * (precision if self.noise is None else self.noise),
+            space.stretch * (precision if self.noise is None else self.noise),
             self.watched,
-            self.where,
         )(x)
         return space.leave(torch.lerp(x, mapped, self.strength).reshape(content.shape))
 

@@ -23,7 +23,7 @@ from .color_moments import Moments, color_moments, merged
 from .pictures import quantized
 from .samples import Samples
 
-TILE = 2**18  # pixels; 6 MB for each float64 copy of a tile
+TILE = 2**16  # pixels; 1.5 MB for each float64 copy of a tile
 Progress = Callable[[int], object]  # called with the number of pixels done since the last call
 
 
@@ -36,7 +36,7 @@ class StyleColors(NamedTuple):
 
 
 class Recolored(NamedTuple):
-    """The result of :func:`recolor`: the samples, and the share of them that had to be clipped to their range."""
+    """The result of :func:`recolor`: the samples, and the share of the visible ones that had to be clipped."""
 
     samples: Samples
     clipped: float
@@ -96,31 +96,32 @@ def recolor(
     rule = resolve(method, "sqrt")
     if strength == 0:
         return Recolored(content, 0.0)
-    noise = 0.5 / content.top * SPACES[style.space].extent
+    noise = 0.5 / content.top * SPACES[style.space].stretch
     mapping = coloring_map(_moments(content, style.space, progress), style.moments, rule, noise)
     colors = 1 if content.colors == 1 and style.is_grey else 3
     values = np.empty((*content.values.shape[:2], colors + content.has_alpha), content.values.dtype)
-    clipped = 0
-    for out, (tile, _), before in zip(_flat_tiles(values), _tiles(content), _flat_tiles(content.values), strict=True):
+    clipped, visible = 0, 0
+    tiles = _tiles(content, style.space)
+    for out, (tile, alpha), before in zip(_flat_tiles(values), tiles, _flat_tiles(content.values), strict=True):
         mapped = _mapped(tile, mapping, style.space, strength)[:colors]
-        clipped += int(((mapped < 0) | (mapped > 1)).sum())
+        seen = torch.ones_like(mapped, dtype=torch.bool) if alpha is None else (alpha > 0).expand_as(mapped)
+        visible += int(seen.sum())
+        clipped += int((seen & ((mapped < 0) | (mapped > 1))).sum())
         out[:, :colors] = quantized(mapped.T, content.bits)
         out[:, colors:] = before[:, content.colors :]
         progress(len(out))
-    count = values.shape[0] * values.shape[1] * colors
-    return Recolored(Samples(values, content.profile, content.exif), clipped / count)
+    return Recolored(Samples(values, content.profile, content.exif), clipped / visible)
 
 
 def _mapped(tile: Tensor, mapping: ColorMap, space: SpaceName, strength: float) -> Tensor:
-    enter, leave, _ = SPACES[space]
-    x = enter(tile.unsqueeze(-1)).squeeze(-1)
-    return leave(torch.lerp(x, mapping(x), strength).unsqueeze(-1)).squeeze(-1)
+    """The result for colours (3, n) of the space, in sRGB."""
+    return SPACES[space].leave(torch.lerp(tile, mapping(tile), strength).unsqueeze(-1)).squeeze(-1)
 
 
 def _moments(samples: Samples, space: SpaceName, progress: Progress) -> Moments:
     def parts() -> Iterator[Moments]:
-        for colors, alpha in _tiles(samples):
-            yield color_moments(SPACES[space].enter(colors.unsqueeze(-1)).squeeze(-1), alpha)
+        for colors, alpha in _tiles(samples, space):
+            yield color_moments(colors, alpha)
             progress(colors.shape[1])
 
     moments = reduce(merged, parts())
@@ -129,12 +130,15 @@ def _moments(samples: Samples, space: SpaceName, progress: Progress) -> Moments:
     return moments
 
 
-def _tiles(samples: Samples) -> Iterator[tuple[Tensor, Tensor | None]]:
-    """Colours (3, n) and opacities (1, n) of one tile after the other, float64 from 0 to 1."""
+def _tiles(samples: Samples, space: SpaceName) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Colours (3, n) in the space, float64, and opacities (1, n) from 0 to 1, of one tile after the other."""
+    levels = torch.arange(samples.top + 1, dtype=torch.float64) / samples.top
+    curve = SPACES[space].curve(levels)  # computed once for each level, because powers are slow
     for tile in _flat_tiles(samples.values):
-        values = torch.from_numpy(tile.astype(np.float64)).div_(samples.top).T
-        colors = values[: samples.colors].expand(3, -1)
-        yield colors, values[samples.colors :] if samples.has_alpha else None
+        values = torch.from_numpy(tile.T.astype(np.int64))  # (C, n)
+        colors = curve[values[: samples.colors]].expand(3, -1)
+        alpha = levels[values[samples.colors :]] if samples.has_alpha else None
+        yield SPACES[space].mix(colors.unsqueeze(-1)).squeeze(-1), alpha
 
 
 def _flat_tiles(values: np.ndarray) -> Iterator[np.ndarray]:

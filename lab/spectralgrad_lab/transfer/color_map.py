@@ -19,12 +19,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spectralgrad import matrix_sqrt
-from spectralgrad.nn.functional import whitening_matrix
+from spectralgrad import matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.precision import rank_tolerance
 from spectralgrad.rules import Method
 
 from .color_moments import Moments
+
+# Eigenvalues below this share of the largest count as absent: 64 times what the solver's rounding may leave of a zero.
+_RANK = 64 * rank_tolerance(3, torch.float64)
 
 
 class ColorMap(NamedTuple):
@@ -47,7 +49,6 @@ def coloring_map(
     method: Method,
     noise: float,
     watch: Callable[[Tensor], Tensor] = lambda matrices: matrices,
-    where: str = "coloring_map",
 ) -> ColorMap:
     """Compute the map that gives colours with the moments ``content`` the moments ``style``.
 
@@ -59,7 +60,6 @@ def coloring_map(
         method: method for the gradient of both square roots.
         noise: standard deviation up to which a direction counts as absent.
         watch: called with the matrices to decompose; its result is decomposed instead.
-        where: name used in error messages.
 
     Raises:
         NonFiniteError: the moments contain NaN or infinity.
@@ -78,13 +78,14 @@ def coloring_map(
     """
     sigma, absent = _without_noise(watch(content.covariance), noise)
     colors, _ = _without_noise(watch(style.covariance), noise)
-    matrix = matrix_sqrt(colors, method=method) @ whitening_matrix(sigma, "zca", method, where)
+    matrix = matrix_sqrt(colors, method=method, rtol=_RANK / 2) @ matrix_inv_sqrt(sigma, method=method, rtol=_RANK / 2)
     return ColorMap(matrix, absent, content.mean.unsqueeze(-1), style.mean.unsqueeze(-1))
 
 
 def _without_noise(sigma: Tensor, noise: float) -> tuple[Tensor, Tensor]:
     """The covariance (*, 3, 3) without the directions that count as absent, and the projector onto those."""
     w, V = torch.linalg.eigh(sigma.detach())
-    limit = (rank_tolerance(3, w.dtype) * w[..., -1:]).clamp_min(noise**2)
-    Q = (V * (w <= limit).to(V.dtype).unsqueeze(-2)) @ V.mT
-    return sigma - Q @ sigma @ Q, Q
+    absent = w <= (_RANK * w[..., -1:]).clamp_min(noise**2)
+    Q = (V * absent.to(V.dtype).unsqueeze(-2)) @ V.mT
+    # What rounding leaves of σ − QσQ is small beside the largest eigenvalue, unless that is absent too.
+    return torch.where(absent[..., -1, None, None], 0, sigma - Q @ sigma @ Q), Q

@@ -39,7 +39,13 @@ def read_deep(image: ImageFile, reopen: Reopen, path: Path) -> Array | None:
         image: an image just opened; it is loaded.
         reopen: opens the same file again.
         path: the file, for warnings.
+
+    Raises:
+        ValueError: the samples have 32 bits, or 16 in separate planes, which Pillow would decode wrongly.
     """
+    tags = getattr(image, "tag_v2", {})
+    if tags.get(284) == 2 and max(tags.get(258, (1,))) > 8:
+        raise ValueError("16-bit samples in separate planes are not supported; save the image with interleaved samples")
     if image.mode in _GREY:
         return _with_key(_grey(image), image)
     raw, largest = {_raw_mode(tile) for tile in image.tile}, _largest_of_netpbm(image)
