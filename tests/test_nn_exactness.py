@@ -156,10 +156,19 @@ def test_layout_in_memory_does_not_matter(layout, groups):
 
 
 @pytest.mark.parametrize(
-    ("shape", "groups"), [((300, 64, 6, 6), 4), ((3000, 256), 2), ((2, 16, 300, 300), 1), ((90, 256, 5, 5), 1)], ids=str
+    ("shape", "groups"),
+    [
+        ((300, 64, 6, 6), 4),
+        ((3000, 256), 2),
+        ((2, 16, 300, 300), 1),
+        ((90, 256, 5, 5), 1),
+        ((2, 48, 120, 120), 6),
+        ((2, 8, 400, 400), 2),
+    ],
+    ids=str,
 )
 def test_large_batches_come_in_pieces(shape, groups):
-    """More than one piece of the cache-sized passes: over samples, over rows, over positions, short rows joined."""
+    """More than one piece of the cache-sized passes: over samples, rows, positions and groups, short rows joined."""
     torch.manual_seed(0)
     X, G = torch.randn(2, *shape)
     layer = getattr(sg.nn, f"DecorrelatedBatchNorm{'2d' if len(shape) == 4 else '1d'}")(shape[1], groups=groups)
@@ -350,6 +359,15 @@ class TestColoring:
         assert_close(functional.wct(content, matrix=matrix, mean=mean, groups=2), expected)
         layer = sg.nn.WhiteningColoring2d(groups=2)
         assert_close(layer(content, matrix=matrix, mean=mean), expected)
+
+    def test_every_sample_has_its_own_given_matrix_whatever_is_whitened_together(self):
+        """TPAMI 2021 whitens over the batch, and colours each sample with the matrix of its own style."""
+        content = torch.randn(3, 4, 5, 5, dtype=torch.float64)
+        matrix, mean = torch.randn(3, 2, 2, 2, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+        white = functional.whiten(content, groups=2, per_sample=False)
+        expected = torch.einsum("ngij,ngjhw->ngihw", matrix, white.view(3, 2, 2, 5, 5)).flatten(1, 2)
+        layer = sg.nn.WhiteningColoring2d(groups=2, per_sample=False)
+        assert_close(layer(content, matrix=matrix, mean=mean), expected + mean[..., None, None])
 
     def test_statistics_of_the_batch_or_of_each_sample(self):
         X = torch.randn(3, 4, 5, 5, dtype=torch.float64)

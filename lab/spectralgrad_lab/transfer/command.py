@@ -11,7 +11,9 @@ then coloured with mean and covariance of the style."""
 
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
 _COMMANDS = {
+    "apply": ("translation.apply_command", "translate a picture with the networks of a run"),
     "color": ("color_command", "give an image the colours of another one"),
+    "train": ("translation.train_command", "train networks that translate between two folders of images"),
 }
 
 
