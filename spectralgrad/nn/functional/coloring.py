@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, ShapeError, check_choice, check_features
@@ -16,6 +17,7 @@ from ...linalg.covariances import covariance
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
+from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
 
@@ -37,7 +39,9 @@ def whiten(
     Args:
         X: features (N, C, *).
         groups: number of groups G; each group of d = C/G channels is whitened independently.
-        eps: ε; if 0, a singular covariance is inverted on its range.
+        eps: ε; if 0, a singular covariance is inverted on its range. The exact ZCA then decomposes the smaller of the
+            matrices d×d and n×n, for n positions, in double precision; see
+            :func:`~spectralgrad.nn.functional.range_whitening.whitened_on_range`.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
         method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
         per_sample: compute the statistics of each sample separately; otherwise over the whole batch.
@@ -63,6 +67,8 @@ def whiten(
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
+        if whitening == "zca" and eps == 0 and rule.exact:
+            return _restored(whitened_on_range(features, watch, where), X, per_sample)
         M = covariance(features, eps=eps)
         W = whitening_matrix(M if watch is None else watch(M), whitening, rule, where)
         return _restored(W @ (features - features.mean(-1, keepdim=True)), X, per_sample)
@@ -197,6 +203,9 @@ def _style(
             f"got shape {tuple(style.shape)}"
         )
     features = _grouped(style.to(X.dtype), groups, per_sample, where)
+    if eps == 0 and resolve(method, "sqrt").exact:
+        root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
+        return root.to(features.dtype), mean.to(features.dtype)
     M = covariance(features, eps=eps)
     M = M if watch is None else watch(M)
     check_finite(M, where)
