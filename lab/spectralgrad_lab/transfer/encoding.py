@@ -1,0 +1,117 @@
+"""Samples to image files, written atomically; the format follows from the suffix."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from spectralgrad.io.files import said, write_bytes
+
+from . import deep_files
+from .picture_errors import PictureError, PictureWarning
+from .samples import Samples
+
+_SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF"}
+_SUFFIXES |= {".bmp": "BMP", ".ppm": "PPM", ".pnm": "PPM"}
+_WITH_ALPHA = ("PNG", "WEBP", "TIFF")
+_DEEP = {"PNG": deep_files.png, "TIFF": deep_files.tiff, "PPM": deep_files.ppm}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "JPEG": {"quality": 95, "subsampling": 0},
+    "WEBP": {"quality": 95, "exact": True},  # exact: keeps the colours of transparent pixels
+    "TIFF": {"compression": "tiff_deflate"},
+}
+_LARGEST_JPEG_EXIF = 65533
+
+
+def require_writable(path: Path | str) -> Path:
+    """Return the path if an image can be written there, so that minutes of work are not lost.
+
+    Raises:
+        PictureError: the suffix is unknown, or the folder does not exist or is not writable.
+
+    Example:
+        >>> require_writable("cat.gif")
+        Traceback (most recent call last):
+        spectralgrad_lab.transfer.picture_errors.PictureError: cat.gif: cannot write the format '.gif'; choose from
+        .png, .jpg, .jpeg, .webp, .tif, .tiff, .bmp, .ppm, .pnm
+    """
+    path = Path(path)
+    if path.suffix.lower() not in _SUFFIXES:
+        named = f"the format {path.suffix!r}" if path.suffix else "a file without a suffix"
+        raise PictureError(path, f"cannot write {named}; choose from {', '.join(_SUFFIXES)}")
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise PictureError(path, f"cannot be written: the folder {path.parent} does not exist; create it first")
+    if path.is_dir() or not os.access(folder, os.W_OK):
+        why = "is a folder" if path.is_dir() else f"the folder {path.parent} is not writable"
+        raise PictureError(path, f"cannot be written: {why}")
+    return path
+
+
+def keeps_alpha(path: Path | str) -> bool:
+    """True if the format of this suffix has transparency."""
+    return _SUFFIXES.get(Path(path).suffix.lower()) in _WITH_ALPHA
+
+
+def write_samples(path: Path | str, samples: Samples) -> None:
+    """Write an image file atomically.
+
+    16 bits per sample are kept by PNG, TIFF and PPM; other formats get 8, with a warning.
+
+    Args:
+        path: the file; its suffix chooses the format. An existing file is replaced.
+        samples: the image. Transparency can be written as PNG, WebP and TIFF; for other formats the image has to be
+            opaque.
+
+    Raises:
+        PictureError: the suffix is unknown, the file cannot be written, or the format cannot hold the image.
+
+    Example:
+        >>> import tempfile
+        >>> write_samples(Path(tempfile.mkdtemp()) / "black.png", Samples(np.zeros((2, 3, 1), np.uint8)))
+    """
+    path = require_writable(path)
+    kind = _SUFFIXES[path.suffix.lower()]
+    if samples.has_alpha and kind not in _WITH_ALPHA:
+        if samples.values[..., -1].min() < samples.top:
+            raise PictureError(path, f"{kind} has no transparency; write .png, .webp or .tiff instead")
+        samples = Samples(samples.values[..., :-1], samples.profile, samples.exif)
+    if samples.bits == 16 and kind not in _DEEP:
+        warnings.warn(f"{path}: {kind} has 8 bits per sample; 16 were given", PictureWarning, stacklevel=2)
+        samples = Samples(_halved(samples.values), samples.profile, samples.exif)
+    try:
+        write_bytes(path, _DEEP[kind](samples) if samples.bits == 16 else _encoded(samples, kind, path))
+    except OSError as problem:
+        text = problem.strerror if problem.strerror else said(problem)
+        raise PictureError(path, f"cannot be written: {text}") from problem
+
+
+def _halved(values: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    """The nearest of 256 levels: 65535 = 257·255."""
+    return ((values.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def _encoded(samples: Samples, kind: str, path: Path) -> bytes:
+    options = dict(_OPTIONS.get(kind, {}))
+    if samples.fitting_profile:
+        options["icc_profile"] = samples.fitting_profile
+    if samples.exif and kind in ("PNG", "JPEG", "WEBP", "TIFF"):
+        if kind == "JPEG" and len(samples.exif) > _LARGEST_JPEG_EXIF:
+            warnings.warn(f"{path}: the EXIF data are too long for JPEG and left out", PictureWarning, stacklevel=3)
+        else:
+            options["exif"] = samples.exif
+    values = samples.values[..., 0] if samples.values.shape[2] == 1 else samples.values
+    image = Image.fromarray(np.ascontiguousarray(values))
+    buffer = io.BytesIO()
+    try:
+        image.save(buffer, kind, **options)
+    except (ValueError, OSError) as problem:  # such as sizes that the format cannot hold
+        raise PictureError(path, f"cannot be encoded as {kind}: {problem}") from problem
+    return buffer.getvalue()
