@@ -46,7 +46,7 @@ class _Decomposed(NamedTuple):
 
 
 def whitened_on_range(X: Tensor, watch: Watch | None = None, where: str = "whiten") -> Tensor:
-    r"""Centre features and whiten them on their range: :math:`\sqrt n\,UV^\top`, of which :math:`r` directions are white.
+    r"""Centre features and whiten them on their range: :math:`\sqrt n\,UV^\top`, white in r directions.
 
     Args:
         X: real features (*, d, n).
