@@ -31,11 +31,12 @@ from ..machine import machine
 from ..networks import NetworkError, build
 from ..report import SESSION, report, session
 from ..training.config import FIELDS, Config, ConfigError
+from ..training.config_flags import add_fields
 from ..training.presets import preset
 from ..training.process_group import Group
 from ..training.records import plural
 from ..training.steps import batches
-from .train import EIGENVECTORS, add_fields, check_flags, unreached_milestones
+from .train import EIGENVECTORS, TITLES, check_flags, unreached_milestones
 
 _DESCRIPTION = """\
 Train one network with several methods, group sizes and seeds, and compare success rates, test errors, speed and the
@@ -73,7 +74,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
     )
-    add_fields(parser, DEFAULT, _VARIED)
+    add_fields(parser, DEFAULT, TITLES, _VARIED)
     parser.set_defaults(run=_compare)
 
 

@@ -5,39 +5,32 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import sys
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spectralgrad.io import plugins
-from spectralgrad.io.files import said
 
 from ..data import DATASETS, known
 from ..data.registry import GROUP, unknown_dataset
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import accepts
-from ..training.checkpoints import POINTER
 from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from ..training.config_values import from_flag, type_names
+from ..training.config_flags import add_fields
+from ..training.exit_status import FAILED, STOPPING, print_stop, short_warnings
 from ..training.folder_names import run_name
-from ..training.interrupts import Stopped
 from ..training.memory import keep_memory
 from ..training.presets import PRESETS, preset
-from ..training.process_group import WorkerLostError
 from ..training.progress import for_terminal
 from ..training.records import Result, plural
 from ..training.resuming import RunExistsError
 from ..training.run import train
 from ..training.run_files import CONFIG
 
-FAILED = 3
 START = "small"  # the default preset
 EIGENVECTORS = "svd-pade"  # the default method for layers that need eigenvectors, which "exact" does not provide
-_TITLES = {
+TITLES = {
     DATA: "images",
     NETWORK: "network",
     TRAINING: "training (SGD)",
@@ -76,49 +69,8 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the run (default: runs/ and a name that describes the run)",
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder, if there is one")
-    add_fields(parser, preset(START))
+    add_fields(parser, preset(START), TITLES)
     parser.set_defaults(run=run)
-
-
-def add_fields(parser: argparse.ArgumentParser, defaults: Config, leave_out: tuple[str, ...] = ()) -> None:
-    """Add a flag for every field of a configuration; flags that are not given are absent from the namespace.
-
-    Args:
-        parser: the parser of a command.
-        defaults: the default values that the help text shows.
-        leave_out: fields that the command sets in another way.
-    """
-    for group, title in _TITLES.items():
-        section = parser.add_argument_group(title)
-        for field in FIELDS.values():
-            if field.metadata["group"] == group and field.name not in leave_out:
-                _add(section, field, getattr(defaults, field.name))
-
-
-def _add(section: Any, field: Any, default: Any) -> None:
-    flag, choices = f"--{field.name.replace('_', '-')}", field.metadata["choices"]
-    text = field.metadata["help"].replace("%", "%%")
-    if default is not None and type_names(field) != ["bool"]:
-        shown = ",".join(map(str, default)) or "none" if isinstance(default, tuple) else default
-        text = f"{text.partition(' (default')[0]} (default: {shown})"
-    if type_names(field) == ["bool"]:
-        text += f" (default: {'yes' if default else 'no'})"
-        section.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
-        return
-    short = {"int": "N", "float": "X", "str": "NAME", "tuple": "N[,N]"}[type_names(field)[-1]]
-    short = {"data": "DIR", "init": "PATH"}.get(field.name, short)
-    metavar = f"{{{','.join(choices)}}}" if choices else short
-    section.add_argument(flag, type=_reader(field), default=argparse.SUPPRESS, metavar=metavar, help=text)
-
-
-def _reader(field: Any) -> Callable[[str], Any]:
-    def read(text: str) -> Any:
-        try:
-            return from_flag(field, text)
-        except ValueError as problem:
-            raise argparse.ArgumentTypeError(str(problem)) from None
-
-    return read
 
 
 def _epilog() -> str:
@@ -221,22 +173,9 @@ def run(options: argparse.Namespace) -> int:
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:
         options.parser.error(str(problem))
-    except (WorkerLostError, Stopped, KeyboardInterrupt, OSError) as problem:
-        return _print_stop(problem, out, is_leader)
+    except STOPPING as problem:
+        return print_stop(problem, "spectralgrad train", out, is_leader)
     return _print_result(result, out) if is_leader else _status(result)
-
-
-def _print_stop(problem: BaseException, out: Path, is_leader: bool) -> int:
-    """Print why a run stopped early and what is kept; returns the exit status."""
-    if isinstance(problem, WorkerLostError | OSError):
-        text = f"{said(problem)}; {_kept(out)}" if isinstance(problem, OSError) else f"{problem}\n{_advice(out)}"
-        print(f"spectralgrad train: {text}", file=sys.stderr)
-        return 1
-    if is_leader:
-        stopped = isinstance(problem, Stopped)
-        text = f"{problem}; the checkpoint is kept" if stopped else "stopped in the middle of a step"
-        print(f"\n{text}. {_advice(out)}", file=sys.stderr)
-    return 128 + problem.signal if isinstance(problem, Stopped) else 130
 
 
 def _print_result(result: Result, out: Path) -> int:
@@ -266,22 +205,3 @@ def _times(measured: Mapping[str, float]) -> str:
 
 def _status(result: Result) -> int:
     return FAILED if result.status == "failed" else 0
-
-
-def _advice(out: Path) -> str:
-    return f"Continue with: spectralgrad train --out {out} --resume"
-
-
-def _kept(out: Path) -> str:
-    return f"the last checkpoint is kept. {_advice(out)}" if (out / POINTER).is_file() else "no checkpoint was kept"
-
-
-@contextmanager
-def short_warnings() -> Iterator[None]:
-    """Context in which warnings are printed as one line, without the source location."""
-    before = warnings.formatwarning
-    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
-    try:
-        yield
-    finally:
-        warnings.formatwarning = before

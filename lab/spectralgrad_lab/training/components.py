@@ -21,6 +21,7 @@ from ..networks.user_network import accepts
 from .checkpoints import CheckpointError, load_weights
 from .config import FIELDS, Config, ConfigError
 from .method_names import method_text
+from .optimizer_state import SGD_MOMENTS, optimizer_reader, restore_optimizer
 from .process_group import Group
 from .saved_state import read_tensor, reader_like
 from .synchronized_norm import release, synchronize
@@ -64,11 +65,10 @@ class Components:
             self.switch.step()
 
     def leave(self, group: Group) -> None:
-        """Stop training and close the connections of the run, so that other processes do not block."""
+        """Let go of the connections of the run; they close once nothing refers to them."""
         self.model = self.net
         if group.process_group is not None:
             release(self.net, group.process_group)
-        group.leave(failed=True)
 
     def state(self) -> dict[str, Any]:
         """Everything needed to resume, as tensors and plain values."""
@@ -89,10 +89,7 @@ class Components:
         saved = self._read(state, "state")
         try:
             self.net.load_state_dict(saved["model"])
-            moments = {int(index): values for index, values in saved["optimizer"]["state"].items()}
-            self.optimizer.load_state_dict({**saved["optimizer"], "state": moments})
-            # The process that saved has called optimizer.step(); without this flag the scheduler warns that it was not.
-            self.optimizer._opt_called = True  # type: ignore[attr-defined]
+            restore_optimizer(self.optimizer, saved["optimizer"])
         except (RuntimeError, ValueError) as problem:
             raise CheckpointError(f"the checkpoint belongs to another network: {problem}") from None
         schedule = saved["scheduler"]
@@ -104,19 +101,10 @@ class Components:
     def _read(self) -> untrusted_json.Reader:
         """The reader of a state: every value must have the type and shape of the current one."""
         now = self.state()
-        trained = [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-        moment = {
-            str(i): untrusted_json.record({"momentum_buffer": untrusted_json.optional(reader_like(p))})
-            for i, p in enumerate(trained)
-        }
-        optimizer = {
-            "state": untrusted_json.record({}, moment),
-            "param_groups": reader_like(now["optimizer"]["param_groups"]),
-        }
         return untrusted_json.record(
             {
                 "model": untrusted_json.mapping_of(read_tensor),
-                "optimizer": untrusted_json.record(optimizer),
+                "optimizer": optimizer_reader(self.optimizer, SGD_MOMENTS),
                 "scheduler": reader_like(now["scheduler"]),
                 "switch": reader_like(now["switch"]),
             }

@@ -3,42 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from dataclasses import dataclass
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from spectralgrad.errors import MethodError, SpectralError
+from spectralgrad.errors import MethodError
 from spectralgrad.nn.functional.whitening_matrices import OPERATION
-from spectralgrad.rules import Method, resolve, spelling
+from spectralgrad.rules import Method, resolve
 
 from ..data.augmentation import AUGMENTATIONS
 from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS, pooling_operation
-from .config_values import check, toml_value
-from .method_names import HINT, method_text
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from .method_names import HINT
+from .settings import ConfigError as ConfigError
+from .settings import Settings, check_seed, setting
 
 METHOD_FIELDS = ("method", "hybrid")
 RECORDS = ("smoothness", "ratios", "conditions", "kept", "gaps")
 DATA, NETWORK, TRAINING, CONDITIONING, RUNNING = "data", "network", "training", "conditioning", "running"
 
 
-class ConfigError(SpectralError, ValueError):
-    """A value of a :class:`Config` is invalid, or two values contradict each other."""
-
-
-def _field(default: Any, group: str, text: str, *choices: str, minimum: float | None = None) -> Any:
-    metadata = {"group": group, "help": text, "choices": choices, "minimum": minimum}
-    return dataclasses.field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True)
-class Config:
+class Config(Settings):
     """Everything that a training run depends on. Each field is also a flag: ``group_size`` is ``--group-size``.
 
     Values are checked on construction. The help text of a field says what ``None`` means. A method may be an object. It
@@ -55,108 +39,106 @@ class Config:
         >>> Config(lr=-1)
         Traceback (most recent call last):
         ...
-        spectralgrad_lab.training.config.ConfigError: lr: expected a number ≥ 0, got -1.0
+        spectralgrad_lab.training.settings.ConfigError: lr: expected a number ≥ 0, got -1.0
     """
 
-    dataset: str = _field(
+    # Results of the remaining epochs do not depend on these.
+    changeable: ClassVar[frozenset[str]] = frozenset({
+        "epochs", "data", "workers", "device", "threads", "monitor_every", "checkpoint_minutes", "patience",
+        "tensorboard", "record", "time_layers",
+    })  # fmt: skip
+
+    dataset: str = setting(
         "fashion", DATA, "dataset, or your own as module:callable; `fashion` is included in the package"
     )
-    data: str | None = _field(None, DATA, "folder of the dataset")
-    train_size: int | None = _field(None, DATA, "use this many training images (default: all)", minimum=1)
-    test_size: int | None = _field(None, DATA, "use this many test images (default: all)", minimum=1)
-    augmentation: str | None = _field(
+    data: str | None = setting(None, DATA, "folder of the dataset", metavar="DIR")
+    train_size: int | None = setting(None, DATA, "use this many training images (default: all)", minimum=1)
+    test_size: int | None = setting(None, DATA, "use this many test images (default: all)", minimum=1)
+    augmentation: str | None = setting(
         None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
     )
-    workers: int = _field(0, DATA, "threads that prepare batches in advance", minimum=0)
+    workers: int = setting(0, DATA, "threads that prepare batches in advance", minimum=0)
 
-    network: str = _field("small", NETWORK, "name of the network, or your own as module:callable")
-    width: int | None = _field(
+    network: str = setting("small", NETWORK, "name of the network, or your own as module:callable")
+    width: int | None = setting(
         None, NETWORK, "channels of the first stage of small and resnet8 (default: 16)", minimum=1
     )
-    layer: str = _field("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
-    group_size: int | None = _field(None, NETWORK, "channels whitened together (default: all)", minimum=1)
-    method: str | Method = _field(  # noqa: RUF009
+    layer: str = setting("whitening", NETWORK, "the layer after the first convolution", *LAYERS)
+    group_size: int | None = setting(None, NETWORK, "channels whitened together (default: all)", minimum=1)
+    method: str | Method = setting(  # noqa: RUF009
         "exact", NETWORK, "gradient method of the spectral layers; `spectralgrad info` lists them"
     )
-    form: str = _field(
+    form: str = setting(
         "sound", NETWORK, "form of the methods: the library's own (sound), or that of the papers (published)", *FORMS
     )
-    eps: float | None = _field(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
-    statistics: str = _field("covariance", NETWORK, "matrix averaged for evaluation", "covariance", "whitening")
-    whitening: str = _field("zca", NETWORK, "kind of whitening", "zca", "pca", "cholesky")
-    scale_init: str = _field("ones", NETWORK, "initial γ of the spectral layer", "ones", "uniform")
-    spectral_precision: str = _field("float32", NETWORK, "precision of the spectral layers", "float32", "float64")
-    keep: int | float = _field(
+    eps: float | None = setting(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
+    statistics: str = setting("covariance", NETWORK, "matrix averaged for evaluation", "covariance", "whitening")
+    whitening: str = setting("zca", NETWORK, "kind of whitening", "zca", "pca", "cholesky")
+    scale_init: str = setting("ones", NETWORK, "initial γ of the spectral layer", "ones", "uniform")
+    spectral_precision: str = setting("float32", NETWORK, "precision of the spectral layers", "float32", "float64")
+    keep: int | float = setting(
         0.99, NETWORK, "denoising: number of eigenvectors kept, or share of the variance, such as 0.99", minimum=0
     )
-    pooling: str = _field("average", NETWORK, "the pooling before the classifier", *POOLINGS)
-    power: float = _field(0.5, NETWORK, "covariance pooling: exponent of the eigenvalues", minimum=0)
-    normalize: bool = _field(False, NETWORK, "covariance pooling: divide by the Frobenius norm (TPAMI, Eq. 29)")
-    reduce_to: int | None = _field(256, NETWORK, "second-order pooling: channels after a 1×1 convolution", minimum=1)
-    init: str | None = _field(None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file")
+    pooling: str = setting("average", NETWORK, "the pooling before the classifier", *POOLINGS)
+    power: float = setting(0.5, NETWORK, "covariance pooling: exponent of the eigenvalues", minimum=0)
+    normalize: bool = setting(False, NETWORK, "covariance pooling: divide by the Frobenius norm (TPAMI, Eq. 29)")
+    reduce_to: int | None = setting(256, NETWORK, "second-order pooling: channels after a 1×1 convolution", minimum=1)
+    init: str | None = setting(
+        None, NETWORK, "weights to fine-tune: folder of a run, or a .safetensors file", metavar="PATH"
+    )
 
-    epochs: int = _field(5, TRAINING, "passes over the training images", minimum=1)
-    batch_size: int = _field(128, TRAINING, "images per step, over all processes together", minimum=1)
-    lr: float = _field(0.1, TRAINING, "learning rate", minimum=0)
-    classifier_lr: float | None = _field(None, TRAINING, "learning rate of the classifier (default: lr)", minimum=0)
-    momentum: float = _field(0.9, TRAINING, "momentum of SGD", minimum=0)
-    weight_decay: float = _field(5e-4, TRAINING, "weight decay", minimum=0)
-    milestones: tuple[int, ...] = _field((), TRAINING, "multiply learning rates by gamma after these epochs", minimum=1)
-    gamma: float = _field(0.1, TRAINING, "factor at a milestone", minimum=0)
-    precision: str = _field("float32", TRAINING, "bfloat16 uses autocast; spectral layers stay in float32",
+    epochs: int = setting(5, TRAINING, "passes over the training images", minimum=1)
+    batch_size: int = setting(128, TRAINING, "images per step, over all processes together", minimum=1)
+    lr: float = setting(0.1, TRAINING, "learning rate", minimum=0)
+    classifier_lr: float | None = setting(None, TRAINING, "learning rate of the classifier (default: lr)", minimum=0)
+    momentum: float = setting(0.9, TRAINING, "momentum of SGD", minimum=0)
+    weight_decay: float = setting(5e-4, TRAINING, "weight decay", minimum=0)
+    milestones: tuple[int, ...] = setting(
+        (), TRAINING, "multiply learning rates by gamma after these epochs", minimum=1
+    )
+    gamma: float = setting(0.1, TRAINING, "factor at a milestone", minimum=0)
+    precision: str = setting("float32", TRAINING, "bfloat16 uses autocast; spectral layers stay in float32",
                             "float32", "bfloat16")  # fmt: skip
-    clip: float | None = _field(None, TRAINING, "clip the gradient norm to this value (default: off)", minimum=0)
-    seed: int = _field(0, TRAINING, "seed of initial weights, order and augmentation, below 2³²", minimum=0)
+    clip: float | None = setting(None, TRAINING, "clip the gradient norm to this value (default: off)", minimum=0)
+    seed: int = setting(0, TRAINING, "seed of initial weights, order and augmentation, below 2³²", minimum=0)
 
-    weights: str = _field("plain", CONDITIONING, "weights of the layer before the spectral one: spectral norm 1 (sn), "
+    weights: str = setting("plain", CONDITIONING, "weights of the layer before the spectral one: spectral norm 1 (sn), "
                           "orthogonality loss (ol), orthogonal (ow)", *WEIGHTS)  # fmt: skip
-    ol_weight: float = _field(1.0, CONDITIONING, "weight of the orthogonality loss of `weights ol`", minimum=0)
-    nog: bool = _field(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
-    olr: bool = _field(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
-    hybrid: str | Method | None = _field(  # noqa: RUF009
+    ol_weight: float = setting(1.0, CONDITIONING, "weight of the orthogonality loss of `weights ol`", minimum=0)
+    nog: bool = setting(False, CONDITIONING, "nearest orthogonal gradient for the layer before the spectral one")
+    olr: bool = setting(False, CONDITIONING, "optimal learning rate for the layer before the spectral one")
+    hybrid: str | Method | None = setting(  # noqa: RUF009
         None, CONDITIONING, "switch from `method` to this method for the last stage"
     )
-    warmup_epochs: int = _field(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", minimum=0)
-    postpone: bool = _field(
+    warmup_epochs: int = setting(1, CONDITIONING, "hybrid: epochs from the switch to the last milestone", minimum=0)
+    postpone: bool = setting(
         False,
         CONDITIONING,
         "hybrid: switch at the last milestone and move it warmup_epochs later, instead of before it",
     )
 
-    device: str = _field("auto", RUNNING, "auto, cpu, cuda or cuda:1")
-    threads: int | None = _field(None, RUNNING, "threads of torch (default: chosen by torch)", minimum=1)
-    monitor_every: int = _field(
+    device: str = setting("auto", RUNNING, "auto, cpu, cuda or cuda:1")
+    threads: int | None = setting(None, RUNNING, "threads of torch (default: chosen by torch)", minimum=1)
+    monitor_every: int = setting(
         50, RUNNING, "record condition numbers every N steps, at least once per epoch; 0: never", minimum=0
     )
-    renew_batches: int = _field(
+    renew_batches: int = setting(
         20, RUNNING, "before testing, recompute running statistics over N training batches; 0: keep them",
         minimum=0,
     )  # fmt: skip
-    checkpoint_minutes: float = _field(
+    checkpoint_minutes: float = setting(
         10.0, RUNNING, "minutes between checkpoints; one is always saved at the end of an epoch", minimum=0
     )
-    patience: int = _field(
+    patience: int = setting(
         3, RUNNING, "epochs without a training loss below that of guessing before a run fails; 0: unlimited", minimum=0
     )
-    record: str | None = _field(
+    record: str | None = setting(
         None, RUNNING, f"also record, when condition numbers are: any of {','.join(RECORDS)}, separated by commas"
     )
-    time_layers: bool = _field(
+    time_layers: bool = setting(
         False, RUNNING, "time forward and backward passes of the network and the spectral layers"
     )
-    tensorboard: bool = _field(True, RUNNING, "write TensorBoard events if TensorBoard is installed")
-
-    def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Method) and field.name in METHOD_FIELDS:
-                object.__setattr__(self, field.name, spelling(value) or value)
-                continue
-            try:
-                object.__setattr__(self, field.name, check(field, value))
-            except ValueError as problem:
-                raise ConfigError(f"{field.name}: {problem}") from None
-        self._check_together()
+    tensorboard: bool = setting(True, RUNNING, "write TensorBoard events if TensorBoard is installed")
 
     def _check_together(self) -> None:
         for name in (self.method, *([self.hybrid] if self.hybrid else [])):
@@ -171,8 +153,7 @@ class Config:
             raise ConfigError(f"record: expected any of {', '.join(RECORDS)}, separated by commas, got {unknown[0]!r}")
         if self.hybrid:
             self._check_hybrid()
-        if self.seed >= 1 << 32:
-            raise ConfigError(f"seed: expected a whole number below 2³², got {self.seed}")
+        check_seed(self.seed)
         if tuple(sorted(set(self.milestones))) != self.milestones:
             raise ConfigError(f"milestones: expected increasing epochs, got {self.milestones}")
 
@@ -238,58 +219,9 @@ class Config:
         """
         return self.dataset == "folder" or ":" in self.dataset
 
-    def replaced(self, **values: Any) -> Config:
-        """A copy with some values replaced.
-
-        Example:
-            >>> Config().replaced(seed=3).seed
-            3
-        """
-        unknown = sorted(set(values) - set(FIELDS))
-        if unknown:
-            likely = [get_close_matches(name, FIELDS, 1, 0.75) for name in unknown]
-            hint = f"did you mean {', '.join(name for found in likely for name in found)}?" if any(likely) else ""
-            listed = hint or f"the fields are {', '.join(FIELDS)}"
-            raise ConfigError(f"unknown field {', '.join(map(repr, unknown))}; {listed}")
-        return dataclasses.replace(self, **values)
-
-    def to_toml(self) -> str:
-        """The values as TOML. None is omitted where it is the default, and written as ``"none"`` elsewhere.
-
-        Example:
-            >>> print(Config(milestones=(2, 4)).to_toml().split("[")[0][:28])
-            dataset = "fashion"
-            workers
-        """
-        values = {name: self.text(name) for name in FIELDS}
-        said = {name: v for name, v in values.items() if v is not None or FIELDS[name].default is not None}
-        return "".join(f"{name} = {toml_value('none' if value is None else value)}\n" for name, value in said.items())
-
-    @classmethod
-    def from_toml(cls, path: str | Path, base: Config | None = None) -> Config:
-        """Read a TOML file; missing fields have the values of ``base`` (default: the default values).
-
-        Raises:
-            ConfigError: the file is not valid TOML, or contains an unknown field.
-            OSError: the file cannot be read.
-        """
-        try:
-            values = tomllib.loads(Path(path).read_text("utf-8"))
-        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, or nested too deeply
-            raise ConfigError(f"{path}: not a TOML file: {problem}") from None
-        try:
-            return (base or cls()).replaced(**values)
-        except ConfigError as problem:
-            raise ConfigError(f"{path}: {problem}") from None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
-        return {name: list(v) if isinstance(v := self.text(name), tuple) else v for name in FIELDS}
-
-    def text(self, name: str) -> Any:
-        """The value of a field as it is recorded: a method as its name, or as its repr if no name describes it."""
-        value = getattr(self, name)
-        return method_text(value) if isinstance(value, Method) else value
+    @property
+    def changeable_fields(self) -> frozenset[str]:
+        return self.changeable - ({"data"} if self.depends_on_folder else set())
 
 
-FIELDS: dict[str, dataclasses.Field[Any]] = {field.name: field for field in dataclasses.fields(Config)}
+FIELDS: dict[str, dataclasses.Field[Any]] = Config.fields()

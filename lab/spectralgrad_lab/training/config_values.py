@@ -20,7 +20,8 @@ def type_names(field: dataclasses.Field[Any]) -> list[str]:
         >>> type_names(FIELDS["train_size"]), type_names(FIELDS["milestones"])
         (['int'], ['tuple'])
     """
-    words = [word.strip() for word in str(field.type).split("|")]
+    said = field.type.__name__ if isinstance(field.type, type) else str(field.type)
+    words = [word.strip() for word in said.split("|")]
     return ["tuple" if word.startswith("tuple") else word for word in words if word not in ("None", "Method")]
 
 

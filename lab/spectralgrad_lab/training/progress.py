@@ -74,17 +74,7 @@ class Bar(Silent):
     """A progress bar with loss, error, speed and condition number, and one line per epoch above it; needs rich."""
 
     def __init__(self, console: Any = None) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as Columns
-
-        self._bar = Columns(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[said]}"),
-            TimeRemainingColumn(),
-            console=console,
-        )
+        self._bar = bar(console)
         self._task: Any = None
 
     def start(self, result: Result) -> None:
@@ -134,14 +124,34 @@ def for_terminal(stream: TextIO | None = None) -> Progress:
         >>> type(for_terminal(io.StringIO())).__name__
         'Lines'
     """
+    console = console_of(stream)
+    return Lines(stream) if console is None else Bar(console)
+
+
+def bar(console: Any = None) -> Any:
+    """A progress bar of rich whose task has a field ``said`` beside the bar."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(),
+        console=console,
+    )
+
+
+def console_of(stream: TextIO | None = None) -> Any:
+    """A console of rich if the stream (default: stdout) is a terminal and rich is installed, otherwise None."""
     wanted = stream or sys.stdout
     if not wanted.isatty():
-        return Lines(wanted)
+        return None
     try:
         from rich.console import Console
     except ImportError:
-        return Lines(wanted)
-    return Bar(Console(file=wanted))
+        return None
+    return Console(file=wanted)
 
 
 def _top5(epoch: Epoch) -> str:

@@ -70,7 +70,7 @@ class Failure:
 
     Attributes:
         step: training steps before the one that failed.
-        epoch: in which it failed, from 0.
+        epoch: in which it failed, from 0; None for a run without epochs.
         reason: a phrase such as "the gradient is not finite".
         layer: name of the layer that caused it, if known.
         spectrum: ascending eigenvalues of the matrix that the layer decomposed; empty if unknown.
@@ -81,13 +81,14 @@ class Failure:
     """
 
     step: int
-    epoch: int
+    epoch: int | None
     reason: str
     layer: str | None = None
     spectrum: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        said = f"step {self.step} (epoch {self.epoch + 1}): {self.reason}"
+        epoch = "" if self.epoch is None else f" (epoch {self.epoch + 1})"
+        said = f"step {self.step}{epoch}: {self.reason}"
         if self.layer is not None:
             said += f"; layer {self.layer!r}"
         if self.spectrum:
@@ -230,7 +231,11 @@ _EPOCH = untrusted_json.record(
     },
 )
 _FAILURE = untrusted_json.record(
-    {"step": untrusted_json.integer(), "epoch": untrusted_json.integer(), "reason": untrusted_json.text},
+    {
+        "step": untrusted_json.integer(),
+        "epoch": untrusted_json.optional(untrusted_json.integer()),
+        "reason": untrusted_json.text,
+    },
     {
         "layer": untrusted_json.optional(untrusted_json.text),
         "spectrum": untrusted_json.list_of(untrusted_json.number(infinite=True)),

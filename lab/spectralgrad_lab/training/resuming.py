@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spectralgrad.errors import SpectralError
 
+from .. import untrusted_json
 from . import checkpoints
-from .config import FIELDS, Config, ConfigError
-from .method_names import HINT, RecordedMethod
+from .config import Config, ConfigError
 from .records import Result
 from .run_files import RESULT
 
-# Fields that may change when a run is resumed: results of the remaining epochs do not depend on them.
-CHANGEABLE_FIELDS = {
-    "epochs", "data", "workers", "device", "threads", "monitor_every", "checkpoint_minutes", "patience", "tensorboard",
-    "record", "time_layers",
-}  # fmt: skip
+CHANGEABLE_FIELDS = Config.changeable
+R = TypeVar("R")
 
 
 class RunExistsError(SpectralError, FileExistsError):
@@ -50,15 +48,8 @@ def earlier_run(config: Config, folder: Path | None, resume: bool) -> EarlierRun
     if result is None and state is None:
         return EarlierRun()
     known = result if result is not None else _result_in(folder, state)
-    if not resume:
-        state_of = f"{known.status}, {len(known.epochs)} of {known.config.epochs} epochs"
-        differ = _differences(known.config, config)
-        other = f"another one ({differ}): pass another --out"
-        advice = other if differ else "pass --resume to continue, or another --out"
-        raise RunExistsError(f"{folder} already contains a run ({state_of}); {advice}")
-    differ = _differences(known.config, config)
-    if differ:
-        raise ConfigError(f"{folder} contains another run: {differ}. Pass another --out, or omit these flags")
+    position = f"{known.status}, {len(known.epochs)} of {known.config.epochs} epochs"
+    check_same_run(folder, position, known.config.differences(config), resume)
     if len(known.epochs) > config.epochs:
         raise ConfigError(
             f"{folder} contains a longer run of {len(known.epochs)} epochs; expected at least as many, or another "
@@ -69,8 +60,42 @@ def earlier_run(config: Config, folder: Path | None, resume: bool) -> EarlierRun
     return EarlierRun(state=state)
 
 
+def check_same_run(folder: Path, position: str, differences: str, resume: bool) -> None:
+    """Refuse to overwrite the run in a folder, or to continue it with another configuration.
+
+    Args:
+        folder: of the run.
+        position: how far it has come.
+        differences: between its configuration and the wanted one; empty if there are none.
+        resume: whether it may be continued.
+
+    Raises:
+        RunExistsError: ``resume`` is false.
+        ConfigError: the configurations differ.
+    """
+    if not resume:
+        other = f"another one ({differences}): pass another --out"
+        advice = other if differences else "pass --resume to continue, or another --out"
+        raise RunExistsError(f"{folder} already contains a run ({position}); {advice}")
+    if differences:
+        raise ConfigError(f"{folder} contains another run: {differences}. Pass another --out, or omit these flags")
+
+
 def read_result(folder: Path) -> Result | None:
     """Read the result in a folder; None if there is none.
+
+    Raises:
+        CheckpointError: the file cannot be read.
+    """
+    return read_record(folder, Result.from_dict)
+
+
+def read_record(folder: Path, read: Callable[[Any], R]) -> R | None:
+    """Read ``result.json`` in a folder; None if there is none.
+
+    Args:
+        folder: of a run.
+        read: makes the result of plain values.
 
     Raises:
         CheckpointError: the file cannot be read.
@@ -79,7 +104,7 @@ def read_result(folder: Path) -> Result | None:
     if not path.exists():
         return None
     try:
-        return Result.from_json(path.read_bytes())
+        return read(untrusted_json.parse(path.read_bytes()))
     except (ValueError, OSError) as problem:
         raise checkpoints.CheckpointError(f"{path}: not a result of spectralgrad: {problem}") from None
 
@@ -90,11 +115,3 @@ def _result_in(folder: Path, state: Any) -> Result:
         return Result.from_dict(state.get("result"))
     except ValueError as problem:
         raise checkpoints.damaged(folder, problem) from None
-
-
-def _differences(old: Config, new: Config) -> str:
-    """A description of the fields that differ; empty if none does."""
-    fixed = [n for n in FIELDS if n not in CHANGEABLE_FIELDS or (n == "data" and old.depends_on_folder)]
-    differ = [n for n in fixed if old.text(n) != new.text(n)]
-    hint = [HINT] if any(isinstance(getattr(old, name), RecordedMethod) for name in differ) else []
-    return "; ".join([*(f"{name} was {old.text(name)!r}, is {new.text(name)!r}" for name in differ), *hint])

@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
-from time import monotonic, perf_counter
 from typing import Any
 
-import torch
 from torch import Tensor
-
-from spectralgrad.io.files import naming
 
 from .. import untrusted_json
 from ..data import Dataset, as_dataset, fingerprint, load_for
 from . import checkpoints, randomness
-from .agreement import agreed_failure
+from .agreement import agreed_ending
 from .components import build
 from .conditioning import ConditionMonitor
 from .config import Config
 from .failures import DivergedError, FailureWatch, Patience
-from .interrupts import Stop, Stopped, stoppable
-from .locks import sole_writer
 from .measurements import Measurements
-from .process_group import Group, WorkerLostError, processes
 from .progress import Progress, Silent, Step
 from .records import Epoch, Failure, Result
 from .resuming import earlier_run
 from .run_files import RunFiles
-from .saved_state import read_tally, read_tensor, reader_like
+from .saved_state import read_tally
+from .saves import Saves, restore_random
+from .session import Session, WorkClock, session
 from .step_times import StepTimer
 from .steps import Stepper, Stopwatch, batches
 from .tally import Tally
@@ -59,9 +53,9 @@ def train(
         data: images to use in place of ``config.dataset``: a :class:`~spectralgrad_lab.data.Dataset`, or a pair of
             training and test images, see :func:`~spectralgrad_lab.data.as_dataset`. The configuration in the result has
             their name and a digest as ``dataset``; to resume, pass the same data again.
-            resume: continue from the checkpoint in the folder, if there is one, with the same results as a run without
+        resume: continue from the checkpoint in the folder, if there is one, with the same results as a run without
             interruption. A finished or failed run is returned as it is, unless ``config`` has more epochs.
-            progress: progress callbacks (default: none).
+        progress: progress callbacks (default: none).
 
     Returns:
         the result.
@@ -83,71 +77,51 @@ def train(
         >>> result.status, len(result.epochs), result.final_error <= 100
         ('done', 1, True)
     """
-    where = None if folder is None else Path(folder)
     dataset = None if data is None else as_dataset(data).smaller(config.train_size, config.test_size)
     if dataset is not None:
         config = config.replaced(dataset=fingerprint(dataset), data=None)
-    state, threads = randomness.capture(), torch.get_num_threads()
-    try:
-        if config.threads is not None:
-            torch.set_num_threads(config.threads)
-        with processes(config.device) as group, stoppable() as stop, naming(where), sole_writer(where, group):
-            kept = earlier_run(config, where, resume)
-            group.barrier()  # no process may write before all have read the folder
-            if kept.result is not None:
-                return kept.result
-            shown = progress if progress is not None and group.is_leader else Silent()
-            return _Run(config, dataset or load_for(config), where, group, stop, shown, kept.state).go()
-    finally:
-        torch.set_num_threads(threads)
-        randomness.restore(state)
+    with session(folder, device=config.device, threads=config.threads) as now:
+        kept = earlier_run(config, now.folder, resume)
+        now.group.barrier()  # no process may write before all have read the folder
+        if kept.result is not None:
+            return kept.result
+        shown = progress if progress is not None and now.group.is_leader else Silent()
+        return _Run(config, dataset or load_for(config), now, shown, kept.state).go()
 
 
 class _Run:
     """A run in progress."""
 
     def __init__(
-        self,
-        config: Config,
-        data: Dataset,
-        folder: Path | None,
-        group: Group,
-        stop: Stop,
-        progress: Progress,
-        state: dict[str, Any] | None,
+        self, config: Config, data: Dataset, now: Session, progress: Progress, state: dict[str, Any] | None
     ) -> None:
-        self.config, self.group, self.stop, self.progress = config, group, stop, progress
-        self.folder = folder
-        self.train, self.test = batches(config, data, group)
+        self.config, self.now, self.group, self.progress = config, now, now.group, progress
+        self.train, self.test = batches(config, data, now.group)
         randomness.seed(config.seed)
-        self.components = build(config, self.train.shape, len(data.classes), group)
-        randomness.seed(config.seed + 1_000_003 * group.rank)
+        self.components = build(config, self.train.shape, len(data.classes), now.group)
+        now.seed(config.seed)
         self.tally, self.result = Tally(), Result(config, started=datetime.now(timezone.utc).isoformat("T", "seconds"))
         if state is not None:
             self._restore(state)
         self.watch = FailureWatch(self.components.net)
-        timer = StepTimer(self.components.net, group.device) if config.time_layers else None
-        self.stepper = Stepper(config, self.components, self.watch, group, timer)
+        timer = StepTimer(self.components.net, now.group.device) if config.time_layers else None
+        self.stepper = Stepper(config, self.components, self.watch, now.group, timer)
         self.patience = Patience(len(data.classes), config.patience)
-        self.files = RunFiles(folder if group.is_leader else None, self.result, self.tally.step)
+        self.files = RunFiles(now.written, self.result, self.tally.step)
         self.monitor = ConditionMonitor(
-            config, self.components, group, len(self.train), self.tally.step, self.files.writer
+            config, self.components, now.group, len(self.train), self.tally.step, self.files.writer
         )
         self.measurements = Measurements(config, self.stepper, timer, self.monitor, len(self.train), self.files)
-        self._began, self._worked, self._saved = perf_counter(), self.result.seconds, monotonic()
+        self.clock, self.saves = WorkClock(self.result.seconds), Saves(now, config.checkpoint_minutes)
 
     def go(self) -> Result:
         """Train until the run finishes or fails."""
         self.progress.start(self.result)
         try:
-            failure, lost = self._ending()
-            if failure is not None or lost is not None:
-                self.components.leave(self.group)
-                self.result.status, self.result.failure = "failed", agreed_failure(self.group, failure, lost)
-            else:
-                self.result.status = "done"
+            failure = agreed_ending(self.group, self._train, self._failure, self.components.leave)
+            self.result.status, self.result.failure = "done" if failure is None else "failed", failure
         finally:
-            self._count_seconds()
+            self.result.seconds = self.clock.seconds
             self._close()
         return self.result
 
@@ -158,21 +132,15 @@ class _Run:
         finally:
             self.progress.stop(self.result)
 
-    def _ending(self) -> tuple[Failure | None, WorkerLostError | None]:
-        """Train; returns what failed here, or that a process was lost. A traceback would keep tensors alive."""
-        try:
+    def _train(self) -> None:
+        self._check_patience()
+        while self.tally.epoch < self.config.epochs:
+            self._train_epoch()
+            self._end_epoch()
             self._check_patience()
-            while self.tally.epoch < self.config.epochs:
-                self._train_epoch()
-                self._end_epoch()
-                self._check_patience()
-        except DivergedError as problem:
-            return Failure(self.tally.step, self.tally.epoch, problem.reason, problem.layer, problem.spectrum), None
-        except RuntimeError as problem:
-            if not self.group.is_lost_worker(problem):
-                raise
-            return None, WorkerLostError(self.group.rank, self.group.world, problem)
-        return None, None
+
+    def _failure(self, problem: DivergedError) -> Failure:
+        return Failure(self.tally.step, self.tally.epoch, problem.reason, problem.layer, problem.spectrum)
 
     def _train_epoch(self) -> None:
         tally, clock = self.tally, Stopwatch()
@@ -181,7 +149,7 @@ class _Run:
             loading = clock.lap()
             self.measurements.before(tally.step, images, labels)
             clock.lap()
-            counts = self.stepper(images, labels, stop=self.stop.wanted, save=self._save_is_due)
+            counts = self.stepper(images, labels, stop=self.now.stop.wanted, save=self.saves.due)
             working = clock.lap()
             tally.add(counts, loading + working, 1000 * working)
             self.monitor.record(tally)
@@ -190,7 +158,7 @@ class _Run:
             if counts.save or counts.stop:
                 self._save()
             if counts.stop:
-                self._raise_stopped()
+                self.now.raise_stopped()
             clock.lap()
 
     def _end_epoch(self) -> None:
@@ -234,56 +202,31 @@ class _Run:
         last = float(tally.looks[-1][0]) if tally.looks else float("nan")
         return Step(tally.epoch, tally.batch, len(self.train), tally.mean_loss, tally.error, tally.rate, last)
 
-    @property
-    def _save_is_due(self) -> bool:
-        if self.folder is None or not self.group.is_leader:
-            return False
-        return monotonic() - self._saved >= 60 * self.config.checkpoint_minutes
-
     def _save(self) -> None:
-        """Collect the random states of all processes; the leading process writes the checkpoint."""
-        if self.folder is None:
-            return
-        states = {name: self.group.gather(value) for name, value in randomness.capture().items()}
-        self._count_seconds()
-        if self.group.is_leader:
-            self.files.flush()
-            state = {
-                "result": self.result.to_dict(),
-                "tally": dataclasses.asdict(self.tally),
-                "random": states,
-                **self.components.state(),
-            }
-            checkpoints.save(self.folder, state)
-        self._saved = monotonic()
+        self.result.seconds = self.clock.seconds
+        self.saves.save(self._state)
+
+    def _state(self) -> dict[str, Any]:
+        self.files.flush()
+        return {"result": self.result.to_dict(), "tally": dataclasses.asdict(self.tally), **self.components.state()}
 
     def _restore(self, state: dict[str, Any]) -> None:
-        kinds = randomness.capture()
-        required = {name: untrusted_json.list_of(reader_like(value)) for name, value in kinds.items() if name != "cuda"}
-        random_states = untrusted_json.record(required, {"cuda": untrusted_json.list_of(read_tensor)})
         try:
             self.components.restore(state)
-            saved = untrusted_json.record({"random": random_states, "tally": read_tally})(state, "state")
+            saved = untrusted_json.record({"tally": read_tally})(state, "state")
             known = Result.from_dict(state.get("result"))
             self.tally = Tally(**saved["tally"])
             if self.tally.epoch != len(known.epochs):
                 raise untrusted_json.InvalidValueError(
                     f"state.tally.epoch: expected {len(known.epochs)}, got {self.tally.epoch}"
                 )
-            if self.group.rank < min(map(len, saved["random"].values())):
-                randomness.restore({name: values[self.group.rank] for name, values in saved["random"].items()})
+            restore_random(state, self.group)
         except (ValueError, OverflowError, RuntimeError) as problem:
-            raise checkpoints.damaged(self.folder, problem) from None
+            raise checkpoints.damaged(self.now.folder, problem) from None
         self.result = dataclasses.replace(known, config=self.config, status="running", failure=None)
 
     def _interrupted(self) -> None:
         """Stop during a test, which a resumed run repeats. With several processes the test is finished first."""
-        if self.stop.wanted and self.group.world == 1:
+        if self.now.stop.wanted and self.group.world == 1:
             self._save()
-            self._raise_stopped()
-
-    def _raise_stopped(self) -> None:
-        raise Stopped(self.stop.signal or signal.SIGINT)
-
-    def _count_seconds(self) -> None:
-        self.result.seconds = self._worked + perf_counter() - self._began
+            self.now.raise_stopped()

@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import json
 import math
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from spectralgrad.io.files import write_json, write_text
 
-from .records import Epoch, Result, json_ready
+from .json_lines import StepLog
+from .records import Epoch, Result
+from .settings import Settings
+from .tensorboard_events import event_writer
 
 CONFIG, LOG, RESULT, MEASUREMENTS = "config.toml", "log.csv", "result.json", "measurements.jsonl"
 _CURVES = (
@@ -37,20 +38,10 @@ class RunFiles:
         self.writer: Any = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            self._begin(folder)
-            _forget_measurements(folder / MEASUREMENTS, step)
+            begin_files(folder, result.config, self.write)
+            self._measurements = StepLog(folder / MEASUREMENTS, step)
             if result.config.tensorboard:
-                self.writer = _tensorboard(folder, step)
-
-    def _begin(self, folder: Path) -> None:
-        """Write the first files; if the result cannot be written, the configuration is removed too."""
-        write_text(folder / CONFIG, self._result.config.to_toml())
-        try:
-            self.write()
-        except OSError:
-            if not (folder / RESULT).exists():
-                (folder / CONFIG).unlink()
-            raise
+                self.writer = event_writer(folder, step)
 
     def write(self, step: int | None = None) -> None:
         """Write result and log; also send the last epoch to TensorBoard if its last ``step`` is given."""
@@ -70,9 +61,7 @@ class RunFiles:
         """Write what a step measured: one line per layer, and TensorBoard scalars."""
         if self._folder is None:
             return
-        rows = [json_ready({"step": step, "layer": layer, **values}) for layer, values in found.items()]
-        with (self._folder / MEASUREMENTS).open("a", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows))
+        self._measurements.append({"step": step, "layer": layer, **values} for layer, values in found.items())
         if self.writer is not None:
             for layer, values in found.items():
                 for name, value in values.items():
@@ -90,6 +79,23 @@ class RunFiles:
             self.writer.close()
 
 
+def begin_files(folder: Path, config: Settings, write: Callable[[], None]) -> None:
+    """Write the first files of a run; if its result cannot be written, the configuration is removed too.
+
+    Args:
+        folder: of the run; it exists.
+        config: of the run.
+        write: writes the result.
+    """
+    write_text(folder / CONFIG, config.to_toml())
+    try:
+        write()
+    except OSError:
+        if not (folder / RESULT).exists():
+            (folder / CONFIG).unlink()
+        raise
+
+
 def _log(epochs: list[Epoch]) -> str:
     """CSV with one row per epoch, counted from 1; missing values are empty cells."""
     text = io.StringIO(newline="")
@@ -104,27 +110,3 @@ def _log(epochs: list[Epoch]) -> str:
 
 def _cell(value: Any) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
-
-
-def _forget_measurements(path: Path, step: int) -> None:
-    """Remove the measurements that a resumed run will make again, and a line that was not written to its end."""
-    if not path.exists():
-        return
-    kept = []
-    for line in path.read_text("utf-8").splitlines(keepends=True):
-        try:
-            if int(json.loads(line)["step"]) < step and line.endswith("\n"):
-                kept.append(line)
-        except (ValueError, KeyError, TypeError):
-            continue
-    write_text(path, "".join(kept))
-
-
-def _tensorboard(folder: Path, step: int) -> Any:
-    """A TensorBoard writer that discards events written after the checkpoint; None if TensorBoard is missing."""
-    if find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    before = any(folder.glob("events.out.tfevents.*"))
-    return SummaryWriter(str(folder), purge_step=step if before or step else None)

@@ -16,9 +16,11 @@ from spectralgrad.training import renew_statistics
 
 from ..data import Batches, Dataset
 from ..data.augmentation import resolve
+from .agreement import agreed_sums
 from .components import Components
 from .config import Config
-from .failures import NUMERICAL, DivergedError, FailureWatch, total_norm
+from .descent import descend
+from .failures import NUMERICAL, DivergedError, FailureWatch
 from .process_group import Group
 from .step_times import StepTimer
 from .tally import Counts
@@ -80,25 +82,12 @@ class Stepper:
         images, labels = images.to(self.group.device), labels.to(self.group.device)
         trouble, loss, wrong = self._loss(images, labels)
         here = [stop, save, len(labels), math.nan if loss is None else float(loss.detach()), wrong]
-        counts = Counts(*self._agreed(trouble, [float(value) for value in here]))
+        counts = Counts(*agreed_sums(self.group, trouble, [float(value) for value in here]))
         assert loss is not None
         if not math.isfinite(counts.loss):
             raise self.watch.explain_loss(lambda: self.forward(self.components.net, images))
         self._learn(loss * (self.group.world / counts.images))
         return counts
-
-    def _agreed(self, trouble: DivergedError | None, here: list[float]) -> list[float]:
-        """The sums over all processes; raises if one of them has failed.
-
-        If the run has its own connections, a failed process leaves at once, since others may be waiting inside a layer.
-        On GPUs it has none: a failure can be reported only here, and no layer may communicate after it.
-        """
-        if trouble is not None and self.group.process_group is not None:
-            raise trouble
-        failed, *sums = self.group.total([float(trouble is not None), *here])
-        if failed:
-            raise trouble or DivergedError("")
-        return sums
 
     def _loss(self, images: Tensor, labels: Tensor) -> tuple[DivergedError | None, Tensor | None, float]:
         """The summed loss and the number of misclassified images, or the failure."""
@@ -113,18 +102,9 @@ class Stepper:
     def _learn(self, loss: Tensor) -> None:
         if self.components.penalty is not None:
             loss = loss + self.components.penalty()
-        self.components.optimizer.zero_grad(set_to_none=True)
-        try:
-            with self._timed("backward_ms"):
-                loss.backward()  # type: ignore[no-untyped-call]
-        except NUMERICAL as problem:
-            raise self.watch.explain_error(problem) from None
-        norm = total_norm(p.grad for p in self._trained)
-        if not bool(torch.isfinite(norm)):
-            raise self.watch.explain_gradient()
-        if self.config.clip is not None:
-            torch.nn.utils.clip_grads_with_norm_(self._trained, self.config.clip, norm)
-        self.components.optimizer.step()
+        timing = self._timed("backward_ms")
+        optimizer = self.components.optimizer
+        descend(loss, optimizer, self._trained, self.watch, clip=self.config.clip, timing=timing)
 
     def _timed(self, name: str) -> AbstractContextManager[None]:
         return nullcontext() if self._timer is None else self._timer.timing(name)
@@ -161,7 +141,7 @@ class Stepper:
             trouble = problem
         if trouble is not None:
             trouble.reason = f"in evaluation: {trouble.reason}"
-        loss, wrong, missed, count = self._agreed(trouble, sums)
+        loss, wrong, missed, count = agreed_sums(self.group, trouble, sums)
         top5 = None if math.isnan(missed) else 100 * missed / count
         return Scores(loss / count, 100 * wrong / count, top5)
 
