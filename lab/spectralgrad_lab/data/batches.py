@@ -117,7 +117,7 @@ class Batches:
         """The batches (images (B, C, H, W) float32, labels (B,)) of an epoch, from batch ``start`` on."""
         if epoch < 0 or not 0 <= start <= len(self):
             raise DataError(f"Batches: expected epoch ≥ 0 and start from 0 to {len(self)}, got {epoch} and {start}")
-        generator = torch.Generator().manual_seed(_mixed(self.seed, epoch))
+        generator = torch.Generator().manual_seed(mixed_seed(self.seed, epoch))
         count = len(self.split)
         order = torch.randperm(count, generator=generator) if self.shuffle else torch.arange(count)
         draws = torch.rand(count, DRAWS, generator=generator)
@@ -139,6 +139,11 @@ class Batches:
         return augmented(images.index_select(0, chosen), draws, how)
 
 
-def _mixed(seed: int, epoch: int) -> int:
-    """Combine seed and epoch into one seed, so that neighboring pairs give unrelated streams."""
-    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0])
+def mixed_seed(*numbers: int) -> int:
+    """Combine whole numbers, such as seed and epoch, into one seed: neighboring numbers give unrelated streams.
+
+    Example:
+        >>> mixed_seed(0, 1) == mixed_seed(0, 1), mixed_seed(0, 1) == mixed_seed(1, 0)
+        (True, False)
+    """
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])

@@ -31,8 +31,8 @@ def optimizer_reader(optimizer: Optimizer, moments: Moments) -> untrusted_json.R
         moments: what it keeps for each parameter: readers by name, made from the parameter.
 
     Example:
-        >>> optimizer = torch.optim.Adam([torch.zeros(2, requires_grad=True)])
-        >>> read = optimizer_reader(optimizer, ADAM_MOMENTS)
+        >>> optimizer = torch.optim.SGD([torch.zeros(2, requires_grad=True)])
+        >>> read = optimizer_reader(optimizer, SGD_MOMENTS)
         >>> sorted(read(optimizer.state_dict(), "optimizer"))
         ['param_groups', 'state']
     """

@@ -57,6 +57,23 @@ def read_samples(path: Path | str, *, max_pixels: int = MAX_PIXELS, about: int |
     return samples
 
 
+def read_size(path: Path | str, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Height and width as the header of an image file has them: nothing is decoded, and nothing turned upright.
+
+    Raises:
+        PictureError: the file is missing, empty, not an image, or too large.
+
+    Example:
+        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> read_size(art_path("cat"))
+        (300, 451)
+    """
+    path = Path(path)
+    _require_content(path)
+    with _LOCK, _decoding(path, max_pixels), _opened(path, max_pixels) as image:
+        return image.height, image.width
+
+
 def _require_content(path: Path) -> None:
     problem = (
         "no such file"
