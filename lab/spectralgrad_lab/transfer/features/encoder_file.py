@@ -39,10 +39,11 @@ def load_encoder(path: str | Path, *, any_weights: bool = False) -> Encoder:
             ``any_weights``.
 
     Example:
-        >>> load_encoder("vgg16.safetensors")
-        Traceback (most recent call last):
-        ...
-        spectralgrad_lab.transfer.features.encoder_file.EncoderError: vgg16.safetensors: no such file. Pass the ...
+        >>> try:
+        ...     load_encoder("vgg16.safetensors")
+        ... except EncoderError as problem:
+        ...     print(str(problem)[:32])
+        vgg16.safetensors: no such file.
     """
     path = Path(path)
     if not path.is_file():

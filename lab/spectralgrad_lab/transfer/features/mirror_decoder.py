@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -35,7 +36,7 @@ class Decoder(nn.Module):
         >>> decoder(torch.rand(1, 256, 8, 12)).shape
         torch.Size([1, 3, 32, 48])
         >>> [sum(p.numel() for p in Decoder(level).parameters()) for level in (1, 2, 3, 4, 5)]
-        [19331, 47107, 213251, 1024515, 1467139]
+        [19331, 47011, 213027, 1024419, 1467171]
 
     Reference: Li et al., Universal Style Transfer via Feature Transforms, NeurIPS 2017, section 3.1; with VGG's widths
     there.
@@ -51,7 +52,7 @@ class Decoder(nn.Module):
         channels = self.inputs
         for outputs in _plan(level, self.widths):
             sizes = [channels, *outputs]
-            self.stages.append(nn.ModuleList(nn.Conv2d(a, b, 3) for a, b in zip(sizes, outputs, strict=False)))
+            self.stages.append(nn.ModuleList(nn.Conv2d(a, b, 3) for a, b in pairwise(sizes)))
             channels = outputs[-1]
         self.reset_parameters()
 
@@ -84,7 +85,7 @@ class Decoder(nn.Module):
 
         Example:
             >>> [Decoder(level).margin for level in (1, 2, 3, 4, 5)]
-            [2, 4, 12, 32, 80]
+            [2, 4, 12, 32, 64]
         """
         reach = 0
         for stage in reversed(self.stages):  # from the image back to the features

@@ -168,9 +168,7 @@ def _plan(levels: Sequence[int], strength: float | Sequence[float]) -> dict[int,
 
 def _check_image(name: str, image: Tensor) -> None:
     if image.dim() != 3 or image.shape[0] != 3 or 0 in image.shape or image.dtype != torch.float32:
-        raise ShapeError(
-            f"stylize: expected {name} as float32 RGB (3, H, W), got {image.dtype} {tuple(image.shape)}"
-        )
+        raise ShapeError(f"stylize: expected {name} as float32 RGB (3, H, W), got {image.dtype} {tuple(image.shape)}")
     if not image.isfinite().all():
         raise ArgumentError(f"stylize: expected finite pixels, got NaN or infinity in {name}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -50,7 +51,7 @@ class Encoder(nn.Module):
         channels, self.blocks = 3, nn.ModuleList()
         for width, count in zip(self.widths, _USED, strict=True):
             sizes = [channels, *[width] * count]
-            self.blocks.append(nn.ModuleList(nn.Conv2d(a, b, 3) for a, b in zip(sizes, sizes[1:], strict=False)))
+            self.blocks.append(nn.ModuleList(nn.Conv2d(a, b, 3) for a, b in pairwise(sizes)))
             channels = width
         for name, values in (("mean", MEAN), ("std", STD)):
             self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
