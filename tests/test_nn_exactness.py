@@ -351,6 +351,15 @@ class TestColoring:
         layer = sg.nn.WhiteningColoring2d(groups=2)
         assert_close(layer(content, matrix=matrix, mean=mean), expected)
 
+    def test_every_sample_has_its_own_given_matrix_whatever_is_whitened_together(self):
+        """TPAMI 2021 whitens over the batch, and colours each sample with the matrix of its own style."""
+        content = torch.randn(3, 4, 5, 5, dtype=torch.float64)
+        matrix, mean = torch.randn(3, 2, 2, 2, dtype=torch.float64), torch.randn(3, 4, dtype=torch.float64)
+        white = functional.whiten(content, groups=2, per_sample=False)
+        expected = torch.einsum("ngij,ngjhw->ngihw", matrix, white.view(3, 2, 2, 5, 5)).flatten(1, 2)
+        layer = sg.nn.WhiteningColoring2d(groups=2, per_sample=False)
+        assert_close(layer(content, matrix=matrix, mean=mean), expected + mean[..., None, None])
+
     def test_statistics_of_the_batch_or_of_each_sample(self):
         X = torch.randn(3, 4, 5, 5, dtype=torch.float64)
         joint = functional.whiten(X, eps=0.0, per_sample=False)

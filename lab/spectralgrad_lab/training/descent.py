@@ -88,6 +88,7 @@ class Learner:
         optimizer: of its parameters.
         weights: the names of the losses and their weights.
         group: the processes that train together.
+        watch: attached to a larger network that ``net`` is part of (default: attached to ``net``).
 
     Example:
         >>> net = nn.Linear(1, 1)
@@ -101,10 +102,15 @@ class Learner:
     """
 
     def __init__(
-        self, net: nn.Module, optimizer: Optimizer, weights: Mapping[str, float], group: Group | None = None
+        self,
+        net: nn.Module,
+        optimizer: Optimizer,
+        weights: Mapping[str, float],
+        group: Group | None = None,
+        watch: FailureWatch | None = None,
     ) -> None:
         self.optimizer, self.weights, self.group = optimizer, dict(weights), group or Group()
-        self.watch = FailureWatch(net)
+        self.watch = watch or FailureWatch(net)
         self._trained = [p for p in net.parameters() if p.requires_grad]
 
     def __call__(self, losses: Callable[[], Mapping[str, Tensor]]) -> dict[str, float]:

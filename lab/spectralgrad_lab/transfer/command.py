@@ -10,7 +10,11 @@ Give an image the colours or the style of another one by whitening and colouring
 then coloured with mean and covariance of the style."""
 
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
-_COMMANDS: dict[str, tuple[str, str]] = {}
+_COMMANDS = {
+    "apply": ("translation.apply_command", "translate a picture with the networks of a run"),
+    "color": ("color_command", "give an image the colours of another one"),
+    "train": ("translation.train_command", "train networks that translate between two folders of images"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -96,7 +96,7 @@ def color(
         X: white features (N, C, *).
         style: features (N or 1, C, *) whose mean and covariance to apply; any number of positions.
         matrix: :math:`S_c` (N or 1, G, d, d) or (G, d, d), instead of ``style``. It need not be symmetric: it may be
-            the output of a network.
+            the output of a network. Each sample may have its own, whatever ``per_sample`` is.
         mean: :math:`\mu_c` (N or 1, C) or (C,); only together with ``matrix`` (default: zero).
         groups, eps, per_sample, watch, where: as in :func:`whiten`. With the same ε as there, whitening a map and
             colouring it with its own statistics returns the map.
@@ -122,6 +122,7 @@ def color(
         raise ArgumentError(
             f"{where}: expected exactly one of style and matrix, got {'neither' if style is None else 'both'}"
         )
+    per_sample = per_sample or matrix is not None  # given statistics are not those of X
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
         if style is not None:
