@@ -29,10 +29,12 @@ from ...training.step_records import StepResult
 from ...training.step_settings import TRAINING, StepSettings
 from ..random_crops import RandomCrops
 from .decoder_files import decoder_file, save_decoder
+from .feature_statistics import FeatureStatistics
 from .mirror_decoder import Decoder
 from .vgg_encoder import Encoder
 
 DATA = "images"
+_MEASURED = 16  # batches from which the decoder's constants are taken
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,21 @@ class _DecoderTask:
         self.crops = RandomCrops(config.images, size=config.crop, resize=config.resize, seed=config.seed)
         self.encoder = encoder.to(group.device)
         self.decoder = Decoder(config.level, encoder.widths[config.level - 1]).to(group.device)
+        self._measure_features()
         self.optimizer = Adam(self.decoder.parameters(), config.lr)
         weights = {"pixels": 1.0, "features": config.feature_weight}
         self.learner = Learner(self.decoder, self.optimizer, weights, group)
+
+    @torch.no_grad()
+    def _measure_features(self) -> None:
+        """Set the constants with which the decoder centres and scales features, from crops of no step."""
+        found = FeatureStatistics(self.decoder.inputs)
+        for i in range(_MEASURED):
+            images = self.crops.batch(self.config.steps + i, self.config.batch_size).to(self.group.device)
+            found.add(self.encoder(images, self.config.level).transpose(0, 1))
+        variance = float(found.covariance.diagonal().mean())
+        self.decoder.center.copy_(found.mean.view(-1, 1, 1))
+        self.decoder.scale.fill_(variance**0.5 if variance > 0 else 1.0)
 
     def step(self, number: int) -> dict[str, float]:
         """Take a step."""

@@ -11,14 +11,16 @@ from spectralgrad import covariance_sqrt, matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.precision import rank_tolerance
 from spectralgrad.rules import Method
 
+from ..color_moments import Moments, merged
+
 _UNIT = torch.finfo(torch.float32).eps / 2  # the features are computed in single precision
 
 
 class FeatureStatistics:
-    """Count, mean and covariance of features, accumulated in double precision.
+    """Mean and covariance of features that arrive in pieces, in double precision.
 
-    Pieces are merged by the update of Chan, Golub and LeVeque, in which nothing cancels. As long as there are fewer
-    positions than channels, the features themselves are kept: then the covariance is decomposed by its smaller side.
+    As long as there are fewer positions than channels, the features themselves are kept: then the covariance is
+    decomposed by its smaller side.
 
     Args:
         channels: of the features.
@@ -26,34 +28,39 @@ class FeatureStatistics:
     Example:
         >>> X = torch.randn(4, 100)
         >>> found = FeatureStatistics(4).add(X[:, :30]).add(X[:, 30:])
-        >>> torch.allclose(found.covariance, torch.cov(X.double(), correction=0))
-        True
+        >>> found.count, torch.allclose(found.covariance, torch.cov(X.double(), correction=0))
+        (100, True)
     """
 
     def __init__(self, channels: int) -> None:
-        self.count = 0
-        self.mean = torch.zeros(channels, dtype=torch.float64)
-        self._scatter = torch.zeros(channels, channels, dtype=torch.float64)
+        zero = torch.zeros(channels, channels + 2, dtype=torch.float64)
+        self._moments = Moments(zero[0, :1], zero[:, 1], zero[:, 2:])
         self._pieces: list[Tensor] = []
 
     def add(self, features: Tensor) -> FeatureStatistics:
         """Add features (C, *) and return self."""
-        X = features.detach().cpu().flatten(1).double()
-        count, mean = X.shape[1], X.mean(1)
+        piece = features.detach().cpu().flatten(1)
+        X = piece.double()
+        mean, count = X.mean(1), torch.tensor([X.shape[1]], dtype=X.dtype)
         X -= mean.unsqueeze(1)
-        total = self.count + count
-        gap = mean - self.mean
-        self._scatter += X @ X.mT + torch.outer(gap, gap) * (self.count * count / total)
-        self.mean = self.mean + gap * (count / total)
-        self.count = total
-        few = total < len(mean)
-        self._pieces = [*self._pieces, features.detach().cpu().flatten(1)] if few else []
+        self._moments = merged(self._moments, Moments(count, mean, X @ X.mT / count))
+        self._pieces = [*self._pieces, piece] if self.count < len(mean) else []
         return self
+
+    @property
+    def count(self) -> int:
+        """The number of positions."""
+        return int(self._moments.total)
+
+    @property
+    def mean(self) -> Tensor:
+        """The mean (C,)."""
+        return self._moments.mean
 
     @property
     def covariance(self) -> Tensor:
         """The covariance (C, C), divided by the number of positions."""
-        return self._scatter / self.count
+        return self._moments.covariance
 
     @property
     def features(self) -> Tensor | None:

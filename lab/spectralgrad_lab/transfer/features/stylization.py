@@ -19,7 +19,7 @@ from .vgg_encoder import Encoder, check_level
 SIDE = 512  # of a tile, without its margin
 
 Change = Callable[[Tensor], Tensor]
-Report = Callable[[str, int, int], None]
+Progress = Callable[[int], object]
 
 
 @torch.inference_mode()
@@ -33,7 +33,7 @@ def stylize(
     strength: float | Sequence[float] = 0.6,
     method: str | Method = "exact",
     side: int = SIDE,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> Tensor:
     """Give an image the style of another one.
 
@@ -51,7 +51,7 @@ def stylize(
         strength: from 0 to 1, one for all levels or one for each, in the order of ``levels``.
         method: method of the matrix roots, one of ``methods("sqrt")``. All but iterations give the same image.
         side: of a tile in pixels.
-        report: called with what is done, the number of tiles done, and of all.
+        progress: called with numbers of pixels done: those of the style once, those of the content twice per level.
 
     Returns:
         (3, H, W), from 0 to 1.
@@ -76,21 +76,21 @@ def stylize(
         _check_image(name, image)
     plan = {level: share for level, share in _plan(levels, strength).items() if share > 0}
     _check_decoders(plan, encoder, decoders)
-    tell = report or (lambda *_: None)
-    wanted = image_statistics(style, encoder, plan, side, tell) if plan else {}
+    done = progress or (lambda _: None)
+    wanted = image_statistics(style, encoder, plan, side, done) if plan else {}
     for level, share in plan.items():
-        content = _restyled(content, wanted[level], encoder, decoders[level], share, method, side, tell)
+        content = _restyled(content, wanted[level], encoder, decoders[level], share, method, side, done)
     return content
 
 
 def image_statistics(
-    image: Tensor, encoder: Encoder, levels: Iterable[int], side: int = SIDE, report: Report | None = None
+    image: Tensor, encoder: Encoder, levels: Iterable[int], side: int = SIDE, progress: Progress | None = None
 ) -> dict[int, FeatureStatistics]:
     """Mean and covariance of an image's features at several levels, from one pass over its tiles.
 
     Args:
         image: (3, H, W); the last row and column are repeated to a multiple of the deepest level's stride.
-        encoder, levels, side, report: as in :func:`stylize`.
+        encoder, levels, side, progress: as in :func:`stylize`.
 
     Example:
         >>> found = image_statistics(torch.rand(3, 20, 40), Encoder((4, 4, 8, 8, 8)), (1, 2))
@@ -101,14 +101,13 @@ def image_statistics(
     deepest = max(levels)
     image = padded(image, 2 ** (deepest - 1))
     found = {level: FeatureStatistics(encoder.widths[level - 1]) for level in levels}
-    cut = list(tiles(image, 2 ** (deepest - 1), encoder.margin(deepest), side))
-    for done, (row, column) in enumerate(cut, 1):
+    for row, column in tiles(image, 2 ** (deepest - 1), encoder.margin(deepest), side):
         features = encoder.features(image[None, :, row.outer, column.outer], levels)
         for level, values in features.items():
             stride = 2 ** (level - 1)
             found[level].add(values[0, :, row.inner(stride), column.inner(stride)])
-        if report is not None:
-            report(f"statistics of level {', '.join(map(str, levels))}", done, len(cut))
+        if progress is not None:
+            progress(row.length * column.length)
     return found
 
 
@@ -120,22 +119,21 @@ def _restyled(
     strength: float,
     method: str | Method,
     side: int,
-    report: Report,
+    progress: Progress,
 ) -> Tensor:
     """Encode an image at the decoder's level, transform its features, and decode it."""
     level, stride, size = decoder.level, 2 ** (decoder.level - 1), image.shape[-2:]
     image = padded(image, stride)
-    found = image_statistics(image, encoder, (level,), side, report)[level]
+    found = image_statistics(image, encoder, (level,), side, progress)[level]
     few = found.features is not None  # fewer positions than channels: a small image, which is one tile
     change = _few(style, strength, method) if few else whitening_coloring(found, style, strength, method)
     result = torch.empty_like(image)
     margin = encoder.margin(level) + decoder.margin
-    cut = list(tiles(image, stride, margin, max(image.shape[-2:]) if few else side))
-    for done, (row, column) in enumerate(cut, 1):
+    for row, column in tiles(image, stride, margin, max(image.shape[-2:]) if few else side):
         features = encoder(image[None, :, row.outer, column.outer], level)[0]
         decoded = decoder(change(features)[None])[0]
         result[:, row.place, column.place] = decoded[:, row.inner(), column.inner()]
-        report(f"level {level}", done, len(cut))
+        progress(row.length * column.length)
     return result[:, : size[0], : size[1]].clamp(0, 1)
 
 

@@ -35,6 +35,11 @@ class Span:
         """Where the tile's part is in the image."""
         return slice(self.start, self.stop)
 
+    @property
+    def length(self) -> int:
+        """Of the tile's part."""
+        return self.stop - self.start
+
     def inner(self, stride: int = 1) -> slice:
         """Where the tile's part is in what was computed from it, with one position for ``stride`` pixels."""
         return slice((self.start - self.first) // stride, (self.stop - self.first) // stride)
