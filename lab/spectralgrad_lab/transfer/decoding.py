@@ -71,7 +71,7 @@ def read_size(path: Path | str, *, max_pixels: int = MAX_PIXELS) -> tuple[int, i
     """
     path = Path(path)
     _require_content(path)
-    with _LOCK, _decoding(path, max_pixels), _opened(path, max_pixels) as image:
+    with _LOCK, _decoding(path), _opened(path, max_pixels) as image:
         return image.height, image.width
 
 

@@ -63,7 +63,7 @@ class RandomCrops:
     def __len__(self) -> int:
         return len(self.files)
 
-    def batch(self, step: int, count: int, *, rank: int = 0, world: int = 1) -> Tensor:
+    def batch(self, step: int, count: int, *, rank: int = 0, world: int = 1, dequantize: bool = False) -> Tensor:
         """The part of a process in the batch of a step.
 
         Args:
@@ -71,6 +71,9 @@ class RandomCrops:
             count: crops in the whole batch; a multiple of ``world``.
             rank: number of this process.
             world: number of processes.
+            dequantize: replace each of the 256 levels by uniform random numbers in its interval, so that no region has
+                exactly one colour. Instance normalization needs it: it amplifies the rounding errors of a gradient by
+                1/√ε = 316 in every layer whose input is constant.
 
         Returns:
             float32 (count / world, 3, size, size), from 0 to 1.
@@ -79,7 +82,11 @@ class RandomCrops:
         chosen = torch.randint(len(self), (count,), generator=generator)
         draws = torch.rand(count, DRAWS, generator=generator)
         part = slice(count * rank // world, count * (rank + 1) // world)
-        return self._cropped(chosen[part].tolist(), draws[part]).float() / 255
+        crops = self._cropped(chosen[part].tolist(), draws[part]).float()
+        if dequantize:
+            noise = torch.rand(count, *crops.shape[1:], generator=generator)
+            return (crops + noise[part]) / 256
+        return crops / 255
 
     def _cropped(self, chosen: Sequence[int], draws: Tensor) -> Tensor:
         images = [augmented(self._image(i)[None], draw[None], self._how) for i, draw in zip(chosen, draws, strict=True)]

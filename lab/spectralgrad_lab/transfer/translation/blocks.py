@@ -30,7 +30,9 @@ def convolution(
         >>> convolution(3, 8, 4, 2, norm="instance", activation=nn.ReLU())(torch.randn(2, 3, 8, 8)).shape
         torch.Size([2, 8, 4, 4])
     """
-    parts: list[nn.Module] = [nn.ReflectionPad2d((kernel - 1) // 2), nn.Conv2d(inputs, outputs, kernel, stride)]
+    bias = norm != "instance"  # which would subtract it again
+    layer = nn.Conv2d(inputs, outputs, kernel, stride, bias=bias)
+    parts: list[nn.Module] = [nn.ReflectionPad2d((kernel - 1) // 2), layer]
     if norm != "none":
         parts.append(normalization(norm, outputs))
     return nn.Sequential(*parts, *([] if activation is None else [activation]))

@@ -123,18 +123,18 @@ class Generator(nn.Module):
 
 
 def group_count(width: int, group_size: int) -> int:
-    """The number of groups of 4·width channels.
+    """The number of groups of at most ``group_size`` of the 4·width channels.
 
     Example:
         >>> group_count(64, 32), group_count(4, 32)
         (8, 1)
     """
-    return max(1, 4 * width // group_size)
+    return -(-4 * width // group_size)
 
 
 def _initialize(module: nn.Module) -> None:
     """He initialization, biases zero, as in GD-WCT."""
     if isinstance(module, nn.Conv2d | nn.Linear):
         nn.init.kaiming_normal_(module.weight)
-        assert module.bias is not None
-        nn.init.zeros_(module.bias)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -95,7 +95,7 @@ class TranslationTask:
     def _images(self, step: int) -> tuple[Tensor, Tensor]:
         """The part of this process in the batches of a step, from −1 to 1."""
         group, count = self.now.group, self.config.batch_size
-        a, b = (crops.batch(step, count, rank=group.rank, world=group.world) for crops in self.crops)
+        a, b = (crops.batch(step, count, rank=group.rank, world=group.world, dequantize=True) for crops in self.crops)
         return a.to(group.device) * 2 - 1, b.to(group.device) * 2 - 1
 
     def after(self, number: int) -> None:
