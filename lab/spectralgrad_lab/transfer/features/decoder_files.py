@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,19 @@ from spectralgrad.io.files import write_bytes
 from ... import untrusted_json
 from ...training.checkpoints import CheckpointError, load_tensors
 from .mirror_decoder import Decoder
-from .vgg_encoder import Encoder
+from .vgg_encoder import Encoder, check_level
 
 SHIPPED = Path(__file__).parents[1] / "decoders"
 _WIDEST = 1024
+_ENTRY = "decoder"  # one entry of JSON: safetensors writes several in any order, and the same decoder is the same file
 _METADATA = untrusted_json.record(
-    dict.fromkeys(("level", "encoder", "inputs", "widths"), untrusted_json.text)
-)  # safetensors stores text only
+    {
+        "level": untrusted_json.integer(1, 5),
+        "encoder": untrusted_json.text,
+        "inputs": untrusted_json.integer(1, _WIDEST),
+        "widths": untrusted_json.list_of(untrusted_json.integer(1, _WIDEST)),
+    }
+)
 
 
 class DecoderError(SpectralError, ValueError):
@@ -36,6 +43,16 @@ def decoder_file(folder: Path, level: int) -> Path:
         'decoder-3.safetensors'
     """
     return folder / f"decoder-{level}.safetensors"
+
+
+def run_folder(folder: Path, level: int) -> Path:
+    """Where the run of a level is by default, below the folder for all levels.
+
+    Example:
+        >>> run_folder(Path("runs/decoders"), 3).as_posix()
+        'runs/decoders/level-3'
+    """
+    return folder / f"level-{level}"
 
 
 def save_decoder(path: Path, decoder: Decoder, encoder_digest: str) -> None:
@@ -55,13 +72,13 @@ def save_decoder(path: Path, decoder: Decoder, encoder_digest: str) -> None:
     tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in decoder.state_dict().items()}
     if not all(tensor.isfinite().all() for tensor in tensors.values()):
         raise DecoderError(f"{path}: a weight of the decoder is not finite in half precision")
-    metadata = {
-        "level": str(decoder.level),
+    described = {
+        "level": decoder.level,
         "encoder": encoder_digest,
-        "inputs": str(decoder.inputs),
-        "widths": ",".join(map(str, decoder.widths)),
+        "inputs": decoder.inputs,
+        "widths": list(decoder.widths),
     }
-    write_bytes(path, save(tensors, metadata))
+    write_bytes(path, save(tensors, {_ENTRY: json.dumps(described)}))
 
 
 def load_decoder(path: str | Path, encoder: Encoder) -> Decoder:
@@ -84,7 +101,7 @@ def load_decoder(path: str | Path, encoder: Encoder) -> Decoder:
     path = Path(path)
     try:
         tensors = load_tensors(path)
-        decoder = _empty_decoder(_METADATA(_metadata(path), "metadata"), encoder)
+        decoder = _empty_decoder(_metadata(path), encoder)
         decoder.load_state_dict({name: _checked(name, tensor) for name, tensor in tensors.items()}, assign=True)
     except CheckpointError as problem:
         raise DecoderError(str(problem)) from None
@@ -95,18 +112,20 @@ def load_decoder(path: str | Path, encoder: Encoder) -> Decoder:
 
 
 def load_decoders(folder: str | Path, encoder: Encoder, levels: Iterable[int]) -> dict[int, Decoder]:
-    """Read the decoders of several levels from a folder.
+    """Read the decoders of several levels from a folder, or from the runs ``level-1`` and so on in it.
 
     Raises:
         DecoderError: one is missing or cannot be used; the message says how to train it.
     """
     found = {}
     for level in levels:
-        path = decoder_file(Path(folder), level)
+        check_level(level)
+        places = [decoder_file(place, level) for place in (Path(folder), run_folder(Path(folder), level))]
+        path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
             raise DecoderError(
-                f"{path}: no such file. Train a decoder of level {level} with: spectralgrad transfer train-decoder "
-                f"--level {level} --images DIR --encoder FILE --out DIR; then pass --decoders DIR"
+                f"{path}: no such file. Train it with: spectralgrad transfer train-decoder --level {level} "
+                f"--images DIR --encoder FILE; then pass --decoders runs/decoders"
             )
         found[level] = load_decoder(path, encoder)
         if found[level].level != level:
@@ -114,11 +133,12 @@ def load_decoders(folder: str | Path, encoder: Encoder, levels: Iterable[int]) -
     return found
 
 
-def _metadata(path: Path) -> dict[str, str]:
+def _metadata(path: Path) -> dict[str, Any]:
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
-        return dict(file.metadata() or {})
+        found = (file.metadata() or {}).get(_ENTRY, "{}")
+    return dict(_METADATA(untrusted_json.parse(found.encode()), _ENTRY))
 
 
 def _empty_decoder(known: dict[str, Any], encoder: Encoder) -> Decoder:
@@ -127,11 +147,8 @@ def _empty_decoder(known: dict[str, Any], encoder: Encoder) -> Decoder:
         raise DecoderError(
             f"it was trained for the encoder {known['encoder'][:12] or 'without a file'}…, not {encoder.digest[:12]}…"
         )
-    level, inputs, *widths = map(int, [known["level"], known["inputs"], *known["widths"].split(",")])
-    if max(inputs, *widths) > _WIDEST:
-        raise DecoderError(f"expected at most {_WIDEST} channels, got {max(inputs, *widths)}")
     with torch.device("meta"):
-        return Decoder(level, inputs, widths)
+        return Decoder(known["level"], known["inputs"], known["widths"])
 
 
 def _checked(name: str, tensor: Tensor) -> Tensor:
