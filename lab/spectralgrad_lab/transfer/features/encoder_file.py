@@ -12,7 +12,7 @@ from torch import Tensor
 from spectralgrad.errors import SpectralError
 
 from ...training.checkpoints import load_tensors
-from .vgg_encoder import BLOCKS, Encoder
+from .vgg_encoder import BLOCKS, Encoder, convolutions
 
 # SHA-256 over the tensors of VGG-16 trained on ImageNet, as torchvision publishes them (IMAGENET1K_V1).
 VGG16 = "f952adf0b362db5ed6be6449d1ea5898285643ff99f30f14b473f9a440e85318"
@@ -122,7 +122,7 @@ def _check_convolution(tensors: Mapping[str, Tensor], name: str, inputs: int, ou
 
 def _encoder(tensors: Mapping[str, Tensor], widths: list[int], digest: str) -> Encoder:
     encoder = Encoder(widths)
-    for block, names in zip(encoder.blocks, convolution_names(), strict=True):
+    for block, names in zip(convolutions(encoder.blocks), convolution_names(), strict=True):
         for convolution, name in zip(block, names, strict=False):
             convolution.load_state_dict({kind: tensors[f"{name}.{kind}"] for kind in ("weight", "bias")})
     encoder.digest = digest

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from spectralgrad.errors import ArgumentError, ShapeError
 
-from .vgg_encoder import WIDTHS, check_level, reflected
+from .vgg_encoder import WIDTHS, check_level, convolutions, reflected
 
 # Channels of the decoder at full, half, quarter and eighth resolution. VGG-16 has 64, 128, 256 and 512. Half the width
 # at a resolution is a quarter of its multiplications, and most of them are at full resolution. What a decoder has to
@@ -65,14 +65,14 @@ class Decoder(nn.Module):
 
     def reset_parameters(self) -> None:
         """Initialise for ReLU (He et al.), and the last convolution so that images are about middle grey."""
-        for stage in self.stages:
+        stages = convolutions(self.stages)
+        for stage in stages:
             for convolution in stage:
                 nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
                 nn.init.zeros_(convolution.bias)
-        last = self.stages[-1][-1]
-        nn.init.constant_(last.bias, 0.5)
         with torch.no_grad():
-            last.weight.mul_(0.1)
+            stages[-1][-1].weight.mul_(0.1)
+            nn.init.constant_(stages[-1][-1].bias, 0.5)  # type: ignore[arg-type]
 
     def forward(self, features: Tensor) -> Tensor:
         """Return images (N, 3, H, W) for features (N, C, h, w); values are about 0 to 1, but not clipped."""
@@ -81,12 +81,12 @@ class Decoder(nn.Module):
                 f"Decoder: expected features (N, {self.inputs}, h, w) of level {self.level} with at least 2×2 "
                 f"positions, got {tuple(features.shape)}"
             )
-        x, last = (features - self.center) / self.scale, self.stages[-1][-1]
-        for i, stage in enumerate(self.stages):
+        x, stages = (features - self.center) / self.scale, convolutions(self.stages)
+        for i, stage in enumerate(stages):
             x = functional.interpolate(x, scale_factor=2.0, mode="nearest") if i else x
             for convolution in stage:
                 x = reflected(convolution, x)
-                x = x if convolution is last else x.relu_()
+                x = x if convolution is stages[-1][-1] else x.relu_()
         return x
 
     @property
@@ -98,9 +98,8 @@ class Decoder(nn.Module):
             [2, 4, 12, 32, 64]
         """
         reach = 0
-        for stage in reversed(self.stages):  # from the image back to the features
-            reach = -(-reach // 2) if stage is not self.stages[-1] else reach
-            reach += len(stage)  # type: ignore[arg-type]
+        for stage in reversed(convolutions(self.stages)):  # from the image back to the features
+            reach = -(-reach // 2) + len(stage)
         return reach * 2 ** (self.level - 1)
 
 

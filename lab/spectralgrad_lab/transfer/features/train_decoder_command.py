@@ -50,11 +50,11 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error(str(problem))
     if not config.images:
         parser.error("--images is required: a folder with images")
-    if not config.encoder:
-        raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
     return run_step_command(options, _COMMAND, _DEFAULTS, _train, parser)
 
 
 def _train(config: DecoderSettings, out: Path, resume: bool, progress: StepProgress) -> StepResult[DecoderSettings]:
+    if config.encoder is None:
+        raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
     encoder = load_encoder(config.encoder, any_weights=config.any_encoder)
     return train_decoder(config, encoder, out, resume=resume, progress=progress)

@@ -74,7 +74,7 @@ class Encoder(nn.Module):
         check_images(images, max(wanted))
         found: dict[int, Tensor] = {}
         x = (images - self.mean) / self.std
-        for level, block in enumerate(self.blocks, 1):
+        for level, block in enumerate(convolutions(self.blocks), 1):
             x = x if level == 1 else functional.max_pool2d(x, 2)
             x = reflected(block[0], x).relu_()
             if level in wanted:
@@ -97,7 +97,12 @@ class Encoder(nn.Module):
         return before + 2 ** (level - 1)
 
 
-def reflected(convolution: nn.Module, x: Tensor) -> Tensor:
+def convolutions(stages: nn.ModuleList) -> list[list[nn.Conv2d]]:
+    """The convolutions of each stage of an encoder or decoder."""
+    return [[layer for layer in stage.children() if isinstance(layer, nn.Conv2d)] for stage in stages]
+
+
+def reflected(convolution: nn.Conv2d, x: Tensor) -> Tensor:
     """A 3×3 convolution of the same size, with the border padded by reflection."""
     result: Tensor = convolution(functional.pad(x, (1, 1, 1, 1), mode="reflect"))
     return result
