@@ -156,10 +156,19 @@ def test_layout_in_memory_does_not_matter(layout, groups):
 
 
 @pytest.mark.parametrize(
-    ("shape", "groups"), [((300, 64, 6, 6), 4), ((3000, 256), 2), ((2, 16, 300, 300), 1), ((90, 256, 5, 5), 1)], ids=str
+    ("shape", "groups"),
+    [
+        ((300, 64, 6, 6), 4),
+        ((3000, 256), 2),
+        ((2, 16, 300, 300), 1),
+        ((90, 256, 5, 5), 1),
+        ((2, 48, 120, 120), 6),
+        ((2, 8, 400, 400), 2),
+    ],
+    ids=str,
 )
 def test_large_batches_come_in_pieces(shape, groups):
-    """More than one piece of the cache-sized passes: over samples, over rows, over positions, short rows joined."""
+    """More than one piece of the cache-sized passes: over samples, rows, positions and groups, short rows joined."""
     torch.manual_seed(0)
     X, G = torch.randn(2, *shape)
     layer = getattr(sg.nn, f"DecorrelatedBatchNorm{'2d' if len(shape) == 4 else '1d'}")(shape[1], groups=groups)

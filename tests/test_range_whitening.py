@@ -262,7 +262,6 @@ def test_colouring_by_few_positions_equals_the_root_of_the_covariance():
     assert_close(color(X[None], style[None], eps=0.0)[0], expected, rtol=1e-6, atol=1e-6)
 
 
-def test_a_map_without_channels_or_samples():
-    assert whiten(torch.zeros(0, 4, 5), eps=0.0).shape == (0, 4, 5)
-    with pytest.raises(sg.ShapeError, match="more than 0 positions"):
-        whiten(torch.zeros(2, 4, 0), eps=0.0)
+def test_a_map_without_samples_or_positions():
+    for shape in ((0, 4, 5), (2, 4, 0)):
+        assert whiten(torch.zeros(shape), eps=0.0).shape == shape

@@ -18,7 +18,7 @@ from spectralgrad_lab.transfer.art_pictures import art, find_picture
 from spectralgrad_lab.transfer.picture_errors import PictureError, PictureWarning
 from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
 
-from ..small_pictures import bomb, chunk
+from .small_pictures import bomb, chunk
 
 SHAPE = HEIGHT, WIDTH = 5, 7
 COLORS = np.random.default_rng(0).integers(0, 256, (*SHAPE, 4), dtype=np.uint8)

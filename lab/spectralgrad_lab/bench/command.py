@@ -33,6 +33,7 @@ examples:
 _STUDIES = {
     "grid": ("whole_grid", "all sizes and spectra, compared with the goals; writes JSON and plots"),
     "layers": ("layers", "the layers compared with batch normalization"),
+    "group-whitening": ("group_whitening", "whitening as in the translation network of TPAMI 2021, by several methods"),
     "treatments": ("treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
     "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),
     "renewed": ("renewed_statistics", "the networks of a comparison, tested with recomputed running statistics"),

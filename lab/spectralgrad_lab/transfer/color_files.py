@@ -36,7 +36,7 @@ class StyleColors(NamedTuple):
 
 
 class Recolored(NamedTuple):
-    """The result of :func:`recolor`: the samples, and the share of them that had to be clipped to their range."""
+    """The result of :func:`recolor`: the samples, and the share of the visible ones that had to be clipped."""
 
     samples: Samples
     clipped: float
@@ -100,16 +100,17 @@ def recolor(
     mapping = coloring_map(_moments(content, style.space, progress), style.moments, rule, noise)
     colors = 1 if content.colors == 1 and style.is_grey else 3
     values = np.empty((*content.values.shape[:2], colors + content.has_alpha), content.values.dtype)
-    clipped = 0
+    clipped, visible = 0, 0
     tiles = _tiles(content, style.space)
-    for out, (tile, _), before in zip(_flat_tiles(values), tiles, _flat_tiles(content.values), strict=True):
+    for out, (tile, alpha), before in zip(_flat_tiles(values), tiles, _flat_tiles(content.values), strict=True):
         mapped = _mapped(tile, mapping, style.space, strength)[:colors]
-        clipped += int(((mapped < 0) | (mapped > 1)).sum())
+        seen = torch.ones_like(mapped, dtype=torch.bool) if alpha is None else (alpha > 0).expand_as(mapped)
+        visible += int(seen.sum())
+        clipped += int((seen & ((mapped < 0) | (mapped > 1))).sum())
         out[:, :colors] = quantized(mapped.T, content.bits)
         out[:, colors:] = before[:, content.colors :]
         progress(len(out))
-    count = values.shape[0] * values.shape[1] * colors
-    return Recolored(Samples(values, content.profile, content.exif), clipped / count)
+    return Recolored(Samples(values, content.profile, content.exif), clipped / visible)
 
 
 def _mapped(tile: Tensor, mapping: ColorMap, space: SpaceName, strength: float) -> Tensor:

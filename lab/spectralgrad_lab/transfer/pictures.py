@@ -22,8 +22,6 @@ from .samples import Samples
 class Picture:
     """An image with what is kept when it is saved.
 
-    Use :func:`dataclasses.replace` to put other pixels into it.
-
     Args:
         pixels: float32 (3, H, W), RGB, or (1, H, W), grey; values from 0 to 1, as in the file (sRGB in general).
         alpha: opacity (1, H, W) from 0 to 1, or None.
@@ -38,6 +36,8 @@ class Picture:
         >>> picture = Picture(torch.rand(1, 4, 6))
         >>> picture.rgb.shape, picture.size
         (torch.Size([3, 4, 6]), (4, 6))
+        >>> picture.with_pixels(picture.rgb / 2).pixels.shape
+        torch.Size([3, 4, 6])
     """
 
     pixels: Tensor
@@ -61,6 +61,10 @@ class Picture:
     def size(self) -> tuple[int, int]:
         """Height and width."""
         return self.pixels.shape[1], self.pixels.shape[2]
+
+    def with_pixels(self, pixels: Tensor) -> Picture:
+        """Return a picture with other pixels, (3, H, W) or (1, H, W), and everything else the same."""
+        return replace(self, pixels=pixels)
 
 
 def read_picture(path: Path | str, *, longest: int | None = None, max_pixels: int = MAX_PIXELS) -> Picture:

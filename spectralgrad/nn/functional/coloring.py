@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, ShapeError, check_choice, check_features
-from ...linalg.covariances import covariance
+from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
+from .normalization import normalize
 from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
@@ -45,7 +46,8 @@ def whiten(
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
         method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
         per_sample: compute the statistics of each sample separately; otherwise over the whole batch.
-        watch: if given, called with the matrices to decompose; its result is decomposed instead.
+        watch: if given, called with the matrices to decompose, (N, G, d, d) or (1, G, d, d); its result is decomposed
+            instead. A backward pass with ``create_graph`` calls it again.
         where: name used in error messages.
 
     Returns:
@@ -65,13 +67,21 @@ def whiten(
     """
     check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", where)
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
-    with full_precision(X):
-        features = _grouped(X, groups, per_sample, where)
-        if whitening == "zca" and eps == 0 and rule.exact:
-            return _restored(whitened_on_range(features, watch, where), X, per_sample)
-        M = covariance(features, eps=eps)
-        W = whitening_matrix(M if watch is None else watch(M), whitening, rule, where)
-        return _restored(W @ (features - features.mean(-1, keepdim=True)), X, per_sample)
+    _check(X, groups, where)
+    if not X.numel():
+        return X.clone()
+    if whitening == "zca" and eps == 0 and rule.exact:
+        with full_precision(X):
+            return _restored(whitened_on_range(_grouped(X, groups, per_sample, where), watch, where), X, per_sample)
+    samples = X.shape[0] if per_sample else 1
+
+    def matrix_of(C: Tensor) -> Tensor:
+        M = shifted(C.unflatten(0, (samples, groups)), eps)
+        return whitening_matrix(M if watch is None else watch(M), whitening, rule, where).flatten(0, 1)
+
+    # Samples with statistics of their own are groups of channels of one sample.
+    joined = X.reshape(1, -1, *X.shape[2:]) if per_sample else X
+    return normalize(joined, matrix_of, None, None, groups=samples * groups).output.reshape(X.shape)
 
 
 def color(
@@ -232,14 +242,18 @@ def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) ->
 
 def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
     """(N, C, *) → (N, G, d, n) per sample, or (1, G, d, N·n) over the batch, in working precision."""
+    _check(X, groups, where)
+    positions = math.prod(X.shape[2:])
+    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
+    return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
+
+
+def _check(X: Tensor, groups: int, where: str) -> None:
     check_features(X, where)
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     if groups < 1 or X.shape[1] % groups:
         raise ArgumentError(f"{where}: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
-    positions = math.prod(X.shape[2:])
-    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
-    return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
 
 
 def _restored(Y: Tensor, X: Tensor, per_sample: bool) -> Tensor:

@@ -1,6 +1,6 @@
 """Passes over features (N, C, *), one piece at a time, so that each piece fits into the processor's cache.
 
-A piece is a view (b, d, l): b is a number of samples times the number of groups, d the channels of a group, l a number
+A piece is a view (b, d, l): b is a number of samples times a number of groups, d the channels of a group, l a number
 of positions. A piece is converted and centred when it is used; no centred or transposed copy of all features is made.
 These functions are not differentiable: callers use them inside autograd functions, or where no gradient is needed.
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 from ...precision import full_precision
 
 _PIECE = 2**19  # elements in a piece; 2 MB in float32
+_ALL = slice(None)
 _MANY = 16  # positions per sample; with fewer, a second pass over the samples in float64 would not be cheap
 
 
@@ -23,8 +24,8 @@ def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
     return X.contiguous(memory_format=_format(X if like is None else like))
 
 
-def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
-    """Views (b, d, l) of a dense tensor (N, C, *).
+def pieces(X: Tensor, groups: int) -> Iterator[tuple[Tensor, slice]]:
+    """Views (b, d, l) of a dense tensor (N, C, *), and which of the groups they have.
 
     Sizes and order depend only on shape and memory format, so the pieces of two tensors that share both correspond.
     """
@@ -33,15 +34,21 @@ def pieces(X: Tensor, groups: int) -> Iterator[Tensor]:
     limit = _PIECE if X.device.type == "cpu" else max(X.numel(), 1)  # one piece on an accelerator
     if _rows(X):
         rows = X.movedim(1, -1).view(-1, groups, d)
-        return (part.permute(1, 2, 0) for part in rows.split(max(1, limit // max(channels, 1))))
+        return ((part.permute(1, 2, 0), _ALL) for part in rows.split(max(1, limit // max(channels, 1))))
     columns = X.view(n, groups, d, X.shape[2:].numel())
-    samples = max(1, limit // max(channels * columns.shape[-1], 1))
-    positions = max(1, limit // channels)
-    return (
-        part.flatten(0, 1)
-        for block in columns.split(samples)
-        for part in (block.split(positions, -1) if samples == 1 else (block,))
-    )
+    samples = limit // max(channels * columns.shape[-1], 1)
+    if samples:
+        return ((block.flatten(0, 1), _ALL) for block in columns.split(samples))
+    return (piece for sample in columns for piece in _pieces_of_sample(sample, limit))
+
+
+def _pieces_of_sample(sample: Tensor, limit: int) -> Iterator[tuple[Tensor, slice]]:
+    """Pieces of a large sample (G, d, n): several groups, or some positions of one group."""
+    groups, d, n = sample.shape
+    together, positions = max(1, limit // (d * n)), max(1, limit // d)
+    for first in range(0, groups, together):
+        which = slice(first, first + together)
+        yield from ((part, which) for part in sample[which].split(min(n, positions), -1))
 
 
 def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
@@ -61,13 +68,14 @@ def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
     result = mean.new_zeros(groups, d, d)
     others = pieces(X if Y is None else Y, groups)
     with full_precision(mean):
-        for x, y in zip(pieces(X, groups), others, strict=True):
-            x = centered(x, mean)
+        for (x, which), (y, _) in zip(pieces(X, groups), others, strict=True):
+            x = centered(x, mean[which])
             y = x if Y is None else y.to(mean.dtype)
             if x.shape[-1] < d and x.shape[0] > groups:
                 result.baddbmm_(_joined(y, groups), _joined(x, groups).mT)
             else:
-                result += torch.bmm(y, x.mT).view(-1, groups, d, d).sum(0)
+                part = result[which]
+                part += torch.bmm(y, x.mT).view(-1, *part.shape).sum(0)
     return result
 
 
@@ -76,9 +84,10 @@ def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
     result = torch.empty_like(X)
     groups = len(mean)
     with full_precision(mean):
-        for x, out in zip(pieces(X, groups), pieces(result, groups), strict=True):
+        for (x, which), (out, _) in zip(pieces(X, groups), pieces(result, groups), strict=True):
             b = len(x)
-            _into(out, spread(shift.unsqueeze(-1), b), spread(matrix, b), centered(x, mean))
+            start = spread(shift[which].unsqueeze(-1), b)
+            _into(out, start, spread(matrix[which], b), centered(x, mean[which]))
     return result
 
 
@@ -88,10 +97,10 @@ def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Ten
     groups = len(mean)
     every = (pieces(T, groups) for T in (X, G, result))
     with full_precision(mean):
-        for x, g, out in zip(*every, strict=True):
+        for (x, which), (g, _), (out, _) in zip(*every, strict=True):
             b = len(x)
-            first = torch.bmm(spread(A, b), centered(g, g_mean))
-            _into(out, first, spread(B, b), centered(x, mean))
+            first = torch.bmm(spread(A[which], b), centered(g, g_mean[which]))
+            _into(out, first, spread(B[which], b), centered(x, mean[which]))
     return result
 
 

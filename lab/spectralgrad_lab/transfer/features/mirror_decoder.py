@@ -69,7 +69,7 @@ class Decoder(nn.Module):
         for stage in stages:
             for convolution in stage:
                 nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-                nn.init.zeros_(convolution.bias)
+                nn.init.zeros_(convolution.bias)  # type: ignore[arg-type]
         with torch.no_grad():
             stages[-1][-1].weight.mul_(0.1)
             nn.init.constant_(stages[-1][-1].bias, 0.5)  # type: ignore[arg-type]

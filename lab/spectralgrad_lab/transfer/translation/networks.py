@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
+from spectralgrad.nn import spectral_layers
+
 from .config import TranslationConfig
 from .discriminator import Discriminator
 from .generator import Generator
@@ -33,6 +35,8 @@ class Generators(nn.Module):
             )
             for _ in DOMAINS
         )
+        for name, layer in spectral_layers(self).items():
+            layer.name = name
 
     @property
     def both(self) -> tuple[Generator, Generator]:
