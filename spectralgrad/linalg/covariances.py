@@ -188,7 +188,7 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
     """
     _check_shift(eps)
     least = 2.0 ** min(0, math.ceil(math.log2(eps) / 2)) if eps else 0.0
-    X, size = covariance_root.features(widen(X), center, 1 / _root_of_count(X, correction), least, steep=channels)
+    X, size = covariance_root.features(widen(X), center, 1 / root_of_count(X, correction), least, steep=channels)
     return X, eps**0.5 / size, size
 
 
@@ -199,14 +199,14 @@ def _check_shift(eps: float) -> None:
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     """Return centred features divided by √(N − c), in working precision."""
-    root = _root_of_count(X, correction)
+    root = root_of_count(X, correction)
     X = widen(X)
     if center:
         X = X - X.mean(-1, keepdim=True)
     return X / root
 
 
-def _root_of_count(X: Tensor, correction: int) -> float | Tensor:
+def root_of_count(X: Tensor, correction: int = 0) -> float | Tensor:
     """Return √(N − c). Under torch.jit.trace sizes are tensors, whose root would be taken in single precision."""
     count = count_of(X, correction)
     return count.to(real_dtype(working_dtype(X.dtype))).sqrt() if isinstance(count, Tensor) else count**0.5

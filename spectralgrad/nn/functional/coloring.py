@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from ...errors import ArgumentError, ShapeError, check_choice, check_features
@@ -17,6 +18,7 @@ from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
 from .normalization import normalize
+from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
 
@@ -38,7 +40,9 @@ def whiten(
     Args:
         X: features (N, C, *).
         groups: number of groups G; each group of d = C/G channels is whitened independently.
-        eps: ε; if 0, a singular covariance is inverted on its range.
+        eps: ε; if 0, a singular covariance is inverted on its range. The exact ZCA then decomposes the smaller of the
+            matrices d×d and n×n, for n positions, in double precision; see
+            :func:`~spectralgrad.nn.functional.range_whitening.whitened_on_range`.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
         method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
         per_sample: compute the statistics of each sample separately; otherwise over the whole batch.
@@ -64,14 +68,17 @@ def whiten(
     check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", where)
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
     _check(X, groups, where)
+    if not X.numel():
+        return X.clone()
+    if whitening == "zca" and eps == 0 and rule.exact:
+        with full_precision(X):
+            return _restored(whitened_on_range(_grouped(X, groups, per_sample, where), watch, where), X, per_sample)
     samples = X.shape[0] if per_sample else 1
 
     def matrix_of(C: Tensor) -> Tensor:
         M = shifted(C.unflatten(0, (samples, groups)), eps)
         return whitening_matrix(M if watch is None else watch(M), whitening, rule, where).flatten(0, 1)
 
-    if not X.numel():
-        return X.clone()
     # Samples with statistics of their own are groups of channels of one sample.
     joined = X.reshape(1, -1, *X.shape[2:]) if per_sample else X
     return normalize(joined, matrix_of, None, None, groups=samples * groups).output.reshape(X.shape)
@@ -207,6 +214,9 @@ def _style(
             f"got shape {tuple(style.shape)}"
         )
     features = _grouped(style.to(X.dtype), groups, per_sample, where)
+    if eps == 0 and resolve(method, "sqrt").exact:
+        root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
+        return root.to(features.dtype), mean.to(features.dtype)
     M = covariance(features, eps=eps)
     M = M if watch is None else watch(M)
     check_finite(M, where)

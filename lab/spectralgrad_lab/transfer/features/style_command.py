@@ -1,0 +1,133 @@
+"""The command ``spectralgrad transfer style``."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+from torch import Tensor
+
+from spectralgrad.rules import methods, resolve
+
+from ..art_pictures import find_picture
+from ..encoding import require_writable
+from ..pictures import Picture, read_picture, write_picture
+from ..reporting import pixel_progress, printed_warnings
+from .decoder_files import SHIPPED, load_decoders
+from .encoder_file import HOW_TO_GET, EncoderError, load_encoder
+from .stylization import stylize
+
+_COMMAND = "spectralgrad transfer style"
+_LEAST = 2**19  # pixels from which a progress bar is shown
+_DESCRIPTION = """\
+Give an image the style of another one: at several levels of VGG-16, from the deepest to the first, features of CONTENT
+are whitened, coloured with mean and covariance of those of STYLE, and decoded. CONTENT and STYLE are image files or
+names of the pictures that come with the lab. Transparency, EXIF data and colour profile of CONTENT are kept. Images are
+processed in tiles, so that memory is bounded."""
+_EXAMPLES = """\
+examples:
+  spectralgrad transfer style cat night_cafe --encoder vgg16.safetensors -o cat.png
+  spectralgrad transfer style cat harvest --encoder vgg16.safetensors --levels 3,2,1 --strength 1,0.8,0.5 -o cat.png
+  spectralgrad transfer style photo.jpg painting.jpg --encoder vgg16.safetensors --size 1024 -o out.png"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``spectralgrad transfer style``."""
+    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("content", metavar="CONTENT", help="image to stylize: a file, or the name of a picture")
+    parser.add_argument("style", metavar="STYLE", help="image whose style to use: a file, or the name of a picture")
+    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="file to write")
+    parser.add_argument("--encoder", metavar="FILE", help="safetensors file with the convolutions of VGG-16")
+    parser.add_argument(
+        "--any-encoder", action="store_true", help="accept an encoder with other weights than those trained on ImageNet"
+    )
+    parser.add_argument(
+        "--decoders",
+        type=Path,
+        default=SHIPPED,
+        metavar="DIR",
+        help="folder with decoders from train-decoder (default: those that come with the lab)",
+    )
+    parser.add_argument(
+        "--levels", type=_levels, default=(3, 2, 1), metavar="N[,N]", help="levels from 1 to 5 (default: 3,2,1)"
+    )
+    parser.add_argument(
+        "--strength",
+        type=_strengths,
+        default=(0.6,),
+        metavar="X[,X]",
+        help="from 0, content unchanged, to 1; one for all levels, or one for each (default: 0.6)",
+    )
+    parser.add_argument(
+        "--method",
+        default="exact",
+        metavar="NAME",
+        help=f"how the square roots are computed: {', '.join(methods('sqrt'))} (default: exact)",
+    )
+    parser.add_argument(
+        "--size", type=_size, metavar="N", help="first reduce images whose longer side is longer than this"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    resolve(options.method, "sqrt")
+    out = require_writable(options.out)
+    if not options.encoder:
+        raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
+    encoder = load_encoder(options.encoder, any_weights=options.any_encoder)
+    decoders = load_decoders(options.decoders, encoder, options.levels)
+    with printed_warnings(_COMMAND):
+        content, style = (
+            read_picture(find_picture(name), longest=options.size) for name in (options.content, options.style)
+        )
+        pixels = [image.pixels[0].numel() for image in (content, style)]
+        with pixel_progress("style transfer", 2 * len(decoders) * pixels[0] + pixels[1], least=_LEAST) as progress:
+            made = stylize(
+                opaque(content),
+                opaque(style),
+                encoder,
+                decoders,
+                options.levels,
+                strength=options.strength if len(options.strength) > 1 else options.strength[0],
+                method=options.method,
+                progress=progress,
+            )
+        write_picture(out, _stylized(content, made))
+    print(f"{out}: {content.size[1]}×{content.size[0]} pixels")
+
+
+def opaque(picture: Picture) -> Tensor:
+    """RGB (3, H, W) in which transparent pixels have the mean colour of the others, so that they bring no style.
+
+    Example:
+        >>> half = torch.tensor([1.0, 0.0]).view(1, 1, 2)
+        >>> opaque(Picture(torch.tensor([0.25, 1.0]).expand(3, 1, 2), alpha=half))[0]
+        tensor([[0.2500, 0.2500]])
+    """
+    if picture.alpha is None:
+        return picture.rgb
+    mean = (picture.rgb * picture.alpha).sum((1, 2)) / picture.alpha.sum().clamp_min(1e-6)
+    return picture.rgb * picture.alpha + mean.view(3, 1, 1) * (1 - picture.alpha)
+
+
+def _stylized(content: Picture, pixels: Tensor) -> Picture:
+    """The result with what is kept of the content; the profile of a grey image does not fit a coloured one."""
+    return replace(content, pixels=pixels, profile=content.profile if content.pixels.shape[0] == 3 else None)
+
+
+def _levels(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
+
+
+def _strengths(text: str) -> tuple[float, ...]:
+    return tuple(float(part) for part in text.split(","))
+
+
+def _size(text: str) -> int:
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a length ≥ 1, got {text}")
+    return int(text)
