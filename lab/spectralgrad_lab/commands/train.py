@@ -44,7 +44,7 @@ checkpoint; the same command with --resume continues, with the same results as a
 _EXAMPLES = """\
 examples:
   spectralgrad train                                     the preset small: a small network, embedded images
-    spectralgrad train --method svd                        plain SVD, which fails
+  spectralgrad train --method svd                        plain SVD, which fails
   spectralgrad train --preset tpami-cifar10 --data DIR --method svd-taylor --group-size 16
   spectralgrad train --preset iccv-resnet50 --data DIR --hybrid svd-pade
   spectralgrad train --out runs/mine --resume            continue a run
@@ -138,6 +138,12 @@ def check_flags(config: Config, given: Mapping[str, Any]) -> None:
     """
     if not known(config.dataset):
         raise ConfigError(f"dataset: {unknown_dataset(config.dataset)}")
+    if given.get("postpone") and not config.hybrid:
+        raise ConfigError("--postpone: expected together with --hybrid, without which it has no effect")
+    if ":" not in config.network and config.pooling != "covariance":
+        unused = [f"--{name}" for name in ("normalize", "power") if given.get(name)]
+        if unused:
+            raise ConfigError(f"{unused[0]}: expected together with --pooling covariance, got {config.pooling!r}")
     if ":" in config.network:
         unused = [name for name in given if name in SETTINGS and not accepts(config.network, name)]
         if unused:
@@ -151,8 +157,13 @@ def unreached_milestones(config: Config) -> str:
     Example:
         >>> unreached_milestones(Config(epochs=1, milestones=(2,)))
         '; milestone 2 is not reached'
+        >>> late = {"method": "newton-schulz", "hybrid": "exact", "postpone": True, "epochs": 2, "milestones": (1,)}
+        >>> unreached_milestones(Config(**late))
+        '; milestone 2 is not reached'
     """
-    late = [str(milestone) for milestone in config.milestones if milestone >= config.epochs]
+    *others, last = config.milestones or (0,)
+    decays = [*others, last + (config.warmup_epochs if config.hybrid and config.postpone else 0)]
+    late = [str(milestone) for milestone in decays if milestone >= config.epochs]
     said = f"milestone{'s' if len(late) > 1 else ''} {', '.join(late)} {'are' if len(late) > 1 else 'is'} not reached"
     return f"; {said}" if late else ""
 

@@ -170,10 +170,15 @@ class Config(Settings):
             raise ConfigError("hybrid: expected milestones; the switch happens before the last one")
         if self.text("hybrid") == self.text("method"):
             raise ConfigError(f"hybrid: expected a method other than the first stage's, got {self.method!r} for both")
+        if self.postpone and self.milestones[-1] >= self.epochs:
+            raise ConfigError(
+                f"hybrid: with postpone the switch happens at the last milestone, {self.milestones[-1]}, which is not "
+                f"within {_epochs(self.epochs)}"
+            )
         if self.milestones[-1] - self.warmup_epochs >= self.epochs:
             raise ConfigError(
-                f"hybrid: the switch happens {self.warmup_epochs} epochs before the last milestone, "
-                f"{self.milestones[-1]}, which is not within {self.epochs} epochs"
+                f"hybrid: the switch happens {_epochs(self.warmup_epochs)} before the last milestone, "
+                f"{self.milestones[-1]}, which is not within {_epochs(self.epochs)}"
             )
         if self.warmup_epochs > self.milestones[-1]:
             raise ConfigError(
@@ -222,6 +227,10 @@ class Config(Settings):
     @property
     def changeable_fields(self) -> frozenset[str]:
         return self.changeable - ({"data"} if self.depends_on_folder else set())
+
+
+def _epochs(count: int) -> str:
+    return f"{count} epoch{'' if count == 1 else 's'}"
 
 
 FIELDS: dict[str, dataclasses.Field[Any]] = Config.fields()
