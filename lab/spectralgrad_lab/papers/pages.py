@@ -89,7 +89,7 @@ def _page(paper: Paper, outcomes: Mapping[str, Outcome], results: Path) -> str:
     lines = [
         f"# {plain(paper.title)}",
         "",
-        f"{plain(paper.authors)}. {plain(paper.venue)}.",
+        "".join(f"{plain(line)}. " for line in (paper.authors, paper.venue) if line).rstrip(),
         "",
         plain(paper.about),
         "",
@@ -134,7 +134,8 @@ def _section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         ]
     stored = file_of(item, results).as_posix()
     data = " --data DIR" if item.needs else ""
-    lines += [f"`spectralgrad reproduce {item.key}{data}` ({duration(outcome.seconds)}) · [all values]({stored})", ""]
+    took = f"about {duration(item.seconds)}" if item.kind == "training" else duration(outcome.seconds)
+    lines += [f"`spectralgrad reproduce {item.key}{data}` ({took}) · [all values]({stored})", ""]
     return [*lines, "At full size, on a machine with a GPU:", "", f"    {item.command}", ""] if item.command else lines
 
 

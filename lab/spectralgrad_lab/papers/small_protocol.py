@@ -1,8 +1,8 @@
 """The papers' protocols at the size of a CPU, and what their results say.
 
-ResNet-8 in place of ResNet-18 or -50, 5,000 of CIFAR-10's 50,000 training images, 3 epochs in place of 350. What such
-runs can show: which gradients fail and why, and large differences. What they cannot: differences of tenths of a per
-cent after convergence, which is what the papers report.
+ResNet-8 in place of ResNet-18 or -50, 1,000 to 5,000 of CIFAR-10's 50,000 training images, 2 to 6 epochs in place of
+350. What such runs can show: which gradients fail and why, and large differences. What they cannot: differences of
+tenths of a per cent after convergence, which is what the papers report.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..data import DATASETS
 from ..training.config import Config
 from ..training.folder_names import label
 from ..training.records import Result, plural
-from .items import Item, ItemError
+from .items import Item, ItemError, all_items
 
 Settings = Mapping[str, Sequence[Config]]
 """The runs of an item: by name of the setting, one configuration per seed."""
@@ -60,6 +60,11 @@ class Training:
     item: Item
     folder: Path
     setup: Setup
+
+    def of(self, key: str) -> Training:
+        """The runs of another item, which this one shows in another way."""
+        (item,) = (item for item in all_items() if item.key == key)
+        return self.setup.of(item)
 
     def run(self, settings: Settings) -> dict[str, Summary]:
         """Carry out the runs that have no result yet.

@@ -18,7 +18,7 @@ def art() -> dict[str, Path]:
         ['astronaut', 'cat', 'coffee', 'rocket', 'asylum_vestibule', 'cafe_terrace']
     """
     files = [path for prefix in _PREFIXES for path in sorted(_FOLDER.glob(f"{prefix}*"))]
-    return {_name(path): path for path in files}
+    return {picture_name(path): path for path in files}
 
 
 def art_path(name: str) -> Path:
@@ -48,8 +48,16 @@ def find_picture(name: str | Path) -> Path:
         'photo_cat.png'
     """
     path = Path(name)
-    return path if path.exists() or path.name != str(name) or path.suffix else art_path(str(name))
+    is_bare = path.name == str(name) and not path.suffix
+    return art_path(str(name)) if is_bare and not path.is_file() else path
 
 
-def _name(path: Path) -> str:
-    return next(path.stem.removeprefix(prefix) for prefix in _PREFIXES if path.name.startswith(prefix))
+def picture_name(path: Path) -> str:
+    """Return the name of a picture of the lab, or of another file without its suffix.
+
+    Example:
+        >>> picture_name(art_path("cat")), picture_name(Path("photo_of_me.jpg"))
+        ('cat', 'photo_of_me')
+    """
+    own = [path.stem.removeprefix(prefix) for prefix in _PREFIXES if path.name.startswith(prefix)]
+    return own[0] if own and path.parent == _FOLDER else path.stem

@@ -10,7 +10,9 @@ Give an image the colours or the style of another one by whitening and colouring
 then coloured with mean and covariance of the style."""
 
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
-_COMMANDS: dict[str, tuple[str, str]] = {}
+_COMMANDS = {
+    "color": ("color_command", "give an image the colours of another one"),
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

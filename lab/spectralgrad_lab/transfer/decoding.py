@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageCms, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
 
 from .deep_samples import read_deep
 from .metadata import kept_exif, upright
@@ -21,7 +22,7 @@ from .samples import Samples
 
 MAX_PIXELS = 2**27  # 134 megapixels: 0.4 GB as 8-bit RGB
 # Formats of pictures; Pillow knows others, some of which start another program to decode a file.
-_FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000", "TGA", "ICO")
+_FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000", "TGA")
 _LOCK = threading.RLock()  # the limit of Pillow and the warning filters belong to the process
 
 
@@ -47,7 +48,7 @@ def read_samples(path: Path | str, *, max_pixels: int = MAX_PIXELS, about: int |
     """
     path = Path(path)
     _require_content(path)
-    with _LOCK, _decoding(path, max_pixels) as kept, _opened(path, max_pixels) as image:
+    with _LOCK, _decoding(path) as kept, _opened(path, max_pixels) as image:
         if about is not None:
             image.draft(image.mode, (about, about))
         values, profile = _values(image, path, max_pixels)
@@ -91,14 +92,13 @@ def _require_content(path: Path) -> None:
 
 
 @contextmanager
-def _decoding(path: Path, max_pixels: int) -> Iterator[list[PictureWarning]]:
+def _decoding(path: Path) -> Iterator[list[PictureWarning]]:
     """A context for Pillow: its errors become :class:`PictureError`, its warnings are dropped, ours are returned."""
     ours: list[PictureWarning] = []
-    before = Image.MAX_IMAGE_PIXELS
+    before, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None  # :func:`_opened` applies our limit
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            Image.MAX_IMAGE_PIXELS = None if before is None else max(before, max_pixels)
             yield ours
         ours += [w.message for w in caught if isinstance(w.message, PictureWarning)]
     except PictureError:
@@ -110,22 +110,33 @@ def _decoding(path: Path, max_pixels: int) -> Iterator[list[PictureWarning]]:
     except MemoryError as problem:
         raise PictureError(path, "not enough memory to decode the image") from problem
     except Exception as problem:  # damaged files make the decoders raise errors of any kind
-        raise PictureError(path, f"cannot be decoded: {' '.join(str(problem).split()) or 'damaged'}") from problem
+        raise PictureError(path, f"cannot be decoded: {_reason(problem)}") from problem
     finally:
         Image.MAX_IMAGE_PIXELS = before
 
 
-def _opened(path: Path, max_pixels: int) -> Any:
-    """Open a file, which reads its header, and check what the header says."""
+def _reason(problem: Exception) -> str:
+    text = " ".join(str(problem).split())
+    return "the data are damaged" if not text or text.startswith("decoder error") else text
+
+
+@contextmanager
+def _opened(path: Path, max_pixels: int) -> Iterator[ImageFile]:
+    """Open an image, which reads its header, and check what the header says.
+
+    Pillow gets an open file and not its name, because it would map an uncompressed TIFF into memory by its name, and
+    does so with the wrong size if the image is to be turned (seen in Pillow 13.0).
+    """
     Image.init()
-    image = Image.open(path, formats=[name for name in _FORMATS if name in Image.OPEN])
-    pixels = image.width * image.height
-    if pixels > max_pixels:
-        image.close()
-        size = f"{image.width}×{image.height} = {pixels} pixels"
-        raise PictureError(path, f"{size} exceed the limit of {max_pixels}; if you trust the file, raise max_pixels")
-    _require_all_strips(image, path)
-    return image
+    with path.open("rb") as file, Image.open(file, formats=[name for name in _FORMATS if name in Image.OPEN]) as image:
+        pixels = image.width * image.height
+        if pixels > max_pixels:
+            size = f"{image.width}×{image.height} = {pixels} pixels"
+            raise PictureError(
+                path, f"{size} exceed the limit of {max_pixels}; if you trust the file, raise max_pixels"
+            )
+        _require_all_strips(image, path)
+        yield image
 
 
 def _require_all_strips(image: Any, path: Path) -> None:
@@ -140,7 +151,7 @@ def _require_all_strips(image: Any, path: Path) -> None:
 def _values(image: Any, path: Path, max_pixels: int) -> tuple[npt.NDArray[Any], bytes | None]:
     """The samples (H, W, C), and the profile that belongs to them."""
     profile = image.info.get("icc_profile")
-    deep = read_deep(image, lambda: _opened(path, max_pixels))
+    deep = read_deep(image, lambda: _opened(path, max_pixels), path)
     if deep is not None:
         return deep, profile
     if image.mode == "F":

@@ -6,10 +6,11 @@ chosen by the byte order in the name of the raw mode. The image is decoded twice
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from .picture_errors import PictureWarning
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
+    Reopen = Callable[[], AbstractContextManager[ImageFile]]
+
 Array = npt.NDArray[Any]
 _NATIVE = "L" if sys.byteorder == "little" else "B"
 _OTHER = {"B": "L", "L": "B"}
@@ -27,7 +30,7 @@ _GREY = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 _COLORS = {f"{mode};16{order}" for mode in ("RGB", "RGBA") for order in "BLN"}
 
 
-def read_deep(image: ImageFile, reopen: Callable[[], ImageFile]) -> Array | None:
+def read_deep(image: ImageFile, reopen: Reopen, path: Path) -> Array | None:
     """Return the samples of a 16-bit image as uint16 (H, W, C), or None if it has at most 8 bits.
 
     A 16-bit image in a layout that Pillow reduces to 8 bits gives None too, and a warning.
@@ -35,6 +38,7 @@ def read_deep(image: ImageFile, reopen: Callable[[], ImageFile]) -> Array | None
     Args:
         image: an image just opened; it is loaded.
         reopen: opens the same file again.
+        path: the file, for warnings.
     """
     if image.mode in _GREY:
         return _with_key(_grey(image), image)
@@ -47,11 +51,11 @@ def read_deep(image: ImageFile, reopen: Callable[[], ImageFile]) -> Array | None
     if largest > 255 and image.tile[0].codec_name == "ppm":
         return _scaled(_both_bytes(image, reopen, "RGB", "B", codec="raw"), largest)
     if largest > 255 or any(";16" in mode for mode in raw):
-        warnings.warn(f"{os.fsdecode(image.filename)}: 16 bits per sample, read as 8", PictureWarning, stacklevel=2)
+        warnings.warn(f"{path}: 16 bits per sample, read as 8", PictureWarning, stacklevel=2)
     return None
 
 
-def _both_bytes(image: ImageFile, reopen: Callable[[], ImageFile], mode: str, order: str, codec: str = "") -> Array:
+def _both_bytes(image: ImageFile, reopen: Reopen, mode: str, order: str, codec: str = "") -> Array:
     """Samples (H, W, C) from the upper byte, which the ``order`` of the file selects, and from the lower."""
     upper = _decoded(image, f"{mode};16{order}", codec).astype(np.uint16)
     with reopen() as again:

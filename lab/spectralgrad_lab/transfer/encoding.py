@@ -14,18 +14,17 @@ from PIL import Image
 
 from spectralgrad.io.files import said, write_bytes
 
-from . import deep_files
+from . import format_writers
 from .picture_errors import PictureError, PictureWarning
 from .samples import Samples
 
 _SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF"}
 _SUFFIXES |= {".bmp": "BMP", ".ppm": "PPM", ".pnm": "PPM"}
 _WITH_ALPHA = ("PNG", "WEBP", "TIFF")
-_DEEP = {"PNG": deep_files.png, "TIFF": deep_files.tiff, "PPM": deep_files.ppm}
+_DEEP = {"PNG": format_writers.deep_png, "TIFF": format_writers.tiff, "PPM": format_writers.deep_ppm}
 _OPTIONS: dict[str, dict[str, Any]] = {
     "JPEG": {"quality": 95, "subsampling": 0},
     "WEBP": {"quality": 95, "exact": True},  # exact: keeps the colours of transparent pixels
-    "TIFF": {"compression": "tiff_deflate"},
 }
 _LARGEST_JPEG_EXIF = 65533
 
@@ -43,7 +42,7 @@ def require_writable(path: Path | str) -> Path:
         .png, .jpg, .jpeg, .webp, .tif, .tiff, .bmp, .ppm, .pnm
     """
     path = Path(path)
-    if path.suffix.lower() not in _SUFFIXES:
+    if not is_writable_format(path):
         named = f"the format {path.suffix!r}" if path.suffix else "a file without a suffix"
         raise PictureError(path, f"cannot write {named}; choose from {', '.join(_SUFFIXES)}")
     folder = path.absolute().parent
@@ -55,9 +54,14 @@ def require_writable(path: Path | str) -> Path:
     return path
 
 
-def keeps_alpha(path: Path | str) -> bool:
-    """True if the format of this suffix has transparency."""
-    return _SUFFIXES.get(Path(path).suffix.lower()) in _WITH_ALPHA
+def is_writable_format(path: Path | str) -> bool:
+    """True if the suffix is that of a format that can be written.
+
+    Example:
+        >>> is_writable_format("cat.JPG"), is_writable_format("cat.gif")
+        (True, False)
+    """
+    return Path(path).suffix.lower() in _SUFFIXES
 
 
 def write_samples(path: Path | str, samples: Samples) -> None:
@@ -87,7 +91,8 @@ def write_samples(path: Path | str, samples: Samples) -> None:
         warnings.warn(f"{path}: {kind} has 8 bits per sample; 16 were given", PictureWarning, stacklevel=2)
         samples = Samples(_halved(samples.values), samples.profile, samples.exif)
     try:
-        write_bytes(path, _DEEP[kind](samples) if samples.bits == 16 else _encoded(samples, kind, path))
+        own = samples.bits == 16 or kind == "TIFF"
+        write_bytes(path, _DEEP[kind](samples) if own else _encoded(samples, kind, path))
     except OSError as problem:
         text = problem.strerror if problem.strerror else said(problem)
         raise PictureError(path, f"cannot be written: {text}") from problem
@@ -102,7 +107,7 @@ def _encoded(samples: Samples, kind: str, path: Path) -> bytes:
     options = dict(_OPTIONS.get(kind, {}))
     if samples.fitting_profile:
         options["icc_profile"] = samples.fitting_profile
-    if samples.exif and kind in ("PNG", "JPEG", "WEBP", "TIFF"):
+    if samples.exif and kind in ("PNG", "JPEG", "WEBP"):
         if kind == "JPEG" and len(samples.exif) > _LARGEST_JPEG_EXIF:
             warnings.warn(f"{path}: the EXIF data are too long for JPEG and left out", PictureWarning, stacklevel=3)
         else:

@@ -52,6 +52,11 @@ class Samples:
         return self.values.shape[2] - self.has_alpha
 
     @property
+    def pixels(self) -> int:
+        """Number of pixels."""
+        return self.values.shape[0] * self.values.shape[1]
+
+    @property
     def fitting_profile(self) -> bytes | None:
         """The profile if it is for this number of colour channels: a grey profile does not fit a colour image."""
         return self.profile if self.profile and self.profile[_SPACE] == _SPACES[self.colors] else None

@@ -31,7 +31,7 @@ TREATMENTS: dict[str, dict[str, Any]] = {
 }
 PLAIN = "SVD"
 # An orthogonal convolution is a series of convolutions with 64 channels: on a CPU a step takes 18 times as long.
-SIZE = {"train_size": 2_000, "test_size": 1_000, "renew_batches": 10}
+SIZE: dict[str, Any] = {"train_size": 1_000, "test_size": 1_000, "epochs": 2, "milestones": (1,), "renew_batches": 10}
 
 
 def settings() -> Settings:

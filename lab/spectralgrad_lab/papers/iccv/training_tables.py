@@ -27,20 +27,23 @@ PRINTED = {
 }
 STANDALONE = (*PRINTED, "exact")
 HYBRID = ("svd-pade", "svd-taylor", "svd", "exact")
+PRECISION = ("newton-schulz, float32", "svd, float32")
 WARMUPS = (0, 1, 2, 3)
 LONGER, LONGER_MILESTONES = 5, (4,)
+SIZE = {"train_size": 3_000, "test_size": 3_000}
 
 
 def pooling(method: str, hybrid: str | None = None, **changes: Any) -> list[Config]:
     """Covariance pooling of the last 64 channels in float64, published form, three seeds."""
-    return seeded(small("iccv-alexnet", method=method, hybrid=hybrid, **changes))
+    return seeded(small("iccv-alexnet", method=method, hybrid=hybrid, **SIZE, **changes))
 
 
 def table_settings() -> Settings:
-    """Each method alone, and after Newton–Schulz with one epoch of warm-up."""
+    """Each method alone, after Newton–Schulz with one epoch of warm-up, and two of them in single precision."""
     return {
         **{method: pooling(method) for method in STANDALONE},
         **{f"hybrid {method}": pooling(NEWTON_SCHULZ, method) for method in HYBRID},
+        **{name: pooling(name.partition(",")[0], spectral_precision="float32") for name in PRECISION},
     }
 
 
