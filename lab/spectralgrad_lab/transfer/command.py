@@ -12,6 +12,7 @@ then coloured with mean and covariance of the style."""
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
 _COMMANDS = {
     "color": ("color_command", "give an image the colours of another one"),
+    "gallery": ("gallery_command", "draw a contact sheet of contents and styles"),
 }
 
 
