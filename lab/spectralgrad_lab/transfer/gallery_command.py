@@ -17,7 +17,7 @@ from spectralgrad.rules import resolve
 from .art_pictures import find_picture, picture_name
 from .color import SPACES
 from .encoding import require_writable
-from .gallery import Look, Transfer, gallery, looks
+from .gallery import Transfer, gallery, looks
 from .pictures import Picture, read_picture, write_picture
 
 T = TypeVar("T")
