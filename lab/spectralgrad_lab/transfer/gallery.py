@@ -1,0 +1,118 @@
+"""A gallery: every content with every style, by colour or by features, with several methods and strengths."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from torch import Tensor
+
+from .color import SpaceName, transfer_color
+from .contact_sheet import Row, contact_sheet
+from .features.mirror_decoder import Decoder
+from .features.stylization import stylize
+from .features.vgg_encoder import Encoder
+
+HALF_A_LEVEL = 0.5 / 255
+
+
+@dataclass(frozen=True)
+class Look:
+    """A way to transfer.
+
+    Attributes:
+        kind: ``"color"`` for the colours of pixels, ``"style"`` for features.
+        method: of the matrix roots.
+        strength: from 0 to 1.
+    """
+
+    kind: str
+    method: str
+    strength: float
+
+    def __str__(self) -> str:
+        kind = "colours" if self.kind == "color" else "features"
+        return f"{kind}, {self.method}, {self.strength:g}"
+
+
+def looks(kinds: Iterable[str], methods: Iterable[str], strengths: Iterable[float]) -> list[Look]:
+    """All combinations.
+
+    Example:
+        >>> [str(look) for look in looks(["color"], ["exact"], [0.5, 1])]
+        ['colours, exact, 0.5', 'colours, exact, 1']
+    """
+    return [Look(*values) for values in product(kinds, methods, strengths)]
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Applies looks.
+
+    Attributes:
+        space: color space of ``"color"``.
+        encoder, decoders, levels: of ``"style"``; may be missing if no look needs them.
+    """
+
+    space: SpaceName = "rgb"
+    encoder: Encoder | None = None
+    decoders: Mapping[int, Decoder] | None = None
+    levels: Sequence[int] = (3, 2, 1)
+
+    def __call__(self, content: Tensor, style: Tensor, look: Look) -> Tensor:
+        """The content (3, H, W) with the colours or features of the style (3, H', W')."""
+        if look.kind == "color":
+            options = {"strength": look.strength, "method": look.method, "noise": HALF_A_LEVEL}
+            return transfer_color(content, style, space=self.space, **options).clamp(0, 1)  # type: ignore[arg-type]
+        assert self.encoder is not None
+        assert self.decoders is not None
+        return stylize(
+            content, style, self.encoder, self.decoders, self.levels, strength=look.strength, method=look.method
+        )
+
+
+def gallery(
+    contents: Mapping[str, Tensor],
+    styles: Mapping[str, Tensor],
+    wanted: Sequence[Look],
+    transfer: Transfer | None = None,
+    *,
+    side: int = 192,
+    report: Callable[[int], object] = lambda done: None,
+) -> Tensor:
+    """A contact sheet with a column for each style, and for each content a row for each look.
+
+    Args:
+        contents: pictures (3, H, W) by name.
+        styles: pictures (3, H, W) by name.
+        wanted: the looks.
+        transfer: applies them (default: colours in RGB).
+        side: of a cell, in pixels.
+        report: called with the number of pictures made since the last call.
+
+    Returns:
+        the sheet (3, H, W), values from 0 to 1.
+
+    Example:
+        >>> pictures = {"one": torch.rand(3, 20, 30), "two": torch.rand(3, 25, 20)}
+        >>> gallery(pictures, pictures, looks(["color"], ["exact"], [1.0]), side=40).shape
+        torch.Size([3, 229, 144])
+    """
+    apply = transfer or Transfer()
+
+    def row(name: str, content: Tensor, look: Look, first: bool) -> Row:
+        cells = []
+        for style in styles.values():
+            cells.append(apply(content, style, look))
+            report(1)
+        return Row(content, f"{name}\n{look}", cells) if first else Row(None, str(look), cells)
+
+    rows = [row(name, content, look, first) for name, content, look, first in _each(contents, wanted)]
+    return contact_sheet(list(styles.items()), rows, side)
+
+
+def _each(contents: Mapping[str, Tensor], wanted: Sequence[Look]) -> Iterator[tuple[str, Tensor, Look, bool]]:
+    for name, content in contents.items():
+        for number, look in enumerate(wanted):
+            yield name, content, look, number == 0

@@ -1,0 +1,110 @@
+"""The command ``spectralgrad transfer gallery``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from torch import Tensor
+
+from spectralgrad.errors import ArgumentError
+from spectralgrad.rules import resolve
+
+from .art_pictures import find_picture, picture_name
+from .color import SPACES
+from .encoding import require_writable
+from .gallery import Transfer, gallery, looks
+from .pictures import Picture, read_picture, write_picture
+
+T = TypeVar("T")
+KINDS = ("color", "style")
+CONTENTS, STYLES = "cat,coffee,rocket", "cafe_terrace,night_cafe,harvest,church_at_auvers"
+_DESCRIPTION = """\
+Draw a contact sheet: every content with every style, by the colours of pixels or by features, for several methods and
+strengths. Without arguments it shows colour transfer between pictures that come with the lab. Most methods differ in
+their gradients only and give the same picture."""
+_EXAMPLES = """\
+examples:
+  spectralgrad transfer gallery -o gallery.png
+  spectralgrad transfer gallery --strengths 0.5,1 --space lab -o lab.png
+  spectralgrad transfer gallery --contents cat,me.jpg --styles harvest --methods exact,newton-schulz -o two.png
+  spectralgrad transfer gallery --kinds color,style --encoder vgg16.safetensors --strengths 0.6 -o both.png"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``spectralgrad transfer gallery``."""
+    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    add = parser.add_argument
+    add("-o", "--out", type=Path, default=Path("gallery.png"), metavar="FILE", help="(default: %(default)s)")
+    for name, default in (("contents", CONTENTS), ("styles", STYLES)):
+        text = f"files or names of the lab's pictures (default: {default})"
+        add(f"--{name}", type=_several(str), default=default, metavar="NAME[,NAME]", help=text)
+    add("--kinds", type=_several(_kind), default="color", metavar="KIND[,KIND]", help="color, style (default: color)")
+    add("--methods", type=_several(str), default="exact", metavar="NAME[,NAME]", help="(default: exact)")
+    add("--strengths", type=_several(_share), default="1", metavar="X[,X]", help="from 0 to 1 (default: 1)")
+    add("--space", choices=tuple(SPACES), default="rgb", help="color space of color transfer (default: rgb)")
+    add("--size", type=int, default=384, metavar="N", help="longest side of the pictures (default: %(default)s)")
+    add("--cell", type=int, default=192, metavar="N", help="side of a cell in pixels (default: %(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run the command."""
+    out = require_writable(options.out)
+    for method in options.methods:
+        resolve(method, "sqrt")
+    if options.size < 16 or options.cell < 16:
+        raise ArgumentError(f"--size and --cell: expected at least 16, got {options.size} and {options.cell}")
+    wanted = looks(options.kinds, options.methods, options.strengths)
+    transfer = Transfer(options.space)
+    contents, styles = (_read(names, options.size) for names in (options.contents, options.styles))
+    with _progress(len(contents) * len(styles) * len(wanted)) as advance:
+        sheet = gallery(contents, styles, wanted, transfer, side=options.cell, report=advance)
+    write_picture(out, Picture(sheet))
+    count = len(contents) * len(styles) * len(wanted)
+    print(f"{out}: {count} pictures, {sheet.shape[2]}×{sheet.shape[1]} pixels")
+
+
+def _read(names: list[str], size: int) -> dict[str, Tensor]:
+    paths = [find_picture(name) for name in names]
+    return {picture_name(path).replace("_", " "): read_picture(path, longest=size).rgb for path in paths}
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+    if not sys.stdout.isatty():
+        yield lambda done: None
+        return
+    from rich.progress import Progress
+
+    with Progress(transient=True) as bar:
+        task = bar.add_task("pictures", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _several(read: Callable[[str], T]) -> Callable[[str], list[T]]:
+    def values(text: str) -> list[T]:
+        return [read(part) for part in text.split(",")]
+
+    return values
+
+
+def _kind(text: str) -> str:
+    if text not in KINDS:
+        raise argparse.ArgumentTypeError(f"expected some of {', '.join(KINDS)}, got {text!r}")
+    return text
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"expected numbers from 0 to 1, got {text!r}")
+    return share
