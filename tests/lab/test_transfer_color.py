@@ -1,5 +1,6 @@
 """Colour transfer on tensors: colour spaces, mean and covariance of the result, images of every rank, gradients."""
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -204,6 +205,16 @@ def test_images_of_any_rank_have_finite_results_and_gradients(content, style, sp
     if space == "rgb":  # CIELAB bends a line of colours, so that its images vary a little along the other directions
         assert max(g.abs().max() for g in gradients) < 1e3
     assert (ENTER[space](result.double()).mean((1, 2)) - ENTER[space](y.double()).mean((1, 2))).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_large_image_of_one_colour_has_no_variance(dtype, space):
+    """A mean that is off by a rounding would give it one, which whitening would blow up to the style's."""
+    color = torch.tensor([0.1, 0.7, 0.3], dtype=dtype).view(3, 1, 1)
+    style = random_image(9, 9, dtype=dtype)
+    result = transfer_color(color.expand(3, 300, 400), style, space=space)
+    assert np.ptp(result.numpy(), axis=(1, 2)).max() <= 1e-12
 
 
 @pytest.mark.parametrize("content", ["constant", "grey", "sepia", "two inks"])

@@ -139,12 +139,12 @@ class ColorTransfer(SpectralModule):
         x = space.enter(content.double()).flatten(-2)
         y = space.enter(style.double()).flatten(-2)
         y = y[0] if content.dim() == 3 and style.dim() == 4 else y
-        precision = max(torch.finfo(content.dtype).eps, 64 * torch.finfo(x.dtype).eps)
+        noise = torch.finfo(content.dtype).eps if self.noise is None else self.noise
         mapped = coloring_map(
             self._moments(x, alpha, content, "content_alpha"),
             self._moments(y, style_alpha, style, "style_alpha"),
             self.method,
-            space.stretch * (precision if self.noise is None else self.noise),
+            space.stretch * noise,
             self.watched,
         )(x)
         return space.leave(torch.lerp(x, mapped, self.strength).reshape(content.shape))
