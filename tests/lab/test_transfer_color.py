@@ -290,6 +290,9 @@ def test_opacity_weighs_pixels():
     alpha = torch.ones(1, 5, 7)
     alpha[..., :2], alpha[..., 4:6], alpha[..., 6] = 0.5, 0.5, 0.0
     assert torch.allclose(transfer_color(content, twice, style_alpha=alpha), transfer_color(content, style), atol=1e-6)
+    for one in (alpha, alpha[None]):
+        weighted = transfer_color(content, twice[None], style_alpha=one)
+        assert torch.allclose(weighted, transfer_color(content, style), atol=1e-6)
     seen = torch.zeros(1, 6, 8)
     seen[:, :3] = 1
     whole = transfer_color(content, style, content_alpha=seen)
