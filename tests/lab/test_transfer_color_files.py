@@ -107,6 +107,21 @@ def test_samples_keep_what_is_not_colour(channels, bits):
     assert recolor(content, style, strength=0).samples is content
 
 
+@pytest.mark.parametrize("space", SPACES)
+def test_a_print_in_one_ink_stays_smooth(space):
+    """The rounding of its samples is no colour; and an image onto itself is the same image, rare colours included."""
+    ramp = np.linspace(60, 240, 4096).reshape(64, 64, 1)
+    sepia = Samples(np.rint(ramp * [1.0, 0.8, 0.6]).astype(np.uint8))
+    colorful = Samples(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+    result = recolor(sepia, style_colors(colorful, space)).samples.values.astype(int)
+    assert abs(np.diff(result, axis=1)).max() <= 6
+    stamped = sepia.values.copy()
+    stamped[0, 0] = 255, 0, 0
+    for content in (sepia, Samples(stamped), Samples(np.full((4, 4, 3), 77, np.uint8))):
+        own = recolor(content, style_colors(content, space)).samples.values
+        assert np.array_equal(own, content.values)
+
+
 def test_transparent_pixels_do_not_count():
     values = np.random.default_rng(0).integers(0, 256, (20, 30, 4), dtype=np.uint8)
     values[..., 3] = 255
