@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 
 from spectralgrad.io.files import require_folder
@@ -16,7 +15,7 @@ from .translator import Translator
 _DESCRIPTION = """\
 Translate a picture with the networks of a run of `spectralgrad transfer train`: it keeps its content and gets the style
 of a reference picture. Pictures may have any size; transparency, EXIF data and colour profile are kept. Memory grows
-with the picture: about 1 GB per megapixel for a network of the paper's width; --longest reduces large ones."""
+with the picture: about 2 GB per megapixel for a network of the paper's width; --longest reduces large ones."""
 _EXAMPLE = """\
 example:
   spectralgrad transfer apply runs/translation photo.jpg --style painting.jpg -o painted.png"""
@@ -47,7 +46,7 @@ def _run(options: argparse.Namespace) -> int:
     content, style = (
         read_picture(find_picture(name), longest=options.longest) for name in (options.content, options.style)
     )
-    made = replace(content, pixels=translator(content.rgb, style.rgb, options.to))
+    made = content.with_pixels(translator(content.rgb, style.rgb, options.to))
     write_picture(options.out, made)
     print(f"{options.out}: {made.size[1]}×{made.size[0]} pixels")
     return 0

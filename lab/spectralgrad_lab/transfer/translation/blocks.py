@@ -27,7 +27,7 @@ def convolution(
         activation: default: none.
 
     Example:
-        >>> convolution(3, 8, 4, 2, norm="instance", activation=nn.ReLU())(torch.randn(2, 3, 8, 8)).shape
+        >>> convolution(3, 8, 4, 2, norm="instance", activation=nn.ReLU(inplace=True))(torch.randn(2, 3, 8, 8)).shape
         torch.Size([2, 8, 4, 4])
     """
     bias = norm != "instance"  # which would subtract it again
@@ -55,7 +55,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, *, norm: str = "none") -> None:
         super().__init__()
-        first = convolution(channels, channels, 3, norm=norm, activation=nn.ReLU())
+        first = convolution(channels, channels, 3, norm=norm, activation=nn.ReLU(inplace=True))
         self.body = nn.Sequential(first, convolution(channels, channels, 3, norm=norm))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ def perceptron(inputs: int, hidden: int, outputs: int, hidden_layers: int) -> nn
     sizes = [inputs, *[hidden] * hidden_layers, outputs]
     layers: list[nn.Module] = []
     for a, b in pairwise(sizes):
-        layers += [nn.Linear(a, b), nn.LeakyReLU(_SLOPE)]
+        layers += [nn.Linear(a, b), nn.LeakyReLU(_SLOPE, inplace=True)]
     return nn.Sequential(*layers[:-1])
 
 

@@ -52,7 +52,7 @@ class Discriminator(nn.Module):
 
 def _patches(width: int) -> nn.Sequential:
     sizes = [3, *(width * 2**i for i in range(LAYERS))]
-    layers = [convolution(a, b, 4, 2, activation=nn.LeakyReLU(_SLOPE)) for a, b in pairwise(sizes)]
+    layers = [convolution(a, b, 4, 2, activation=nn.LeakyReLU(_SLOPE, inplace=True)) for a, b in pairwise(sizes)]
     return nn.Sequential(*layers, nn.Conv2d(sizes[-1], 1, 1))
 
 

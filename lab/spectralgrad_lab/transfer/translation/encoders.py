@@ -26,9 +26,9 @@ def content_encoder(width: int = 64) -> nn.Sequential:
 
     Reference: Cho et al., GD-WCT, CVPR 2019; Wang et al., TPAMI 2021, Fig. 8.
     """
-    layers = [convolution(3, width, 7, norm="instance", activation=nn.ReLU())]
+    layers = [convolution(3, width, 7, norm="instance", activation=nn.ReLU(inplace=True))]
     for channels in (width, 2 * width):
-        layers.append(convolution(channels, 2 * channels, 4, 2, norm="instance", activation=nn.ReLU()))
+        layers.append(convolution(channels, 2 * channels, 4, 2, norm="instance", activation=nn.ReLU(inplace=True)))
     blocks = [ResidualBlock(4 * width, norm="instance") for _ in range(RESIDUAL_BLOCKS)]
     return nn.Sequential(*layers, *blocks)
 
@@ -53,9 +53,10 @@ class StyleEncoder(nn.Module):
 
     def __init__(self, width: int = 64) -> None:
         super().__init__()
-        layers = [convolution(3, width, 7, activation=nn.ReLU())]
+        layers = [convolution(3, width, 7, activation=nn.ReLU(inplace=True))]
         for inputs, outputs in ((1, 2), (2, 4), (4, 4), (4, 4)):
-            layers.append(convolution(inputs * width, outputs * width, 4, 2, norm="group", activation=nn.ReLU()))
+            activation = nn.ReLU(inplace=True)
+            layers.append(convolution(inputs * width, outputs * width, 4, 2, norm="group", activation=activation))
         self.layers = nn.Sequential(*layers)
 
     def forward(self, images: Tensor) -> Tensor:

@@ -63,7 +63,7 @@ class Decoder(nn.Module):
         layers: list[nn.Module] = []
         for inputs in (channels, channels // 2):
             layers.append(nn.Upsample(scale_factor=2))
-            layers.append(convolution(inputs, inputs // 2, 5, norm="layer", activation=nn.ReLU()))
+            layers.append(convolution(inputs, inputs // 2, 5, norm="layer", activation=nn.ReLU(inplace=True)))
         self.to_rgb = nn.Sequential(*layers, convolution(width, 3, 7, activation=nn.Tanh()))
 
     def forward(self, content: Tensor, style: Tensor) -> Decoded:
