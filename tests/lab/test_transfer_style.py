@@ -7,6 +7,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.errors import ArgumentError, ShapeError
+from spectralgrad_lab.transfer.features import feature_statistics
 from spectralgrad_lab.transfer.features.feature_statistics import FeatureStatistics, whitening_coloring
 from spectralgrad_lab.transfer.features.mirror_decoder import Decoder
 from spectralgrad_lab.transfer.features.stylization import image_statistics, stylize
@@ -181,6 +182,17 @@ class TestStatistics:
         assert (found.count, found.features) == (700, None)
         assert_close(found.mean, mean, rtol=1e-13, atol=0)
         assert_close(found.covariance, covariance, rtol=1e-10, atol=1e-10)
+
+    def test_large_maps_are_converted_in_chunks(self, monkeypatch):
+        X = torch.randn(5, 90, dtype=torch.float64) + 3
+        kept = X.clone()
+        whole = FeatureStatistics(5).add(X)
+        made = whitening_coloring(whole, FeatureStatistics(5).add(2 * X), 0.5)(X)
+        monkeypatch.setattr(feature_statistics, "_CHUNK", 7)
+        parts = FeatureStatistics(5).add(X.view(5, 9, 10))
+        assert_close(parts.covariance, whole.covariance)
+        assert_close(whitening_coloring(parts, FeatureStatistics(5).add(2 * X), 0.5)(X.view(5, 9, 10)).flatten(1), made)
+        assert torch.equal(X, kept)
 
     def test_features_are_kept_while_there_are_fewer_positions_than_channels(self):
         X = torch.randn(20, 12)

@@ -13,6 +13,7 @@ from spectralgrad.rules import Method
 
 from ..color_moments import Moments, merged
 
+_CHUNK = 2**16  # positions that are converted to double precision at a time
 _UNIT = torch.finfo(torch.float32).eps / 2  # the features are computed in single precision
 
 
@@ -39,12 +40,9 @@ class FeatureStatistics:
 
     def add(self, features: Tensor) -> FeatureStatistics:
         """Add features (C, *) and return self."""
-        piece = features.detach().cpu().flatten(1)
-        X = piece.double()
-        mean, count = X.mean(1), torch.tensor([X.shape[1]], dtype=X.dtype)
-        X -= mean.unsqueeze(1)
-        self._moments = merged(self._moments, Moments(count, mean, X @ X.mT / count))
-        self._pieces = [*self._pieces, piece] if self.count < len(mean) else []
+        for piece in features.detach().flatten(1).split(_CHUNK, 1):
+            self._moments = merged(self._moments, _moments(piece.to("cpu", torch.float64, copy=True)))
+            self._pieces = [*self._pieces, piece.to("cpu", copy=True)] if self.count < len(piece) else []
         return self
 
     @property
@@ -103,9 +101,18 @@ class AffineMap:
 
     def __call__(self, features: Tensor) -> Tensor:
         """Apply the map to features (C, *), with their dtype and device."""
-        X = features.flatten(1).to("cpu", torch.float64)
-        Y = self.matrix @ (X - self.center.unsqueeze(1)) + self.mean.unsqueeze(1)
-        return Y.view(features.shape).to(features)
+        Y = features.flatten(1).clone()
+        for piece in Y.split(_CHUNK, 1):
+            X = piece.to("cpu", torch.float64) - self.center.unsqueeze(1)
+            piece.copy_(torch.addmm(self.mean.unsqueeze(1), self.matrix, X))
+        return Y.view(features.shape)
+
+
+def _moments(X: Tensor) -> Moments:
+    """The moments of features (C, n), which are centred in place."""
+    count, mean = torch.tensor([X.shape[1]], dtype=X.dtype), X.mean(1)
+    X -= mean.unsqueeze(1)
+    return Moments(count, mean, X @ X.mT / count)
 
 
 def whitening_coloring(
