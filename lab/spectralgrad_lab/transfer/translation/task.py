@@ -71,26 +71,25 @@ class TranslationTask:
         for optimizer in self.optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = self.config.rate(number)
-        images = self._images(number)
-        found = self._discriminate(images)
-        losses = self._learners["generators"]
-        with _frozen(self.discriminators):
-            values = losses(
-                lambda: generator_losses(self.generators.both, self.discriminators.both, images, self._there)
-            )
+        values = self._learn(self._images(number))
         for generator in self.generators.both:
             generator.project()
         blends = [blend for generator in self.generators.both for blend in generator.blends]
-        return {**values, **found, "blend": sum(blends) / len(blends)}
+        return {**values, "blend": sum(blends) / len(blends)}
 
-    def _discriminate(self, images: tuple[Tensor, Tensor]) -> dict[str, float]:
-        """Translate, keep the translation for the generators, and let the discriminators learn."""
+    def _learn(self, images: tuple[Tensor, Tensor]) -> dict[str, float]:
+        """Translate, let the discriminators learn, then the generators; returns all losses."""
+        generators, judges = self.generators.both, self.discriminators.both
+        made: list[Translation] = []
 
-        def losses() -> Mapping[str, Tensor]:
-            self._there: Translation = translate(*self.generators.both, *images)
-            return discriminator_losses(self.discriminators.both, images, self._there)
+        def judged() -> Mapping[str, Tensor]:
+            made[:] = [translate(*generators, *images)]
+            return discriminator_losses(judges, images, made[0])
 
-        return self._learners["discriminators"](losses)
+        found = self._learners["discriminators"](judged)
+        with _frozen(self.discriminators):
+            values = self._learners["generators"](lambda: generator_losses(generators, judges, images, made[0]))
+        return {**values, **found}
 
     def _images(self, step: int) -> tuple[Tensor, Tensor]:
         """The part of this process in the batches of a step, from −1 to 1."""
