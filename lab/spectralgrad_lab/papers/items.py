@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,6 +91,11 @@ class Item:
     def key(self) -> str:
         """The item's unique name, such as ``"tpami/R22"``."""
         return f"{self.paper}/{self.id}"
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether it is a numbered claim such as G2 or R22; the others are figures, tables, training and findings."""
+        return re.fullmatch(r"[A-Z]\d+", self.id) is not None
 
     def answers_to(self, name: str) -> bool:
         """Whether the item is meant by a name such as ``tpami``, ``tpami/r22``, ``r22`` or ``tpami/table-4``."""

@@ -31,7 +31,6 @@ _NOTE = """\
 The verdict of an item is the least favorable one of its values. It is about a statement as printed, not about a method:
 where a statement fails, the item says what the method achieves nevertheless.
 """
-_NUMBERED = re.compile(r"[A-Z]\d+")  # G2, R22: the others are figures, tables, training and findings of our own
 _OWN = """\
 The first page is about our own statements, which the papers' claims are measured by. The others are the papers'.
 """
@@ -81,7 +80,7 @@ def _index(outcomes: Mapping[str, Outcome]) -> str:
     ]
     rows.append(["**all**", *(f"**{total[c]}**" for c in columns), f"**{total.total()}**"])
     head = ["", *(verdict(c) if c in VERDICTS else c for c in columns), "items"]
-    numbered = [item for paper in papers() for item in paper.items if _NUMBERED.fullmatch(item.id)]
+    numbered = [item for paper in papers() for item in paper.items if item.is_numbered]
     claims = f"Of these, {len(numbered)} are numbered claims: {counted(_counts(numbered, outcomes))}.\n"
     meanings = [[verdict(name), plain(meaning)] for name, meaning in MEANINGS.items()]
     return "\n".join(
