@@ -17,11 +17,11 @@ from .training_tables import NEWTON_SCHULZ, PRINTED, pooling
 
 METHODS = tuple(PRINTED)
 RECORDED = {"smoothness": "β-smoothness", "first_ratio": "λ1/λ2", "condition_clamped": "κ, clamped"}
-SIZE: dict[str, Any] = {"train_size": 1_500, "test_size": 1_000, "monitor_every": 8, "renew_batches": 10}
+SIZE: dict[str, Any] = {"train_size": 640, "test_size": 500, "monitor_every": 5, "renew_batches": 5}
 
 
 def settings() -> Settings:
-    """The methods of Table 2 alone, with what the figures show recorded every eight steps."""
+    """The methods of Table 2 alone, with what the figures show recorded every five steps."""
     return {m: pooling(m, record="smoothness,ratios,conditions", **SIZE) for m in METHODS}
 
 
