@@ -14,7 +14,7 @@ from spectralgrad_lab.transfer.features.style_command import opaque
 from spectralgrad_lab.transfer.features.stylization import stylize
 from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
 
-from ..small_pictures import bomb
+from .small_pictures import bomb
 from .style_networks import decoder_folder, encoder_file
 
 
@@ -167,6 +167,8 @@ class TestErrors:
             (tmp_path / "none" / "out.png", "the folder"),
             (tmp_path / "out.xyz", "cannot write the format '.xyz'"),
             (tmp_path / "out", "a file without a suffix"),
+            (pictures[0], "is an input file"),
+            (pictures[1], "is an input file"),
         ):
             assert said in self.refused(capsys, tmp_path, words(networks, *pictures, "-o", out))
 

@@ -75,15 +75,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     resolve(options.method, "sqrt")
-    out = require_writable(options.out)
+    inputs = [find_picture(name) for name in (options.content, options.style)]
+    out = require_writable(options.out, inputs)
     if not options.encoder:
         raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
     encoder = load_encoder(options.encoder, any_weights=options.any_encoder)
     decoders = load_decoders(options.decoders, encoder, options.levels)
     with printed_warnings(_COMMAND):
-        content, style = (
-            read_picture(find_picture(name), longest=options.size) for name in (options.content, options.style)
-        )
+        content, style = (read_picture(path, longest=options.size) for path in inputs)
         pixels = [image.pixels[0].numel() for image in (content, style)]
         with pixel_progress("style transfer", 2 * len(decoders) * pixels[0] + pixels[1], least=_LEAST) as progress:
             made = stylize(
@@ -116,7 +115,8 @@ def opaque(picture: Picture) -> Tensor:
 
 def _stylized(content: Picture, pixels: Tensor) -> Picture:
     """The result with what is kept of the content; the profile of a grey image does not fit a coloured one."""
-    return replace(content, pixels=pixels, profile=content.profile if content.pixels.shape[0] == 3 else None)
+    profile = content.profile if content.pixels.shape[0] == 3 else None
+    return replace(content, pixels=pixels, profile=profile)
 
 
 def _levels(text: str) -> tuple[int, ...]:
