@@ -1,5 +1,6 @@
 """Colour transfer on tensors: colour spaces, mean and covariance of the result, images of every rank, gradients."""
 
+import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
@@ -206,6 +207,16 @@ def test_images_of_any_rank_have_finite_results_and_gradients(content, style, sp
     assert (ENTER[space](result.double()).mean((1, 2)) - ENTER[space](y.double()).mean((1, 2))).abs().max() < 1e-3
 
 
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_large_image_of_one_colour_has_no_variance(dtype, space):
+    """A mean that is off by a rounding would give it one, which whitening would blow up to the style's."""
+    color = torch.tensor([0.1, 0.7, 0.3], dtype=dtype).view(3, 1, 1)
+    style = random_image(9, 9, dtype=dtype)
+    result = transfer_color(color.expand(3, 300, 400), style, space=space)
+    assert np.ptp(result.numpy(), axis=(1, 2)).max() <= 1e-12
+
+
 @pytest.mark.parametrize("content", ["constant", "grey", "sepia", "two inks"])
 def test_content_of_low_rank_keeps_it(content):
     """The covariance is that of the style restricted to what the content can reach: S P S."""
@@ -279,6 +290,9 @@ def test_opacity_weighs_pixels():
     alpha = torch.ones(1, 5, 7)
     alpha[..., :2], alpha[..., 4:6], alpha[..., 6] = 0.5, 0.5, 0.0
     assert torch.allclose(transfer_color(content, twice, style_alpha=alpha), transfer_color(content, style), atol=1e-6)
+    for one in (alpha, alpha[None]):
+        weighted = transfer_color(content, twice[None], style_alpha=one)
+        assert torch.allclose(weighted, transfer_color(content, style), atol=1e-6)
     seen = torch.zeros(1, 6, 8)
     seen[:, :3] = 1
     whole = transfer_color(content, style, content_alpha=seen)

@@ -238,6 +238,14 @@ def test_16_bits_are_written(tmp_path, channels, suffix):
     assert np.array_equal(again[..., [0, 3]] if suffix == "tiff" and channels == 2 else again, values)
 
 
+@pytest.mark.parametrize("suffix", ["png", "tiff", "ppm"])
+@pytest.mark.parametrize("bits", [8, 16])
+def test_tall_images_are_written_in_bands(tmp_path, bits, suffix):
+    values = np.random.default_rng(2).integers(0, 2**bits, (200, 3, 3)).astype(f"uint{bits}")
+    write_picture(tmp_path / f"a.{suffix}", picture_of(values))
+    assert np.array_equal(levels(read_picture(tmp_path / f"a.{suffix}")), values)
+
+
 @pytest.mark.parametrize("suffix", ["jpg", "webp", "bmp"])
 def test_16_bits_become_8_with_a_warning(tmp_path, suffix):
     path = tmp_path / f"a.{suffix}"

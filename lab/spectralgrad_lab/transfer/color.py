@@ -131,20 +131,21 @@ class ColorTransfer(SpectralModule):
             raise ShapeError(f"{self.where}: expected 1 or {count} style images, got {style.shape[0]}")
         if self.strength == 0:
             return content
+        single = content.dim() == 3 and style.dim() == 4
         with full_precision(content):
-            return self._transferred(content, style, content_alpha, style_alpha).to(content.dtype)
+            result = self._transferred(content[None] if single else content, style, content_alpha, style_alpha)
+        return (result[0] if single else result).to(content.dtype)
 
     def _transferred(self, content: Tensor, style: Tensor, alpha: Tensor | None, style_alpha: Tensor | None) -> Tensor:
         space = SPACES[self.space]
         x = space.enter(content.double()).flatten(-2)
         y = space.enter(style.double()).flatten(-2)
-        y = y[0] if content.dim() == 3 and style.dim() == 4 else y
-        precision = max(torch.finfo(content.dtype).eps, 64 * torch.finfo(x.dtype).eps)
+        noise = torch.finfo(content.dtype).eps if self.noise is None else self.noise
         mapped = coloring_map(
             self._moments(x, alpha, content, "content_alpha"),
             self._moments(y, style_alpha, style, "style_alpha"),
             self.method,
-            space.stretch * (precision if self.noise is None else self.noise),
+            space.stretch * noise,
             self.watched,
         )(x)
         return space.leave(torch.lerp(x, mapped, self.strength).reshape(content.shape))

@@ -17,7 +17,7 @@ class Moments(NamedTuple):
 
 
 def color_moments(colors: Tensor, weight: Tensor | None = None) -> Moments:
-    """Compute the moments of colours.
+    """Compute the moments of colours, relative to the first colour, so that those of a single colour are exact.
 
     Args:
         colors: (*, 3, n).
@@ -34,9 +34,11 @@ def color_moments(colors: Tensor, weight: Tensor | None = None) -> Moments:
     weight = torch.ones_like(colors[..., :1, :]) if weight is None else weight.to(colors.dtype)
     total = weight.sum(-1)
     share = (weight / torch.where(total > 0, total, 1).unsqueeze(-1)).mT  # (*, n, 1)
-    mean = colors @ share
-    centered = colors - mean
-    return Moments(total, mean.squeeze(-1), (centered * share.mT) @ centered.mT)
+    origin = colors[..., :1].detach()
+    distance = (colors - origin) @ share
+    centered = colors - origin - distance
+    mean = torch.where(total > 0, (origin + distance).squeeze(-1), 0)
+    return Moments(total, mean, (centered * share.mT) @ centered.mT)
 
 
 def merged(a: Moments, b: Moments) -> Moments:
