@@ -10,11 +10,11 @@ from PIL import Image
 from spectralgrad.cli import main
 from spectralgrad_lab.transfer.features.decoder_files import load_decoders
 from spectralgrad_lab.transfer.features.encoder_file import load_encoder
-from spectralgrad_lab.transfer.features.style_command import opaque
+from spectralgrad_lab.transfer.features.style_command import visible
 from spectralgrad_lab.transfer.features.stylization import stylize
 from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
 
-from ..small_pictures import bomb
+from .small_pictures import bomb
 from .style_networks import decoder_folder, encoder_file
 
 
@@ -79,14 +79,24 @@ def test_transparency_is_kept_and_transparent_pixels_have_no_style(networks, pic
             assert main(words(networks, *given, "-o", out)) == 0
             made.append(read_picture(out))
     assert torch.equal(made[0].alpha, alpha)
-    assert torch.equal(made[0].pixels, made[2].pixels)
+    assert torch.equal(made[0].pixels[:, 10:30], made[2].pixels[:, 10:30])
     assert torch.equal(made[1].pixels, made[3].pixels)
 
 
-def test_transparent_pixels_have_the_mean_colour():
+def test_strength_zero_keeps_invisible_pixels_too(networks, pictures, tmp_path):
+    content, out = Picture(torch.rand(3, 9, 9), torch.rand(1, 9, 9).round()), tmp_path / "out.png"
+    write_picture(tmp_path / "in.png", content)
+    assert main(words(networks, tmp_path / "in.png", pictures[1], "--strength", "0", "-o", out)) == 0
+    with Image.open(out) as made, Image.open(tmp_path / "in.png") as before:
+        assert np.array_equal(np.array(made), np.array(before))
+
+
+def test_invisible_pixels_have_the_mean_colour():
     picture = Picture(torch.rand(3, 4, 4), torch.zeros(1, 4, 4))
-    assert torch.equal(opaque(picture), torch.zeros(3, 4, 4))
-    assert torch.equal(opaque(Picture(picture.pixels)), picture.pixels)
+    assert torch.equal(visible(picture), torch.zeros(3, 4, 4))
+    assert torch.equal(visible(Picture(picture.pixels)), picture.pixels)
+    half = Picture(picture.pixels, torch.tensor([0.0, 0.1, 1.0, 1.0]).expand(1, 4, 4))
+    assert torch.equal(visible(half)[..., 1:], picture.pixels[..., 1:])
 
 
 def test_grey_and_deep_pictures(networks, pictures, tmp_path):
@@ -167,6 +177,8 @@ class TestErrors:
             (tmp_path / "none" / "out.png", "the folder"),
             (tmp_path / "out.xyz", "cannot write the format '.xyz'"),
             (tmp_path / "out", "a file without a suffix"),
+            (pictures[0], "is an input file"),
+            (pictures[1], "is an input file"),
         ):
             assert said in self.refused(capsys, tmp_path, words(networks, *pictures, "-o", out))
 

@@ -8,6 +8,7 @@ from safetensors.torch import save, save_file
 
 from spectralgrad_lab.transfer.features import encoder_file as module
 from spectralgrad_lab.transfer.features.decoder_files import (
+    SHIPPED,
     DecoderError,
     decoder_file,
     load_decoder,
@@ -17,6 +18,7 @@ from spectralgrad_lab.transfer.features.decoder_files import (
 )
 from spectralgrad_lab.transfer.features.encoder_file import EncoderError, digest_of, load_encoder
 from spectralgrad_lab.transfer.features.mirror_decoder import Decoder
+from spectralgrad_lab.transfer.features.vgg_encoder import Encoder
 
 from .style_networks import LEVELS, decoder_folder, encoder_tensors, small_decoder, small_encoder
 
@@ -171,6 +173,13 @@ class TestDecoderFile:
         path.write_bytes(described(decoder, encoder.digest))
         with pytest.raises(DecoderError, match=r"stages\.0\.0\.bias contains NaN"):
             load_decoder(path, encoder)
+
+    def test_decoders_that_come_with_the_lab_are_for_vgg_16_and_small(self):
+        encoder = Encoder()
+        encoder.digest = module.VGG16
+        files = sorted(SHIPPED.glob("*.safetensors"))
+        assert {load_decoder(path, encoder).level for path in files} == {int(path.stem[-1]) for path in files}
+        assert sum(path.stat().st_size for path in files) < 10e6
 
     def test_widths_of_decoders(self):
         with pytest.raises(ValueError, match="four positive widths"):

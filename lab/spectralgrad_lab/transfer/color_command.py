@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -82,10 +81,7 @@ def run(options: argparse.Namespace) -> None:
         raise ArgumentError(f"--strength: expected a number from 0 to 1, got {options.strength}")
     resolve(options.method, "sqrt")
     content, style = find_picture(options.content), find_picture(options.style)
-    out = require_writable(options.out or _default_output(content, style))
-    for path in (content, style):
-        if out.exists() and path.exists() and os.path.samefile(out, path):
-            raise PictureError(out, "is an input file, which would be overwritten; choose another name with -o")
+    out = require_writable(options.out or _default_output(content, style), (content, style))
     with printed_warnings("spectralgrad transfer"):
         samples, clipped = _recolored(content, style, options)
         write_samples(out, samples)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,15 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 _LARGEST_JPEG_EXIF = 65533
 
 
-def require_writable(path: Path | str) -> Path:
+def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
     """Return the path if an image can be written there, so that minutes of work are not lost.
 
+    Args:
+        path: the file to write.
+        inputs: files that must not be overwritten.
+
     Raises:
-        PictureError: the suffix is unknown, or the folder does not exist or is not writable.
+        PictureError: the suffix is unknown, the folder does not exist or is not writable, or it is one of the inputs.
 
     Example:
         >>> require_writable("cat.gif")
@@ -51,6 +56,8 @@ def require_writable(path: Path | str) -> Path:
     if path.is_dir() or not os.access(folder, os.W_OK):
         why = "is a folder" if path.is_dir() else f"the folder {path.parent} is not writable"
         raise PictureError(path, f"cannot be written: {why}")
+    if any(path.exists() and other.exists() and os.path.samefile(path, other) for other in inputs):
+        raise PictureError(path, "is an input file, which would be overwritten; choose another name with -o")
     return path
 
 

@@ -84,4 +84,7 @@ OPERATIONS: dict[str, Operation] = {
         Rectangle,
         layer(lambda X, method: whiten(X, method=method), any_scale=False),
     ),
+    "whiten on range": Operation(
+        _FEATURES, ("exact",), Rectangle, layer(lambda X, method: whiten(X, eps=0.0, method=method), any_scale=False)
+    ),
 }

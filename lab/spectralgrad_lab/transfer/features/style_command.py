@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from spectralgrad.rules import methods, resolve
@@ -18,6 +21,7 @@ from .decoder_files import SHIPPED, load_decoders
 from .encoder_file import HOW_TO_GET, EncoderError, load_encoder
 from .stylization import stylize
 
+T = TypeVar("T")
 _COMMAND = "spectralgrad transfer style"
 _LEAST = 2**19  # pixels from which a progress bar is shown
 _DESCRIPTION = """\
@@ -51,11 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder with decoders from train-decoder (default: those that come with the lab)",
     )
     parser.add_argument(
-        "--levels", type=_levels, default=(3, 2, 1), metavar="N[,N]", help="levels from 1 to 5 (default: 3,2,1)"
+        "--levels",
+        type=_numbers(int, "3,2,1"),
+        default=(3, 2, 1),
+        metavar="N[,N]",
+        help="levels from 1 to 5 (default: 3,2,1)",
     )
     parser.add_argument(
         "--strength",
-        type=_strengths,
+        type=_numbers(float, "0.6 or 1,0.8,0.5"),
         default=(0.6,),
         metavar="X[,X]",
         help="from 0, content unchanged, to 1; one for all levels, or one for each (default: 0.6)",
@@ -67,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"how the square roots are computed: {', '.join(methods('sqrt'))} (default: exact)",
     )
     parser.add_argument(
-        "--size", type=_size, metavar="N", help="first reduce images whose longer side is longer than this"
+        "--size", type=_length, metavar="N", help="first reduce images whose longer side is longer than this"
     )
     parser.set_defaults(run=run)
 
@@ -75,20 +83,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Run the command."""
     resolve(options.method, "sqrt")
-    out = require_writable(options.out)
+    inputs = [find_picture(name) for name in (options.content, options.style)]
+    out = require_writable(options.out, inputs)
     if not options.encoder:
         raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
     encoder = load_encoder(options.encoder, any_weights=options.any_encoder)
     decoders = load_decoders(options.decoders, encoder, options.levels)
     with printed_warnings(_COMMAND):
-        content, style = (
-            read_picture(find_picture(name), longest=options.size) for name in (options.content, options.style)
-        )
+        content, style = (read_picture(path, longest=options.size) for path in inputs)
         pixels = [image.pixels[0].numel() for image in (content, style)]
         with pixel_progress("style transfer", 2 * len(decoders) * pixels[0] + pixels[1], least=_LEAST) as progress:
             made = stylize(
-                opaque(content),
-                opaque(style),
+                visible(content),
+                visible(style),
                 encoder,
                 decoders,
                 options.levels,
@@ -100,34 +107,41 @@ def run(options: argparse.Namespace) -> None:
     print(f"{out}: {content.size[1]}×{content.size[0]} pixels")
 
 
-def opaque(picture: Picture) -> Tensor:
-    """RGB (3, H, W) in which transparent pixels have the mean colour of the others, so that they bring no style.
+def visible(picture: Picture) -> Tensor:
+    """RGB (3, H, W) in which invisible pixels have the mean colour of the others, so that they bring no style.
 
     Example:
         >>> half = torch.tensor([1.0, 0.0]).view(1, 1, 2)
-        >>> opaque(Picture(torch.tensor([0.25, 1.0]).expand(3, 1, 2), alpha=half))[0]
+        >>> visible(Picture(torch.tensor([0.25, 1.0]).expand(3, 1, 2), alpha=half))[0]
         tensor([[0.2500, 0.2500]])
     """
     if picture.alpha is None:
         return picture.rgb
     mean = (picture.rgb * picture.alpha).sum((1, 2)) / picture.alpha.sum().clamp_min(1e-6)
-    return picture.rgb * picture.alpha + mean.view(3, 1, 1) * (1 - picture.alpha)
+    return torch.where(picture.alpha > 0, picture.rgb, mean.view(3, 1, 1))
 
 
 def _stylized(content: Picture, pixels: Tensor) -> Picture:
     """The result with what is kept of the content; the profile of a grey image does not fit a coloured one."""
-    return replace(content, pixels=pixels, profile=content.profile if content.pixels.shape[0] == 3 else None)
+    profile = content.profile if content.pixels.shape[0] == 3 else None
+    if content.alpha is not None:
+        pixels = torch.where(content.alpha > 0, pixels, content.rgb)
+    return replace(content, pixels=pixels, profile=profile)
 
 
-def _levels(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(","))
+def _numbers(kind: Callable[[str], T], example: str) -> Callable[[str], tuple[T, ...]]:
+    """A reader of numbers that are separated by commas."""
+
+    def read(text: str) -> tuple[T, ...]:
+        try:
+            return tuple(kind(part) for part in text.split(","))
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"expected numbers such as {example}, got {text!r}") from None
+
+    return read
 
 
-def _strengths(text: str) -> tuple[float, ...]:
-    return tuple(float(part) for part in text.split(","))
-
-
-def _size(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a length ≥ 1, got {text}")
+def _length(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number ≥ 1, got {text!r}")
     return int(text)
