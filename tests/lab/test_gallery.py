@@ -80,6 +80,7 @@ def test_the_command(tmp_path, capsys):
     [
         (["--contents", "dog"], "no such file, nor a picture of the lab"),
         (["--methods", "nonsense"], "unknown method 'nonsense'"),
+        (["--kinds", "color,style"], "--encoder is required"),
         (["--size", "4"], "expected at least 16, got 4 and 192"),
         (["--out", "missing/sheet.png"], "missing"),
         (["--out", "sheet.xyz"], "sheet.xyz"),

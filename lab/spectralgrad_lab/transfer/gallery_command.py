@@ -17,6 +17,7 @@ from spectralgrad.rules import resolve
 from .art_pictures import find_picture, picture_name
 from .color import SPACES
 from .encoding import require_writable
+from .features.network_options import add_network_arguments, load_networks
 from .gallery import Transfer, gallery, looks
 from .pictures import Picture, read_picture, write_picture
 
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--space", choices=tuple(SPACES), default="rgb", help="color space of color transfer (default: rgb)")
     add("--size", type=int, default=384, metavar="N", help="longest side of the pictures (default: %(default)s)")
     add("--cell", type=int, default=192, metavar="N", help="side of a cell in pixels (default: %(default)s)")
+    add_network_arguments(parser)
     parser.set_defaults(run=run)
 
 
@@ -61,7 +63,8 @@ def run(options: argparse.Namespace) -> None:
     if options.size < 16 or options.cell < 16:
         raise ArgumentError(f"--size and --cell: expected at least 16, got {options.size} and {options.cell}")
     wanted = looks(options.kinds, options.methods, options.strengths)
-    transfer = Transfer(options.space)
+    encoder, decoders = load_networks(options) if "style" in options.kinds else (None, None)
+    transfer = Transfer(options.space, encoder, decoders, options.levels)
     contents, styles = (_read(names, options.size) for names in (options.contents, options.styles))
     with _progress(len(contents) * len(styles) * len(wanted)) as advance:
         sheet = gallery(contents, styles, wanted, transfer, side=options.cell, report=advance)

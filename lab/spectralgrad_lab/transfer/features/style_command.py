@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,11 +15,9 @@ from ..art_pictures import find_picture
 from ..encoding import require_writable
 from ..pictures import Picture, read_picture, write_picture
 from ..reporting import pixel_progress, printed_warnings
-from .decoder_files import SHIPPED, load_decoders
-from .encoder_file import HOW_TO_GET, EncoderError, load_encoder
+from .network_options import add_network_arguments, load_networks, numbers
 from .stylization import stylize
 
-T = TypeVar("T")
 _COMMAND = "spectralgrad transfer style"
 _LEAST = 2**19  # pixels from which a progress bar is shown
 _DESCRIPTION = """\
@@ -43,27 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("content", metavar="CONTENT", help="image to stylize: a file, or the name of a picture")
     parser.add_argument("style", metavar="STYLE", help="image whose style to use: a file, or the name of a picture")
     parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="file to write")
-    parser.add_argument("--encoder", metavar="FILE", help="safetensors file with the convolutions of VGG-16")
-    parser.add_argument(
-        "--any-encoder", action="store_true", help="accept an encoder with other weights than those trained on ImageNet"
-    )
-    parser.add_argument(
-        "--decoders",
-        type=Path,
-        default=SHIPPED,
-        metavar="DIR",
-        help="folder with decoders from train-decoder (default: those that come with the lab)",
-    )
-    parser.add_argument(
-        "--levels",
-        type=_numbers(int, "3,2,1"),
-        default=(3, 2, 1),
-        metavar="N[,N]",
-        help="levels from 1 to 5 (default: 3,2,1)",
-    )
+    add_network_arguments(parser)
     parser.add_argument(
         "--strength",
-        type=_numbers(float, "0.6 or 1,0.8,0.5"),
+        type=numbers(float, "0.6 or 1,0.8,0.5"),
         default=(0.6,),
         metavar="X[,X]",
         help="from 0, content unchanged, to 1; one for all levels, or one for each (default: 0.6)",
@@ -85,10 +64,7 @@ def run(options: argparse.Namespace) -> None:
     resolve(options.method, "sqrt")
     inputs = [find_picture(name) for name in (options.content, options.style)]
     out = require_writable(options.out, inputs)
-    if not options.encoder:
-        raise EncoderError(f"--encoder is required. {HOW_TO_GET}")
-    encoder = load_encoder(options.encoder, any_weights=options.any_encoder)
-    decoders = load_decoders(options.decoders, encoder, options.levels)
+    encoder, decoders = load_networks(options)
     with printed_warnings(_COMMAND):
         content, style = (read_picture(path, longest=options.size) for path in inputs)
         pixels = [image.pixels[0].numel() for image in (content, style)]
@@ -127,18 +103,6 @@ def _stylized(content: Picture, pixels: Tensor) -> Picture:
     if content.alpha is not None:
         pixels = torch.where(content.alpha > 0, pixels, content.rgb)
     return replace(content, pixels=pixels, profile=profile)
-
-
-def _numbers(kind: Callable[[str], T], example: str) -> Callable[[str], tuple[T, ...]]:
-    """A reader of numbers that are separated by commas."""
-
-    def read(text: str) -> tuple[T, ...]:
-        try:
-            return tuple(kind(part) for part in text.split(","))
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"expected numbers such as {example}, got {text!r}") from None
-
-    return read
 
 
 def _length(text: str) -> int:
