@@ -138,6 +138,7 @@ class TestTiles:
             assert span.first == 0 or span.start - span.first >= 5
             assert span.last == length or span.last - span.stop >= 5
             assert span.length <= side
+        assert len({span.last - span.first for span in found}) == 1
 
     @pytest.mark.parametrize("level", LEVELS)
     def test_the_margin_is_as_wide_as_necessary_and_no_wider(self, encoder, decoders, level):
@@ -323,7 +324,7 @@ class TestStylize:
         stylize(picture(300, 400), picture(500, 200, seed=1), encoder, decoders, (3,), side=64)
         for handle in handles:
             handle.remove()
-        assert largest == 64 + 2 * 24 + 2  # the margin of level 3, and the padding of a convolution
+        assert largest <= 64 + 2 * 24 + 2  # the margin of level 3, and the padding of a convolution
 
     def test_progress_counts_pixels(self, encoder, decoders):
         counts = []
