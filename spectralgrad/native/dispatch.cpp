@@ -69,51 +69,59 @@ struct Buffer {
   Buffer& operator=(const Buffer&) = delete;
 };
 
+// What the division of a batch into groups and threads depends on.
+struct Plan {
+  int group, lanes;  // matrices that are solved together; a group should be a multiple of `lanes`
+  size_t work;       // bytes of workspace per thread
+  double cost;       // rough nanoseconds per matrix
+};
+template <class T> Plan plan(int64_t d, double passes) {  // passes: the cost of the step relative to eigh
+  const Ops<T>& o = ops<T>();
+  return {o.group(d), o.lanes(d), o.work(d), passes * o.cost(d)};
+}
+
 // Processes groups of the batch until none are left. INT32_MIN as status means out of memory: other threads may still
 // add their counts of failures to it, which do not make it positive.
-template <class T, class Step>
-void worker(Task<T> t, int group, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
-  Buffer buffer(ops<T>().work(t.d));
+template <class Job, class Step>
+void worker(Job t, const Plan& p, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
+  Buffer buffer(p.work);
   if (!buffer.p) { status = INT32_MIN; return; }
 #ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
-  std::memset(buffer.p, 0xff, ops<T>().work(t.d));
+  std::memset(buffer.p, 0xff, p.work);
 #endif
   t.work = buffer.p;
   for (;;) {
-    t.first = next.fetch_add(group);
+    t.first = next.fetch_add(p.group);
     if (t.first >= t.batch) return;
-    t.count = (int)(t.batch - t.first < group ? t.batch - t.first : group);
+    t.count = (int)(t.batch - t.first < p.group ? t.batch - t.first : p.group);
     status += step(t);
   }
 }
 
-// passes: the cost of the step relative to eigh.
-template <class T, class Step> int run(const Task<T>& t, int threads, double passes, Step step) {
-  if (t.batch <= 0 || t.d <= 0) return 0;
+template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step step) {
   constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
-  const double total = passes * ops<T>().cost(t.d) * (double)t.batch;
-  int64_t n = (int64_t)(total / worth) + 1;
+  int64_t n = (int64_t)(p.cost * (double)t.batch / worth) + 1;
   if (n > threads) n = threads < 1 ? 1 : threads;
-  int group = ops<T>().group(t.d);
-  const int lanes = ops<T>().lanes(t.d);
-  const int64_t share = ((t.batch + n - 1) / n + lanes - 1) / lanes * lanes;  // one thread's share, in whole vectors
-  if (share < group) group = (int)share;
-  if (n > (t.batch + group - 1) / group) n = (t.batch + group - 1) / group;
+  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's share, in whole vectors
+  if (share < p.group) p.group = (int)share;
+  if (n > (t.batch + p.group - 1) / p.group) n = (t.batch + p.group - 1) / p.group;
   std::atomic<int64_t> next{0}, status{0};
-  auto share_of_work = [&] { worker(t, group, next, status, step); };
+  auto share_of_work = [&] { worker(t, p, next, status, step); };
   sg::Pool::run(n - 1, share_of_work);
   return status < 0 ? -1 : (int)status;
 }
 
 template <class T> int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
-  return run(t, threads, 1, [](const Task<T>& x) { return ops<T>().eigh(x); });
+  return run(t, plan<T>(d, 1), threads, [](const Task<T>& x) { return ops<T>().eigh(x); });
 }
 
 template <class T>
 int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr};
-  return run(t, threads, 1.3, [](const Task<T>& x) {
+  return run(t, plan<T>(d, 1.3), threads, [](const Task<T>& x) {
     const int failed = ops<T>().eigh(x);
     return failed + ops<T>().compose(x);
   });
@@ -122,9 +130,19 @@ int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, 
 template <class T>
 int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
             int threads) {
+  if (batch <= 0 || d <= 0) return 0;
   Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
             0, 0, nullptr};
-  return run(t, threads, 0.4, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+  return run(t, plan<T>(d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+}
+
+template <class T> int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const auto& o = ops<T>().svd;
+  const bool vectors = U != nullptr;
+  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr};
+  const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
+  return run(t, p, threads, [](const sg::SvdTask<T>& x) { return ops<T>().svd.svd(x); });
 }
 
 }  // namespace
@@ -141,8 +159,11 @@ int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G
   SG_API int sg_frechet_##suffix(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out,       \
                                  int64_t batch, int64_t d, int threads) {                                            \
     return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
+  }                                                                                                                  \
+  SG_API int sg_svd_##suffix(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {       \
+    return svd<T>(A, U, S, Vh, batch, m, n, threads);                                                                \
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "2"; }
+SG_API const char* sg_version() { return "3"; }

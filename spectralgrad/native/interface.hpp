@@ -19,6 +19,23 @@ template <class T> struct Task {
   void* work;
 };
 
+// The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
+template <class T> struct SvdTask {
+  const T* A;
+  T *U, *S, *Vh;
+  int64_t batch, first;
+  int count, m, n;
+  void* work;
+};
+
+template <class T> struct SvdOps {
+  int (*group)(int64_t m, int64_t n);                    // as in Ops
+  int (*lanes)(int64_t m, int64_t n);
+  size_t (*work)(int64_t m, int64_t n, bool vectors);
+  int (*svd)(const SvdTask<T>&);                         // returns the number of matrices that failed
+  double (*cost)(int64_t m, int64_t n, bool vectors);
+};
+
 template <class T> struct Ops {
   int (*group)(int64_t d);                    // matrices that are solved together
   int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
@@ -27,6 +44,7 @@ template <class T> struct Ops {
   int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
   void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
   double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+  SvdOps<T> svd;
 };
 
 struct Kernel {

@@ -1,11 +1,13 @@
 // The kernel for one instruction set. Compiled once per set, with SG_NS as the namespace and matching -m flags.
 //
 // Algorithms: d ≤ 4 cyclic Jacobi (jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration (solver.hpp);
-// matrix functions and their derivatives from the eigenpairs (fused.hpp). lanes.hpp describes the data layout.
+// matrix functions and their derivatives from the eigenpairs (fused.hpp). Singular values: svd.hpp. lanes.hpp describes
+// the data layout.
 #include "interface.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
 #include "solver.hpp"
+#include "svd.hpp"
 
 #define SG_STRING_(x) #x
 #define SG_STRING(x) SG_STRING_(x)
@@ -69,7 +71,9 @@ template <class T> double cost(int64_t d) {
   return scalar / Simd<T>::W;
 }
 
-template <class T> sg::Ops<T> ops() { return {group<T>, lanes<T>, work<T>, eigh<T>, compose<T>, frechet<T>, cost<T>}; }
+template <class T> sg::Ops<T> ops() {
+  return {group<T>, lanes<T>, work<T>, eigh<T>, compose<T>, frechet<T>, cost<T>, svd_ops<T>()};
+}
 
 }  // namespace
 

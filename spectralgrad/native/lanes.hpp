@@ -18,12 +18,18 @@ template <class T> struct Lanes {
   static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = rows, cols = rows;  // diagonal block: rows × cols vectors
   static SG_INLINE Vec<T> spread(S x) { return x; }
   static SG_INLINE S total(Vec<T> v) { return v; }
+  static SG_INLINE typename Wide<T>::V total_wide(typename Wide<T>::V v) { return v; }
 };
 template <class T> struct Single {
   typedef T Real; typedef T S;
   static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = Simd<T>::W, cols = 1;
   static SG_INLINE Vec<T> spread(S x) { return splat<T>(x); }
   static SG_INLINE S total(Vec<T> v) { return sum<T>(v); }
+  static SG_INLINE double total_wide(typename Wide<T>::V v) {
+    double s = 0;
+    for (int k = 0; k < Simd<T>::W; k++) s += v[k];
+    return s;
+  }
 };
 
 // dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Memory from end on is not read.
@@ -129,6 +135,16 @@ template <class T> void survey(const T* A, int n, Vec<T>& largest, Vec<T>& poiso
   }
   for (int k = 0; k < W; k++) top1 = top[k] > top1 ? top[k] : top1;
   largest[m] = top1, poison[m] = bad1 + sum<T>(bad);
+}
+
+// The same for `size` entries of any matrix.
+template <class T> void survey_all(const T* A, int64_t size, Vec<T>& largest, Vec<T>& poison, int m) {
+  T top = 0, bad = 0;
+  for (int64_t i = 0; i < size; i++) {
+    T x = A[i] < 0 ? -A[i] : A[i];
+    top = x > top ? x : top, bad += x * T(0);
+  }
+  largest[m] = top, poison[m] = bad;
 }
 
 }  // namespace

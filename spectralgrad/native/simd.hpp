@@ -61,6 +61,10 @@ template <class T> SG_INLINE Vec<T> unbits(Mask<T> m) { Vec<T> x; memcpy(&x, &m,
 template <class T> SG_INLINE Vec<T> vabs(Vec<T> x) { return unbits<T>(bits<T>(x) & ~Simd<T>::sign); }
 template <class T> SG_INLINE Mask<T> signs(Vec<T> x) { return bits<T>(x) & Simd<T>::sign; }
 template <class T> SG_INLINE Vec<T> flip(Vec<T> x, Mask<T> sign) { return unbits<T>(bits<T>(x) ^ sign); }
+SG_INLINE f32v magnitude(f32v x) { return vabs<float>(x); }
+SG_INLINE f64v magnitude(f64v x) { return vabs<double>(x); }
+SG_INLINE float magnitude(float x) { return __builtin_fabsf(x); }
+SG_INLINE double magnitude(double x) { return __builtin_fabs(x); }
 template <class T> SG_INLINE Vec<T> vmax(Vec<T> a, Vec<T> b) { return a > b ? a : b; }
 template <class T> SG_INLINE Vec<T> vmin(Vec<T> a, Vec<T> b) { return a < b ? a : b; }
 
@@ -146,6 +150,47 @@ template <class T> SG_INLINE Vec<T> reciprocal(Vec<T> x) {
 #else
   return T(1) / x;
 #endif
+}
+
+// Vectors of the widest type that costs little: float32 is computed in double (two registers a vector), for the few
+// sums on which the accuracy of everything else depends; float64 as it is.
+template <class T> struct Wide;
+template <> struct Wide<float> { typedef double V __attribute__((vector_size(2 * SG_BYTES))); typedef double S; };
+template <> struct Wide<double> { typedef f64v V; typedef double S; };
+SG_INLINE Wide<float>::V widen(f32v x) { return __builtin_convertvector(x, Wide<float>::V); }
+SG_INLINE f64v widen(f64v x) { return x; }
+SG_INLINE double widen(float x) { return x; }
+SG_INLINE double widen(double x) { return x; }
+SG_INLINE f32v narrow(Wide<float>::V x, f32v) { return __builtin_convertvector(x, f32v); }
+SG_INLINE f64v narrow(f64v x, f64v) { return x; }
+template <class T> SG_INLINE T narrow(double x, T) { return (T)x; }
+SG_INLINE Wide<float>::V vsqrt(Wide<float>::V x) {
+  f64v half[2];
+  memcpy(half, &x, sizeof x);
+  half[0] = vsqrt(half[0]), half[1] = vsqrt(half[1]);
+  memcpy(&x, half, sizeof x);
+  return x;
+}
+
+// ab + c rounded once. Without an instruction for it, float32 computes in double, where the product is exact.
+#if defined(__AVX512F__) && SG_BYTES == 64
+SG_INLINE f32v fused(f32v a, f32v b, f32v c) { return (f32v)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+SG_INLINE f64v fused(f64v a, f64v b, f64v c) { return (f64v)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+#elif defined(__FMA__) && SG_BYTES == 32
+SG_INLINE f32v fused(f32v a, f32v b, f32v c) { return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+SG_INLINE f64v fused(f64v a, f64v b, f64v c) { return (f64v)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+#elif defined(__aarch64__) && SG_BYTES == 16
+SG_INLINE f32v fused(f32v a, f32v b, f32v c) { return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+SG_INLINE f64v fused(f64v a, f64v b, f64v c) { return (f64v)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+#else
+SG_INLINE f32v fused(f32v a, f32v b, f32v c) { for (int k = 0; k < SG_BYTES / 4; k++) a[k] = (float)((double)a[k] * b[k] + c[k]); return a; }
+SG_INLINE f64v fused(f64v a, f64v b, f64v c) { for (int k = 0; k < SG_BYTES / 8; k++) a[k] = __builtin_fma(a[k], b[k], c[k]); return a; }
+#endif
+// ad − bc to within two units in the last place, although the products may cancel (Kahan; Jeannerod, Louvet and Muller,
+// Math. Comp. 82 (2013)).
+template <class T> SG_INLINE Vec<T> difference_of_products(Vec<T> a, Vec<T> d, Vec<T> b, Vec<T> c) {
+  Vec<T> w = b * c;
+  return fused(a, d, -w) + fused(-b, c, w);
 }
 
 // W × W transpose by log2 W exchanges of off-diagonal blocks of half the size.
