@@ -32,7 +32,9 @@ def loading():
     library._load.cache_clear()
 
 
-@pytest.mark.parametrize("method", ["eigh", "root_and_eigenpairs", "root_derivative", "function_derivative"])
+@pytest.mark.parametrize(
+    "method", ["eigh", "root_and_eigenpairs", "root_derivative", "function_derivative", "svd", "svdvals"]
+)
 def test_an_error_in_any_function_is_noticed(method, monkeypatch):
     right = getattr(Kernel, method)
     monkeypatch.setattr(Kernel, method, lambda self, *args: _off(right(self, *args)))

@@ -116,35 +116,22 @@ template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end,
   return s;
 }
 
-// The same largest and poison for the lower triangle of one matrix, written to lane m.
-template <class T> void survey(const T* A, int n, Vec<T>& largest, Vec<T>& poison, int m) {
+// The same largest and poison for `size` entries of one matrix, combined with what lane m holds already.
+template <class T> void survey(const T* A, int64_t size, Vec<T>& largest, Vec<T>& poison, int m) {
   constexpr int W = Simd<T>::W;
   Vec<T> top = {}, bad = {};
-  T top1 = 0, bad1 = 0;
-  for (int i = 0; i < n; i++) {
-    const T* row = A + (int64_t)i * n;
-    int j = 0;
-    for (; j + W <= i + 1; j += W) {
-      Vec<T> x = load(row + j);
-      top = vmax<T>(vabs<T>(x), top), bad += x * T(0);
-    }
-    for (; j <= i; j++) {
-      T x = row[j] < 0 ? -row[j] : row[j];
-      top1 = x > top1 ? x : top1, bad1 += x * T(0);
-    }
+  T top1 = largest[m], bad1 = poison[m];
+  int64_t i = 0;
+  for (; i + W <= size; i += W) {
+    Vec<T> x = load(A + i);
+    top = vmax<T>(vabs<T>(x), top), bad += x * T(0);
+  }
+  for (; i < size; i++) {
+    T x = A[i] < 0 ? -A[i] : A[i];
+    top1 = x > top1 ? x : top1, bad1 += x * T(0);
   }
   for (int k = 0; k < W; k++) top1 = top[k] > top1 ? top[k] : top1;
   largest[m] = top1, poison[m] = bad1 + sum<T>(bad);
-}
-
-// The same for `size` entries of any matrix.
-template <class T> void survey_all(const T* A, int64_t size, Vec<T>& largest, Vec<T>& poison, int m) {
-  T top = 0, bad = 0;
-  for (int64_t i = 0; i < size; i++) {
-    T x = A[i] < 0 ? -A[i] : A[i];
-    top = x > top ? x : top, bad += x * T(0);
-  }
-  largest[m] = top, poison[m] = bad;
 }
 
 }  // namespace

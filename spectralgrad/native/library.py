@@ -14,13 +14,13 @@ from torch import Tensor
 from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"2"  # version of the C interface
+_VERSION = b"3"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
 
 class Kernel:
-    """The functions of the shared library, for CPU tensors (*, d, d) in float32 or float64.
+    """The functions of the shared library, for CPU tensors (*, d, d), or (*, m, n), in float32 or float64.
 
     If the kernel cannot decompose a matrix, the results for it are NaN; the other matrices are not affected.
     """
@@ -38,6 +38,7 @@ class Kernel:
                 "eigh": [*[pointer] * 3, long, long, integer],
                 "root": [integer, *[pointer] * 4, long, long, real, real, integer],
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
+                "svd": [*[pointer] * 4, long, long, long, integer],
             }.items():
                 function = getattr(self._library, f"sg_{name}_{suffix}")
                 function.argtypes = arguments
@@ -62,6 +63,20 @@ class Kernel:
         A = _in_memory(A)
         w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
         return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
+
+    def svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
+        M = _in_memory(M)
+        *batch, m, n = M.shape
+        U, Vh = M.new_empty(*batch, m, min(m, n)), M.new_empty(*batch, min(m, n), n)
+        S = M.new_empty(*batch, min(m, n))
+        return U, S, Vh, self._svd(M, U.data_ptr(), S.data_ptr(), Vh.data_ptr())
+
+    def svdvals(self, M: Tensor) -> tuple[Tensor, int]:
+        """Return descending singular values (*, k) and the number of failed matrices; no vectors are computed."""
+        M = _in_memory(M)
+        S = M.new_empty(*M.shape[:-2], min(M.shape[-2:]))
+        return S, self._svd(M, None, S.data_ptr(), None)
 
     def root_and_eigenpairs(
         self, A: Tensor, inverse: bool, rtol: float, negative: float
@@ -98,10 +113,18 @@ class Kernel:
 
     def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
         batch, d = A.shape[:-2].numel(), A.shape[-1]
-        status: int = self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads())
-        if status < 0:
-            raise MemoryError(f"spectralgrad's native {name}: not enough memory for its workspace")
-        return status
+        return _checked(name, self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads()))
+
+    def _svd(self, M: Tensor, *results: int | None) -> int:
+        sizes = M.shape[:-2].numel(), *M.shape[-2:]
+        status = self._functions["svd", M.dtype](M.data_ptr(), *results, *sizes, torch.get_num_threads())
+        return _checked("svd", status)
+
+
+def _checked(name: str, status: int) -> int:
+    if status < 0:
+        raise MemoryError(f"spectralgrad's native {name}: not enough memory for its workspace")
+    return status
 
 
 def _in_memory(x: Tensor) -> Tensor:

@@ -1,8 +1,9 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
-All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL). There are seventeen
-matrices of each size, more than a vector of any instruction set holds. The equations that define the results must hold
-to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
+All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL), the singular value
+decomposition also on 2×2, 9×9 and rectangular ones. There are seventeen matrices of each size, more than a vector of
+any instruction set holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's acceptance
+threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _first(names: Iterator[str]) -> list[str]:
 
 def _problems(native: Kernel) -> Iterator[str]:
     for dtype in (torch.float32, torch.float64):
-        for d, equations in ((3, _of_eigh), (6, _of_eigh), (6, _of_roots)):
+        for d, equations in ((3, _of_eigh), (6, _of_eigh), (6, _of_roots), (2, _of_svd), (3, _of_svd), (9, _of_svd)):
             a, g = _matrices(d)
             A, G = torch.from_numpy(a).to(dtype), torch.from_numpy(g).to(dtype)
             bar = _BAR * d * torch.finfo(dtype).eps / 2
@@ -70,6 +71,17 @@ def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "eigh", (v * values) @ v.swapaxes(1, 2), _wide(A)
     yield "eigh", v.swapaxes(1, 2) @ v, np.eye(A.shape[-1])
     yield "derivative of a function", _wide(native.function_derivative(V, torch.ones_like(A), G)), _wide(G)
+
+
+def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    d = A.shape[-1]
+    for name, M in (("svd", A + G), ("tall svd", A[..., : d - 1]), ("wide svd", (A + G)[:, : d - 1])):
+        U, S, Vh, failed = native.svd(M)
+        values, u, vh = _wide(S)[:, None], _wide(U), _wide(Vh)
+        yield name, np.append(np.diff(values) > 0, failed > 0), np.array(0.0)
+        yield name, (u * values) @ vh, _wide(M)
+        yield name, np.concatenate([u.swapaxes(1, 2) @ u, vh @ vh.swapaxes(1, 2)]), np.eye(S.shape[-1])
+        yield "singular values", _wide(native.svdvals(M)[0]), _wide(S)
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:

@@ -78,7 +78,7 @@ template <class T, int N, int M> struct OneSided {
   // underflow (or are zero), the orthogonal factor of their QR decomposition instead, which needs no such division.
   // work: (2 N + 1) m vectors.
   SG_INLINE void normalise(V* work) {
-    const T least = sizeof(T) == 4 ? T(0x1p-12) : T(0x1p-100);
+    const T least = sizeof(T) == 4 ? T(0x1p-12) : T(0x1p-70);
     Mask<T> small = (norm[N - 1] < norm[0] * least) | (norm[0] == 0);
     const bool some = any(small);
     V* q = work;

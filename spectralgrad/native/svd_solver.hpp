@@ -1,12 +1,11 @@
 // The singular value decomposition of m × n matrices for n ≥ 6: reduction to bidiagonal form (bidiagonal.hpp), QR
-// iteration in lockstep (golub_kahan.hpp), rotations recorded and applied later in wavefronts (rotate.hpp), sorting.
+// iteration in lockstep (golub_kahan.hpp), rotations recorded and applied later in wavefronts (replay.hpp), sorting.
 // Wide matrices are transposed while they are read, so m ≥ n everywhere below. The three variants are those of
 // solver.hpp.
 #pragma once
 #ifndef SG_KNOWN
 #define SG_KNOWN 1000
 #endif
-#include "basis.hpp"
 #include "bidiagonal.hpp"
 #include "golub_kahan.hpp"
 #include "order.hpp"
@@ -30,15 +29,14 @@ template <class T, int G> struct SvdSolver {
 
   Variant kind;
   bool wide, vectors;
-  int m, n, ld, lr, record, keep;  // ld, lr: vectors of a column of A, of a row of reflectors; record, keep: solver.hpp
+  int m, n, ld, lr;  // ld, lr: vectors of a column of A, of a row of right reflectors
   V *a, *right, *z, *work, *row, *D[G], *E[G], *L[G], *B[G];
   V *left, *tau, *dots;
   typename Iteration::Record R[G], Q[G];  // recorded rotations of V and of U
   Basis<T> U[G], Vb[G], page;
-  T *sine, *tangent, *factor;
-  Mask<T>* levels;  // [sweep][g]
-  int *lows, *highs, *order;
-  int lowest[64], highest[64];
+  Replay<T, G> replay;
+  T* factor;
+  int* order;
 
   static Variant variant(int m, int n) {
     return m <= svd_small_up_to && n <= svd_small_up_to ? small_d : m * n <= svd_medium_up_to * svd_medium_up_to ? medium_d : large_d;
@@ -49,22 +47,20 @@ template <class T, int G> struct SvdSolver {
     wide = rows < cols, vectors = with_vectors;
     m = wide ? cols : rows, n = wide ? rows : cols, kind = variant(m, n);
     ld = (m + W - 1) / W * (kind == large_d ? 1 : W), lr = (n + W - 1) / W * (kind == large_d ? 1 : W);
-    record = (n + 2 * pad + W - 1) / W * W;
-    keep = kind == small_d ? 4 : 2048 / n < 8 ? 8 : 2048 / n > 32 ? 32 : 2048 / n / 4 * 4;
+    replay.layout(mem, n, kind == small_d);
+    const size_t recorded = (size_t)replay.keep * replay.record;
     a = mem.take<V>((size_t)n * ld), right = mem.take<V>((size_t)n * lr);
     z = mem.take<V>((size_t)(m + W) * NV), work = mem.take<V>(2 * (size_t)(ld + lr)), row = mem.take<V>(n + W);
     for (int g = 0; g < G; g++) {
       D[g] = shifted(mem.take<V>(n + 2), 1), E[g] = shifted(mem.take<V>(n + 2), 1), L[g] = shifted(mem.take<V>(n + 2), 1);
       B[g] = shifted(mem.take<V>(n + 2), 1);
-      for (auto* r : {&R[g], &Q[g]}) r->s = mem.take<V>((size_t)keep * record), r->t = mem.take<V>((size_t)keep * record);
+      for (auto* r : {&R[g], &Q[g]}) r->s = mem.take<V>(recorded), r->t = mem.take<V>(recorded);
       if (!vectors) continue;
       U[g].q = mem.take<V>(U[g].shape(m, n, kind == small_d)), Vb[g].q = mem.take<V>(Vb[g].shape(n, n, kind == small_d));
     }
     if (vectors && kind == small_d) page.q = mem.take<V>(page.shape(m, n, false));
     left = mem.take<V>(n), tau = mem.take<V>(n), dots = mem.take<V>((size_t)(n / 2 + 1) * 4);
-    sine = mem.take<T>((size_t)keep * record), tangent = mem.take<T>((size_t)keep * record), factor = mem.take<T>(2 * n);
-    levels = mem.take<Mask<T>>((size_t)keep * G);
-    lows = mem.take<int>(keep), highs = mem.take<int>(keep), order = mem.take<int>((size_t)W * n);
+    factor = mem.take<T>(n), order = mem.take<int>((size_t)W * n);
     return mem.used;
   }
   static V* shifted(V* p, int k) { return p ? p + k : p; }
@@ -121,13 +117,13 @@ template <class T, int G> struct SvdSolver {
   Scale<V> reduce_single(const T* A, int count, int g) {
     V largest = {}, poison = {};
     const int64_t size = (int64_t)m * n;
-    for (int k = 0; k < count; k++) survey_all(A + k * size, size, largest, poison, k);
+    for (int k = 0; k < count; k++) survey(A + k * size, size, largest, poison, k);
     Scale<V> s = scale_of<T>(largest, poison);
     for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
     if (vectors) U[g].clear(), Vb[g].clear();
     for (int k = 0; k < count; k++) {
       load_one(A + k * size, s, k);
-      T *d = sine, *e = tangent;
+      T *d = replay.sine, *e = replay.tangent;
       bidiagonalise<SM>(a, ld, m, n, right, lr, d, e, (T*)left, (T*)tau, work);
       for (int i = 0; i < n; i++) D[g][i][k] = d[i], E[g][i][k] = i < n - 1 ? e[i] : T(0);
       if (!vectors) continue;
@@ -145,47 +141,7 @@ template <class T, int G> struct SvdSolver {
     }
   }
 
-  // ---- rotations ----
-  void apply(int sweeps, const int* count) {
-    for (int g = 0; g < G && count[g]; g++) {
-      if (kind == small_d) {
-        Vb[g].rotate_lanes(R[g].s, R[g].t, record, sweeps, lowest, highest);
-        U[g].rotate_lanes(Q[g].s, Q[g].t, record, sweeps, lowest, highest);
-        continue;
-      }
-      rotate_group(g, count[g], sweeps, R[g], Vb[g]);
-      rotate_group(g, count[g], sweeps, Q[g], U[g]);
-    }
-  }
-  void rotate_group(int g, int count, int sweeps, const typename Iteration::Record& r, Basis<T>& basis) {
-    const int first = lowest[0] / W, last = (highest[0] + 2 * pad) / W;  // entry i is at i + pad; waves reach pad beyond
-    for (int k = 0; k < sweeps; k++)
-      for (int b = first; b <= last; b++) {
-        transpose((V(&)[W])r.s[k * record + b * W]);
-        transpose((V(&)[W])r.t[k * record + b * W]);
-      }
-    for (int k = 0; k < count; k++) {
-      int live = copy_sweeps(g, k, sweeps, first, last, r);
-      basis.rotate_single(k, sine, tangent, record, live, lows, highs);
-    }
-  }
-  // The sweeps of one matrix before it converged (its level is −1 afterwards), without identities at the top.
-  int copy_sweeps(int g, int k, int sweeps, int first, int last, const typename Iteration::Record& r) {
-    int live = 0;
-    for (; live < sweeps && levels[live * G + g][k] >= 0; live++) {
-      T *s = sine + live * record, *t = tangent + live * record;
-      for (int b = first; b <= last; b++) {
-        store(s + b * W, r.s[live * record + b * W + k]);
-        store(t + b * W, r.t[live * record + b * W + k]);
-      }
-      lows[live] = (int)levels[live * G + g][k];
-      int top = highest[live];
-      while (top > lows[live] && s[pad + top] == 0) top--;
-      highs[live] = top;
-    }
-    return live;
-  }
-
+  // ---- iteration ----
   // Lanes that did not converge are left with a nonzero E. The limit is that of solver.hpp.
   void iterate(const int* count) {
     Iteration it;
@@ -210,16 +166,19 @@ template <class T, int G> struct SvdSolver {
     typename Iteration::Record r[G], q[G];
     int kept = 0;
     for (int k = 0; k < 30 * n && it.prepare(); k++) {
-      const int at = kept * record + pad;
-      for (int g = 0; g < G; g++) {
-        r[g] = {R[g].s + at, R[g].t + at}, q[g] = {Q[g].s + at, Q[g].t + at};
-        levels[kept * G + g] = it.level[g];
-      }
-      lowest[kept] = it.lowest, highest[kept] = it.highest;
+      const int at = kept * replay.record + pad;
+      for (int g = 0; g < G; g++) r[g] = {R[g].s + at, R[g].t + at}, q[g] = {Q[g].s + at, Q[g].t + at};
+      replay.note(kept, it);
       it.template sweep<true>(r, q, pad);
-      if (++kept == keep) apply(kept, count), kept = 0;
+      if (++kept == replay.keep) apply(kept, count), kept = 0;
     }
     if (kept) apply(kept, count);
+  }
+  void apply(int sweeps, const int* count) {
+    for (int g = 0; g < G && count[g]; g++) {
+      replay.apply(Vb[g], R[g].s, R[g].t, g, count[g], sweeps);
+      replay.apply(U[g], Q[g].s, Q[g].t, g, count[g], sweeps);
+    }
   }
 
   // ---- sort and write ----

@@ -3,7 +3,7 @@
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd
+from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
 from .tuning import tune
 
 __all__ = [
@@ -21,5 +21,6 @@ __all__ = [
     "root_derivative",
     "svd",
     "svd_ratio",
+    "svdvals",
     "tune",
 ]

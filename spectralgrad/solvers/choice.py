@@ -7,7 +7,9 @@ cores; the function measures them again on your machine and stores the result in
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from ..native import Kernel, kernel
 from . import lapack, lapack_pool
+from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
@@ -32,44 +35,77 @@ class Table:
         float64: the same for float64.
         pool: smallest size for which the pool of LAPACK calls is used where the kernel is not.
         fused: largest size for which roots and their derivatives are computed inside the kernel.
+        svd32: for each of :data:`SIZES`, the smallest batch for which the kernel computes a singular value
+            decomposition; the size of an m×n matrix is the root of mn, rounded down.
+        svd64: the same for float64.
     """
 
     float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
     float64: tuple[int | None, ...] = (2, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2)
     pool: int = 96
     fused: int = 512
+    svd32: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
+    svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """Return the smallest batch for which the kernel is used for matrices of size d; None if it never is."""
-        column = self.float32 if dtype == torch.float32 else self.float64
-        return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
+        return _entry(self.float32 if dtype == torch.float32 else self.float64, d)
+
+    def smallest_svd_batch(self, m: int, n: int, dtype: torch.dtype) -> int | None:
+        """The same for singular value decompositions of m×n matrices."""
+        return _entry(self.svd32 if dtype == torch.float32 else self.svd64, math.isqrt(m * n))
 
 
-def eigh_by_kernel(A: Tensor) -> tuple[Tensor, Tensor, int] | None:
-    """Return eigenvalues, eigenvectors and the number of failed matrices from the kernel; None if it is not used.
+def _entry(column: tuple[int | None, ...], d: int) -> int | None:
+    return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
+
+
+def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
+    """Return eigenvalues and eigenvectors, and the number of failed matrices, from the kernel; None if it is not used.
 
     The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
     native = _named(A)
-    return None if native is None else native.eigh(A)
+    if native is None:
+        return None
+    *factors, failed = native.eigh(A)
+    return tuple(factors), failed
+
+
+def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
+    """The same for U, S and Vh."""
+    native = kernel_for_svd(M)
+    if native is None:
+        return None
+    *factors, failed = native.svd(M)
+    return tuple(factors), failed
 
 
 def _named(A: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for this batch, otherwise None."""
-    native, d = kernel(), A.shape[-1]
+    return _if_enough(A, lambda: table().smallest_batch(A.shape[-1], A.dtype))
+
+
+def kernel_for_svd(M: Tensor) -> Kernel | None:
+    """The same for singular value decompositions."""
+    return _if_enough(M, lambda: table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype))
+
+
+def _if_enough(A: Tensor, smallest: Callable[[], int | None]) -> Kernel | None:
+    native = kernel()
     if native is None or not native.takes(A) or A.numel() == 0:
         return None
-    smallest = table().smallest_batch(d, A.dtype)
-    return native if smallest is not None and A.shape[:-2].numel() >= smallest else None
+    least = smallest()
+    return native if least is not None and A.shape[:-2].numel() >= least else None
 
 
-def eigh(A: Tensor) -> tuple[Tensor, ...]:
+def eigh(A: Tensor) -> Factors:
     """Return eigenvalues and eigenvectors from the solver that the table selects; NaN where the kernel fails."""
     by_kernel = eigh_by_kernel(A)
-    return eigh_by_lapack(A) if by_kernel is None else by_kernel[:2]
+    return eigh_by_lapack(A) if by_kernel is None else by_kernel[0]
 
 
-def eigh_by_lapack(A: Tensor) -> tuple[Tensor, ...]:
+def eigh_by_lapack(A: Tensor) -> Factors:
     """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
     if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
@@ -90,10 +126,10 @@ def table() -> Table:
         return Table()
     try:
         stored = json.loads(file().read_text(encoding="utf-8"))[native.isa]
-        columns = {name: tuple(stored[name]) for name in ("float32", "float64")}
+        columns = {name: tuple(stored[name]) for name in ("float32", "float64", "svd32", "svd64")}
         if any(len(column) != len(SIZES) for column in columns.values()):
             return Table()
-        return Table(columns["float32"], columns["float64"], int(stored["pool"]), int(stored["fused"]))
+        return Table(pool=int(stored["pool"]), fused=int(stored["fused"]), **columns)
     except (OSError, ValueError, KeyError, TypeError):
         return Table()
 

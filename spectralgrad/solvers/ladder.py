@@ -32,7 +32,7 @@ class Problem:
     """A kind of decomposition: its drivers, and the test by which the result for one matrix is accepted."""
 
     name: str
-    kernel: Callable[[Tensor], tuple[Tensor, Tensor, int] | None]  # factors and the number of NaN matrices, or None
+    kernel: Callable[[Tensor], tuple[Factors, int] | None]  # factors and the number of NaN matrices, or None
     fast: Callable[
         [Tensor], Factors
     ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
@@ -46,11 +46,11 @@ class Problem:
         """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks."""
         counts.call(A.shape[:-2].numel())
         by_kernel = self.kernel(A)  # first, because it checks for NaN itself and the check below would be wasted
-        if by_kernel is not None and not by_kernel[2]:
-            return by_kernel[:2]
+        if by_kernel is not None and not by_kernel[1]:
+            return by_kernel[0]
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
         try:
-            factors = self.fast(A) if by_kernel is None else by_kernel[:2]
+            factors = self.fast(A) if by_kernel is None else by_kernel[0]
         except _FAILURES:
             return self._one_by_one(A, operation)
         self.repair(A, factors, operation)
@@ -181,7 +181,7 @@ EIGH = Problem(
 )
 SVD = Problem(
     name="svd",
-    kernel=lambda _: None,
+    kernel=lambda M: choice.svd_by_kernel(M),
     fast=lambda M: lapack.svd(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),

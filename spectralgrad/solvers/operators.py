@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from . import fused, orthogonal
+from . import choice, fused, orthogonal
+from .call_counts import counts
 from .ladder import EIGH, SVD
 
 P = ParamSpec("P")
@@ -96,6 +97,28 @@ def _(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
 @svd.operator.register_vmap
 def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
     return svd(M.movedim(in_dims[0], 0), operation), (0, 0, 0)
+
+
+@Operator
+def svdvals(M: Tensor, operation: str = "svdvals") -> Tensor:
+    """Return descending singular values (*, k); where the kernel serves, no vectors are computed."""
+    native = choice.kernel_for_svd(M)
+    if native is not None:
+        S, failed = native.svdvals(M)
+        if not failed:
+            counts.call(M.shape[:-2].numel())
+            return S
+    return SVD.solve(M, operation)[1]
+
+
+@svdvals.operator.register_fake
+def _(M: Tensor, operation: str = "svdvals") -> Tensor:
+    return M.new_empty(*M.shape[:-2], min(M.shape[-2:]), dtype=M.dtype.to_real())
+
+
+@svdvals.operator.register_vmap
+def _(info, in_dims, M, operation="svdvals"):  # type: ignore[no-untyped-def]
+    return svdvals(M.movedim(in_dims[0], 0), operation), 0
 
 
 @Operator

@@ -35,34 +35,55 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
     native = kernel()
     if native is None:
         raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
-    columns: dict[torch.dtype, list[int | None]] = {torch.float32: [], torch.float64: []}
-    for dtype, column in columns.items():
-        for d in SIZES:
-            column.append(_crossover(native.eigh, d, dtype))
-            progress(f"{str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
     result = Table(
-        tuple(columns[torch.float32]),
-        tuple(columns[torch.float64]),
+        _column(native.eigh, _eigh_by_lapack, torch.float32, progress),
+        _column(native.eigh, _eigh_by_lapack, torch.float64, progress),
         _pool_from(progress),
         _fused_up_to(native, progress),
+        _column(native.svd, _svd_by_lapack, torch.float32, progress),
+        _column(native.svd, _svd_by_lapack, torch.float64, progress),
     )
     _store(native.isa, result)
     choice.table.cache_clear()
     return result
 
 
-def _crossover(solver: Callable[[Tensor], object], d: int, dtype: torch.dtype) -> int | None:
+def _column(
+    solver: Callable[[Tensor], object],
+    lapack_time: Callable[[Tensor], float],
+    dtype: torch.dtype,
+    progress: Callable[[str], None],
+) -> tuple[int | None, ...]:
+    """Return the crossovers for all of :data:`SIZES`."""
+    column = []
+    for d in SIZES:
+        column.append(_crossover(solver, lapack_time, d, dtype))
+        progress(f"{solver.__name__} {str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
+    return tuple(column)
+
+
+def _crossover(
+    solver: Callable[[Tensor], object], lapack_time: Callable[[Tensor], float], d: int, dtype: torch.dtype
+) -> int | None:
     """Return the smallest of :data:`BATCHES` from which the kernel is faster than the alternatives, or None."""
     found: int | None = None
     for batch in reversed(BATCHES):
         if d * d * d * batch > 2**31:
             continue
         A = _matrices(batch, d, dtype)
-        others = [_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if d >= 64 and batch > 1 else [])
-        if _time(solver, A) > min(others):
+        if _time(solver, A) > lapack_time(A):
             return found
         found = batch
     return found
+
+
+def _eigh_by_lapack(A: Tensor) -> float:
+    pooled = A.shape[-1] >= 64 and len(A) > 1
+    return min([_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if pooled else []))
+
+
+def _svd_by_lapack(A: Tensor) -> float:
+    return _time(lapack.svd, A)
 
 
 def _pool_from(progress: Callable[[str], None]) -> int:

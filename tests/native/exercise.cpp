@@ -12,6 +12,7 @@ template <class T> struct Entry {
   int (*eigh)(const T*, T*, T*, int64_t, int64_t, int);
   int (*root)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
   int (*frechet)(int, int, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int);
+  int (*svd)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -20,6 +21,8 @@ int sg_root_f32(int, const float*, float*, float*, float*, int64_t, int64_t, flo
 int sg_root_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, int);
 int sg_frechet_f32(int, int, const float*, const float*, const float*, const float*, float*, int64_t, int64_t, int);
 int sg_frechet_f64(int, int, const double*, const double*, const double*, const double*, double*, int64_t, int64_t, int);
+int sg_svd_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
+int sg_svd_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
 const char* sg_isa();
 }
 
@@ -56,17 +59,48 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)d;
 }
 
+// Random matrices, every third one of rank one, every fourth one zero.
+template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+  std::mt19937 random((unsigned)(m * 1000 + n * 100 + batch));
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  const int64_t k = m < n ? m : n;
+  std::vector<T> A((size_t)(batch * m * n)), U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
+  for (int64_t e = 0; e < batch * m * n; e++) {
+    const int64_t b = e / (m * n);
+    A[(size_t)e] = b % 4 == 3 ? 0 : b % 3 == 2 ? (T)(1 + e % n) : uniform(random);
+  }
+  std::vector<T> values(S.size());
+  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
+  if (entry.svd(A.data(), nullptr, values.data(), nullptr, batch, m, n, threads) || values != S) return 1e30;
+  double worst = 0;
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t i = 0; i < m; i++)
+      for (int64_t j = 0; j < n; j++) {
+        double sum = -(double)A[(size_t)(b * m * n + i * n + j)];
+        for (int64_t r = 0; r < k; r++)
+          sum += (double)U[(size_t)(b * m * k + i * k + r)] * (double)S[(size_t)(b * k + r)] * (double)Vh[(size_t)(b * k * n + r * n + j)];
+        worst = std::fmax(worst, std::fabs(sum) / std::fmax(1.0, (double)S[(size_t)(b * k)]));
+      }
+  A[0] = std::numeric_limits<T>::infinity();
+  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads) != 1) return 1e30;
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
+}
+
 template <class T> double everything(const Entry<T>& entry, int threads) {
   double worst = 0;
   for (int64_t d : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 130, 260})
     for (int64_t batch : {1, 3, 8, 19})
       if (d * d * d * batch < 30000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
+  for (int64_t m : {1, 2, 3, 4, 5, 6, 9, 17, 33, 70, 140})
+    for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
+      for (int64_t batch : {1, 3, 8, 19})
+        if (m * n * (m + n) * batch < 3000000) worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
   return worst;
 }
 
 int main() {
-  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32};
-  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64};
+  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32};
+  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64};
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();
