@@ -3,9 +3,6 @@
 // Wide matrices are transposed while they are read, so m ≥ n everywhere below. The three variants are those of
 // solver.hpp.
 #pragma once
-#ifndef SG_KNOWN
-#define SG_KNOWN 1000
-#endif
 #include "bidiagonal.hpp"
 #include "golub_kahan.hpp"
 #include "order.hpp"
@@ -15,7 +12,7 @@ namespace SG_NS {
 namespace {
 
 // Measured on AVX2, as in solver.hpp.
-constexpr int svd_small_up_to = 24, svd_medium_up_to = 128, svd_known_from = SG_KNOWN;
+constexpr int svd_small_up_to = 24, svd_medium_up_to = 128;
 
 // Where the results of matrix `first` and those after it go. U and Vh are null if only values are wanted.
 template <class T> struct SvdOutput { T *U, *S, *Vh; };
@@ -145,21 +142,9 @@ template <class T, int G> struct SvdSolver {
   // Lanes that did not converge are left with a nonzero E. The limit is that of solver.hpp.
   void iterate(const int* count) {
     Iteration it;
-    for (int g = 0; g < G; g++) it.known[g] = nullptr, it.D[g] = D[g], it.E[g] = E[g], it.B[g] = B[g];
-    if (vectors && n >= svd_known_from) {
-      for (int g = 0; g < G; g++) {
-        it.D[g] = L[g], it.E[g] = R[g].s + 1;
-        for (int i = 0; i < n; i++) it.D[g][i] = D[g][i], it.E[g][i] = E[g][i];
-      }
-      values(it);
-      for (int g = 0; g < G; g++) it.known[g] = L[g], it.D[g] = D[g], it.E[g] = E[g];
-    }
-    if (!vectors) return values(it);
+    for (int g = 0; g < G; g++) it.D[g] = D[g], it.E[g] = E[g], it.B[g] = B[g];
     it.start(n);
-    record_and_apply(it, count);
-  }
-  void values(Iteration& it) {
-    it.start(n);
+    if (vectors) return record_and_apply(it, count);
     for (int k = 0; k < 30 * n && it.prepare(); k++) it.template sweep<false>(nullptr, nullptr, 0);
   }
   void record_and_apply(Iteration& it, const int* count) {

@@ -9,21 +9,26 @@ from ..precision import magnitude, ordinary
 from . import choice
 from .call_counts import counts
 from .ladder import SVD
+from .lapack import Factors
 
 # Bounds on the smallest singular value relative to the largest.
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
+_TALL = 3  # from this ratio of rows to columns on, the Gram matrix is so much smaller that it is faster
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 
 
 def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, S and Vh with M = (Q V) diag(S) Vh for m ≥ n, where Q has orthonormal columns and S is descending.
 
-    In single precision the factors come from the eigendecomposition of the Gram matrix MᴴM in double precision, whose
-    eigenvalues are the squared singular values; this is faster than an SVD. Matrices with too small a singular value,
-    and double precision, use the SVD. The choice is made for each matrix of a batch separately.
+    Where the kernel computes singular value decompositions, they come from its SVD, except for tall matrices.
+    Elsewhere, in single precision, they come from the eigendecomposition of the Gram matrix MᴴM in double precision,
+    whose eigenvalues are the squared singular values; this is faster than LAPACK's SVD. Matrices with too small a
+    singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
     """
-    if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
+    m, n = M.shape[-2:]
+    by_kernel = m < _TALL * n and choice.kernel_for_svd(M) is not None
+    if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
         M = SVD.readable(M, "polar")  # the SVD below checks for itself
         if bool(ordinary(M).all()):
             return _by_gram(M)
@@ -56,9 +61,21 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         Q = torch.where(flat[..., None, None], M @ inverse.float(), Q)
     if not bool(suits.all()):
         U = torch.zeros_like(M)
-        U[~suits], S[~suits], Vh[~suits] = SVD.solve(M[~suits], "polar")
+        U[~suits], S[~suits], Vh[~suits] = _svd_of_some(M, ~suits)
         Q = torch.where(suits[..., None, None], Q, U @ Vh)
     return Q, S, Vh
+
+
+def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
+    """Decompose part of a batch by the solver that serves the whole batch, so that it does not depend on the rest."""
+    part, native = M[which], choice.kernel_for_svd(M)
+    if native is None:
+        return SVD.solve(part, "polar")
+    counts.call(len(part))
+    U, S, Vh, failed = native.svd(part)
+    if failed:
+        SVD.repair(part, (U, S, Vh), "polar")
+    return U, S, Vh
 
 
 def _lower_gram(M: Tensor) -> Tensor:
