@@ -37,6 +37,7 @@ def family(m, n, dtype):
     largest = X / X.abs().max() * torch.finfo(dtype).max
     named |= {
         "rank one": torch.ones(m, n),
+        "equal rows": torch.arange(1.0, n + 1).expand(m, n),
         "two values": _with_values(np.where(np.arange(min(m, n)) % 2, 1.0, 3.0), X),
         "nearly equal": _with_values(1 + 1e-13 * np.arange(min(m, n)), X),
         "graded": _with_values(np.logspace(0, -12, min(m, n)), X),
@@ -78,6 +79,19 @@ def test_lapacks_bar_for_every_shape(shape, dtype):
     assert (S >= 0).all()
     ratios = dict(zip(names, map(svd_bar, M, U, S, Vh), strict=True))
     assert max(ratios.values()) < BAR, max(ratios, key=ratios.get)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(6, 6), (33, 8), (9, 9), (17, 40), (33, 31), (70, 70)], ids=str)
+def test_low_rank_converges(shape, dtype):
+    """Products of small integers: after the reduction nothing but rounding errors is left beside a few entries."""
+    generator = torch.Generator().manual_seed(0)
+    for rank in (1, 2, 3):
+        factors = (torch.randint(-3, 8, (200, n, rank), generator=generator).to(dtype) for n in shape)
+        M = next(factors) @ next(factors).mT
+        U, S, Vh, failed = NATIVE.svd(M)
+        assert failed == 0
+        assert max(map(svd_bar, M, U, S, Vh)) < BAR
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -15,7 +15,8 @@
 // that the result of a lane does not depend on the others.
 //
 // A bulge below `cut` is dropped, since its square might underflow; it is far below rounding error. This happens where a
-// diagonal entry is (nearly) zero, and the rest of the block would then remain as it is, in this sweep and in all that
+// diagonal entry is (nearly) zero: at the beginning of a block if the shift is the square of the last entry, as for
+// matrices of rank one, or within it. The rest of the block would then remain as it is, in this sweep and in all that
 // follow. The lane therefore uses λ = 0 in the next sweep: a bulge that is dropped then leaves a zero coupling behind, and
 // the sweep begins again below it. (Demmel and Kahan's zero-shift QR does the same in one formula.)
 //
@@ -101,6 +102,7 @@ template <class T, int G> struct GolubKahan {
     int first = n;
     for (int g = 0; g < G; g++) {
       V y = {}, x = {}, e = {}, f = {};
+      M before = level[g];
       for (int i = lowest; i <= highest; i++) {
         M here = level[g] == i, zero = E[g][i] == 0, stop = here & ~zero;
         level[g] -= here & zero;  // a mask is −1 where it is true: one row further
@@ -111,6 +113,7 @@ template <class T, int G> struct GolubKahan {
       level[g] = level[g] > highest ? ~M{} : level[g];  // done: −1, out of every comparison
       M live = e != 0;
       open |= any(live);
+      stalled[g] &= level[g] == before;  // where a singular value was found the sweep did its work
       shift[g] = (live & ~stalled[g]) ? wilkinson(x, y, e, f) : V{};
     }
     lowest = first;
@@ -140,12 +143,12 @@ template <class T, int G> struct GolubKahan {
         Givens<T> p(f[g], b[g], cut[g]);
         V r = f[g] + p.first(f[g], b[g]);
         E[g][i + 1] = (fresh[g] | (vabs<T>(r) <= floor[g])) ? V{} : r;
-        stalled[g] |= p.none & (e[g] != 0);
         V h = e[g] + p.second(x[g], e[g]), z = y, lost = B[g][i];
         V step = p.first(x[g], e[g]);
         add(x[g], step, carry[g]);
         add(z, p.kept(y), lost);
         Givens<T> q(x[g], p.s * y, cut[g]);
+        stalled[g] |= (p.none | q.none) & (e[g] != 0);
         add(x[g], q.first(x[g], p.s * y), carry[g]);
         D[g][i + 1] = x[g] + carry[g], B[g][i + 1] = carry[g] - (D[g][i + 1] - x[g]);
         f[g] = h + q.first(h, z), b[g] = q.s * next;
