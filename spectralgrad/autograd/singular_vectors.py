@@ -51,28 +51,11 @@ class _SVD(function.DerivativeRule):
         ctx.rule = inputs[1]
         ctx.save_for_backward(*output)
         ctx.save_for_forward(*output)
+        ctx.set_materialize_grads(False)
 
     @staticmethod
-    def backward(ctx, gU, gS, gVh):  # type: ignore[no-untyped-def]
-        U, S, Vh = ctx.saved_tensors
-        with full_precision(U):
-            V, gV = Vh.mH, gVh.mH
-            P, Q = U.mH @ gU, V.mH @ gV
-            joint = (P + Q) / 2
-            sizes = gauge.column_norms(gU) + gauge.column_norms(gV)
-            gauge.watch(joint, sizes, S, gS)
-            if ctx.rule.filters_gauge:
-                joint = gauge.drop_noise(joint, sizes, S)
-            joint = ctx.rule.weighed(ctx.rule.gaps(S).mT, joint)
-            apart = _inverse_sums(S) * (P - Q) / 2
-            core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
-            gM = U @ core @ Vh
-            inverse = _inverse(S)
-            if U.shape[-2] > S.shape[-1]:
-                gM = gM + ((gU - U @ P) * inverse.unsqueeze(-2)) @ Vh
-            if V.shape[-2] > S.shape[-1]:
-                gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
-            return gM, None
+    def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
+        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None
 
     @staticmethod
     def jvp(ctx, dM, _):  # type: ignore[no-untyped-def]
@@ -87,6 +70,48 @@ class _SVD(function.DerivativeRule):
             dU = dU + (dM @ V - U @ D) * inverse
             dV = dV + (dM.mH @ U - V @ D.mH) * inverse
             return dU, D.diagonal(dim1=-2, dim2=-1).real, dV.mH
+
+
+Factors = tuple[Tensor, Tensor, Tensor]
+Cotangents = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor | None:
+    U, S, Vh = factors
+    gU, gS, gVh = cotangents
+    present = [x for x in cotangents if x is not None]
+    if not present:
+        return None
+    with full_precision(U):
+        if gS is not None and gU is None and gVh is None:
+            return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
+        if function.eager(U, *present) and not function.differentiating() and not gauge.watching:
+            fused = solvers.svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
+            if fused is not None:
+                return fused
+        full = [torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True)]
+        return _formula(U, S, Vh, *full, rule)
+
+
+def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tensor, rule: GapRule) -> Tensor:
+    """The backward pass in differentiable operations."""
+    V, gV = Vh.mH, gVh.mH
+    P, Q = U.mH @ gU, V.mH @ gV
+    joint = (P + Q) / 2
+    sizes = gauge.column_norms(gU) + gauge.column_norms(gV)
+    gauge.watch(joint, sizes, S, gS)
+    if rule.filters_gauge:
+        joint = gauge.drop_noise(joint, sizes, S)
+    joint = rule.weighed(rule.gaps(S).mT, joint)
+    apart = _inverse_sums(S) * (P - Q) / 2
+    core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
+    gM = U @ core @ Vh
+    inverse = _inverse(S)
+    if U.shape[-2] > S.shape[-1]:
+        gM = gM + ((gU - U @ P) * inverse.unsqueeze(-2)) @ Vh
+    if V.shape[-2] > S.shape[-1]:
+        gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
+    return gM
 
 
 def _inverse_sums(S: Tensor) -> Tensor:

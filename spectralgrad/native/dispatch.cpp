@@ -145,6 +145,20 @@ template <class T> int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t
   return run(t, p, threads, [](const sg::SvdTask<T>& x) { return ops<T>().svd.svd(x); });
 }
 
+enum { filter_noise = 1, saturate_gaps = 2 };  // flags of svd_gradient
+
+template <class T>
+int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
+                 int64_t batch, int64_t m, int64_t n, T floor, int flags, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const auto& o = ops<T>().svd;
+  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, (flags & filter_noise) != 0,
+                       (flags & saturate_gaps) != 0, nullptr};
+  const int lanes = o.gradient_lanes(m, n);
+  const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.cost(m, n, true)};
+  return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
+}
+
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
@@ -162,8 +176,13 @@ template <class T> int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t
   }                                                                                                                  \
   SG_API int sg_svd_##suffix(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {       \
     return svd<T>(A, U, S, Vh, batch, m, n, threads);                                                                \
+  }                                                                                                                  \
+  SG_API int sg_svd_gradient_##suffix(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh,   \
+                                      const T* K, T* gM, int64_t batch, int64_t m, int64_t n, T floor, int flags,    \
+                                      int threads) {                                                                 \
+    return svd_gradient<T>(U, S, Vh, gU, gS, gVh, K, gM, batch, m, n, floor, flags, threads);                        \
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "3"; }
+SG_API const char* sg_version() { return "4"; }

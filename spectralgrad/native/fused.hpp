@@ -159,15 +159,15 @@ template <class T, int N, class Run> SG_INLINE void with_size(int d, Run run) {
 }
 
 // ---- one matrix at a time, rows padded to whole vectors ----
-// c[i] = Σ_k x[i·rows + k·cols] b[k] for R rows and NV vectors of columns.
+// c_r = Σ_k x[r·xld + k·step] b_k for R rows and NV vectors of columns.
 template <class T, int R, int NV>
-SG_INLINE void tile(const T* x, int xld, const Vec<T>* b, int ld, int n, Vec<T>* c) {
+SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
   Vec<T> s[R][NV];
   for (int r = 0; r < R; r++)
     for (int v = 0; v < NV; v++) s[r][v] = Vec<T>{};
   for (int k = 0; k < n; k++)
     for (int r = 0; r < R; r++)
-      for (int v = 0; v < NV; v++) s[r][v] += splat<T>(x[r * xld + k]) * b[k * ld + v];
+      for (int v = 0; v < NV; v++) s[r][v] += splat<T>(x[r * xld + k * step]) * b[k * ld + v];
   for (int r = 0; r < R; r++)
     for (int v = 0; v < NV; v++) c[r * ld + v] = s[r][v];
 }
@@ -181,12 +181,12 @@ template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n
       const T* row = (const T*)(x + i * ld);
       Vec<T>* to = c + i * ld + v;
       const bool wide = v + NV <= ld;
-      if (full && wide) tile<T, R, NV>(row, ld * W, b + v, ld, n, to);
-      else if (full) tile<T, R, 1>(row, ld * W, b + v, ld, n, to);
+      if (full && wide) tile<T, R, NV>(row, ld * W, 1, b + v, ld, n, to);
+      else if (full) tile<T, R, 1>(row, ld * W, 1, b + v, ld, n, to);
       else
         for (int r = i; r < n; r++, row += ld * W, to += ld) {
-          tile<T, 1, 1>(row, ld * W, b + v, ld, n, to);
-          if (wide) tile<T, 1, 1>(row, ld * W, b + v + 1, ld, n, to + 1);
+          tile<T, 1, 1>(row, ld * W, 1, b + v, ld, n, to);
+          if (wide) tile<T, 1, 1>(row, ld * W, 1, b + v + 1, ld, n, to + 1);
         }
     }
   }

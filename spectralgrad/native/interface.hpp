@@ -28,12 +28,27 @@ template <class T> struct SvdTask {
   void* work;
 };
 
+// The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
+template <class T> struct SvdGradient {
+  const T *U, *S, *Vh, *gU, *gS, *gVh;
+  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
+  T* gM;
+  int64_t batch, first;
+  int count, m, n;
+  T floor;
+  bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
+  void* work;
+};
+
 template <class T> struct SvdOps {
   int (*group)(int64_t m, int64_t n);                    // as in Ops
   int (*lanes)(int64_t m, int64_t n);
   size_t (*work)(int64_t m, int64_t n, bool vectors);
   int (*svd)(const SvdTask<T>&);                         // returns the number of matrices that failed
   double (*cost)(int64_t m, int64_t n, bool vectors);
+  int (*gradient_lanes)(int64_t m, int64_t n);
+  size_t (*gradient_work)(int64_t m, int64_t n);
+  void (*gradient)(const SvdGradient<T>&);
 };
 
 template <class T> struct Ops {

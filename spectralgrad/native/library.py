@@ -14,7 +14,7 @@ from torch import Tensor
 from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"3"  # version of the C interface
+_VERSION = b"4"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
@@ -39,6 +39,7 @@ class Kernel:
                 "root": [integer, *[pointer] * 4, long, long, real, real, integer],
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
                 "svd": [*[pointer] * 4, long, long, long, integer],
+                "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
             }.items():
                 function = getattr(self._library, f"sg_{name}_{suffix}")
                 function.argtypes = arguments
@@ -77,6 +78,30 @@ class Kernel:
         M = _in_memory(M)
         S = M.new_empty(*M.shape[:-2], min(M.shape[-2:]))
         return S, self._svd(M, None, S.data_ptr(), None)
+
+    def svd_gradient(
+        self,
+        factors: tuple[Tensor, Tensor, Tensor],
+        cotangents: tuple[Tensor | None, Tensor | None, Tensor | None],
+        gaps: Tensor | float,
+        filters: bool,
+        saturates: bool,
+    ) -> Tensor:
+        """Return the gradient (*, m, n) with respect to a matrix from those with respect to U, S and Vh.
+
+        ``gaps`` is the gap matrix (*, k, k), or the floor of that of SVD-Padé. ``filters`` and ``saturates`` are those
+        of a gap rule.
+        """
+        given = _in_memory(gaps) if isinstance(gaps, Tensor) else None
+        floor = 0.0 if isinstance(gaps, Tensor) else gaps
+        inputs = [None if x is None else _in_memory(x) for x in (*factors, *cotangents, given)]
+        U, Vh = factors[0], factors[2]
+        gM = U.new_empty(*U.shape[:-1], Vh.shape[-1])
+        pointers = [None if x is None else x.data_ptr() for x in (*inputs, gM)]
+        sizes, flags = (U.shape[:-2].numel(), *gM.shape[-2:]), filters + 2 * saturates
+        run = self._functions["svd_gradient", U.dtype]
+        _checked("svd_gradient", run(*pointers, *sizes, floor, flags, torch.get_num_threads()))
+        return gM
 
     def root_and_eigenpairs(
         self, A: Tensor, inverse: bool, rtol: float, negative: float

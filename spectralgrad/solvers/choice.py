@@ -23,6 +23,7 @@ from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
+GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,14 @@ def _named(A: Tensor) -> Kernel | None:
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """The same for singular value decompositions."""
     return _if_enough(M, lambda: table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype))
+
+
+def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
+    """Return the kernel if it should compute the gradient of a decomposition, otherwise None."""
+    native = kernel()
+    if native is None or not native.takes(U) or U.numel() * Vh.numel() == 0:
+        return None
+    return native if math.isqrt(U.shape[-2] * Vh.shape[-1]) <= GRADIENT_UP_TO else None
 
 
 def _if_enough(A: Tensor, smallest: Callable[[], int | None]) -> Kernel | None:
