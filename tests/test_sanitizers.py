@@ -1,4 +1,4 @@
-"""The kernel under AddressSanitizer and UndefinedBehaviorSanitizer, its workspace poisoned with NaN."""
+"""The kernel under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, its workspace poisoned with NaN."""
 
 import subprocess
 from pathlib import Path
@@ -8,21 +8,27 @@ import pytest
 from spectralgrad.native import build
 
 HERE = Path(__file__).parent / "native"
-SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+SANITIZERS = {
+    "address and undefined": ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"],
+    "thread": ["-fsanitize=thread"],
+}
 
 
-def test_the_kernel_is_clean_under_sanitizers(tmp_path):
+@pytest.mark.parametrize("sanitizers", SANITIZERS.values(), ids=SANITIZERS)
+def test_the_kernel_is_clean_under_sanitizers(sanitizers, tmp_path):
     cxx = build.compiler()
     if cxx is None:
         pytest.skip("no C++ compiler")
     probe = tmp_path / "probe.cpp"
     probe.write_text("int main() {}\n")
-    if subprocess.run([cxx, *SANITIZERS, probe, "-o", tmp_path / "probe"], capture_output=True).returncode:
-        pytest.skip("the compiler has no sanitizers")
+    if subprocess.run([cxx, *sanitizers, probe, "-o", tmp_path / "probe"], capture_output=True).returncode:
+        pytest.skip("the compiler has no such sanitizers")
+    if subprocess.run([tmp_path / "probe"], capture_output=True).returncode:
+        pytest.skip("programs with these sanitizers do not run on this machine")
     flags = [flag for flag in build.FLAGS if flag != "-O3"]
     sources = [build.HERE / "kernel.cpp", build.HERE / "dispatch.cpp", HERE / "exercise.cpp"]
     program = tmp_path / "exercise"
-    command = [cxx, "-O1", *flags, *SANITIZERS, "-DSG_NS=baseline", "-DSG_POISON", *sources, "-pthread", "-o", program]
+    command = [cxx, "-O1", *flags, *sanitizers, "-DSG_NS=baseline", "-DSG_POISON", *sources, "-pthread", "-o", program]
     subprocess.run(command, check=True, capture_output=True)
     done = subprocess.run([program], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

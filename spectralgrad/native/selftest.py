@@ -1,7 +1,7 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
 All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL), the singular value
-decomposition also on 2×2, 9×9 and rectangular ones. There are seventeen matrices of each size, more than a vector of
+decomposition and its gradient on 2×2, 3×3, 9×9, 12×12 and rectangular ones. There are seventeen matrices of each size, more than a vector of
 any instruction set holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's acceptance
 threshold; the matrices are well conditioned, so roots meet it too.
 """
@@ -47,7 +47,7 @@ def _first(names: Iterator[str]) -> list[str]:
 
 def _problems(native: Kernel) -> Iterator[str]:
     for dtype in (torch.float32, torch.float64):
-        for d, equations in ((3, _of_eigh), (6, _of_eigh), (6, _of_roots), (2, _of_svd), (3, _of_svd), (9, _of_svd)):
+        for d, equations in _TESTS:
             a, g = _matrices(d)
             A, G = torch.from_numpy(a).to(dtype), torch.from_numpy(g).to(dtype)
             bar = _BAR * d * torch.finfo(dtype).eps / 2
@@ -82,6 +82,15 @@ def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
         yield name, (u * values) @ vh, _wide(M)
         yield name, np.concatenate([u.swapaxes(1, 2) @ u, vh @ vh.swapaxes(1, 2)]), np.eye(S.shape[-1])
         yield "singular values", _wide(native.svdvals(M)[0]), _wide(S)
+        yield f"gradient of {name}", *_gradient(native, U, torch.arange(S.shape[-1], 0, -1, dtype=S.dtype), Vh)
+
+
+def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """The gradient of tr(WᵀM) through M = U diag(s) Vh, and W, which it should be."""
+    W, S = (U @ Vh).cos(), s.expand(len(U), -1)
+    cotangents = (W @ (Vh.mT * s), (U * (W @ Vh.mT)).sum(-2), (U * s).mT @ W)
+    floor = 64 * torch.finfo(s.dtype).eps
+    return _wide(native.svd_gradient((U, S, Vh), cotangents, floor, True, True)), _wide(W)
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
@@ -97,3 +106,6 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
 
 def _wide(x: Tensor) -> np.ndarray:
     return x.double().numpy()
+
+
+_TESTS = ((3, _of_eigh), (6, _of_eigh), (6, _of_roots), (2, _of_svd), (3, _of_svd), (9, _of_svd), (12, _of_svd))

@@ -15,9 +15,10 @@ using sg::SvdTask;
 constexpr int svd_interleaved(int64_t n) { return n <= 32 ? 4 : n <= 256 ? 2 : 1; }
 constexpr int64_t smaller(int64_t m, int64_t n) { return m < n ? m : n; }
 
-template <class T, class Run> auto with_svd_solver(int64_t n, Run run) {
-  const int g = svd_interleaved(n);
-  if (g == 4) { SvdSolver<T, 4> s; return run(s); }
+// Calls run(solver) with the solver for `count` matrices; an empty group would take as long as a full one.
+template <class T, class Run> auto with_svd_solver(int64_t n, int count, Run run) {
+  const int most = svd_interleaved(n), groups = (count + Simd<T>::W - 1) / Simd<T>::W, g = groups < most ? groups : most;
+  if (g > 2) { SvdSolver<T, 4> s; return run(s); }
   if (g == 2) { SvdSolver<T, 2> s; return run(s); }
   SvdSolver<T, 1> s;
   return run(s);
@@ -34,7 +35,7 @@ template <class T> int svd_lanes(int64_t m, int64_t n) {
 template <class T> size_t svd_work(int64_t m, int64_t n, bool vectors) {
   const int64_t k = smaller(m, n), rows = m + n - k;
   if (k <= svd_jacobi_up_to) return (size_t)((4 * k + 1) * rows + 2 * Simd<T>::W) * sizeof(Vec<T>);
-  return with_svd_solver<T>(k, [&](auto& s) { return s.layout((int)m, (int)n, vectors, nullptr); });
+  return with_svd_solver<T>(k, svd_group<T>(m, n), [&](auto& s) { return s.layout((int)m, (int)n, vectors, nullptr); });
 }
 
 template <class T, int N> void small_group(const SvdPointers<T>& g, int m, bool wide, int count, int64_t left, Vec<T>* work) {
@@ -67,7 +68,7 @@ template <class T> int small_svd(const SvdTask<T>& t) {
 template <class T> int svd(const SvdTask<T>& t) {
   const int64_t k = smaller(t.m, t.n);
   if (k <= svd_jacobi_up_to) return small_svd(t);
-  return with_svd_solver<T>(k, [&](auto& s) {
+  return with_svd_solver<T>(k, t.count, [&](auto& s) {
     s.layout(t.m, t.n, t.U != nullptr, (char*)t.work);
     SvdOutput<T> out{t.U ? t.U + t.first * t.m * k : nullptr, t.S + t.first * k, t.Vh ? t.Vh + t.first * k * t.n : nullptr};
     return s.solve(t.A + t.first * t.m * t.n, out, t.count, t.batch - t.first);

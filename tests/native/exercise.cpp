@@ -13,6 +13,8 @@ template <class T> struct Entry {
   int (*root)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
   int (*frechet)(int, int, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int);
   int (*svd)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
+  int (*svd_gradient)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t, T,
+                      int, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -23,6 +25,10 @@ int sg_frechet_f32(int, int, const float*, const float*, const float*, const flo
 int sg_frechet_f64(int, int, const double*, const double*, const double*, const double*, double*, int64_t, int64_t, int);
 int sg_svd_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
 int sg_svd_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
+int sg_svd_gradient_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*,
+                        float*, int64_t, int64_t, int64_t, float, int, int);
+int sg_svd_gradient_f64(const double*, const double*, const double*, const double*, const double*, const double*,
+                        const double*, double*, int64_t, int64_t, int64_t, double, int, int);
 const char* sg_isa();
 }
 
@@ -59,6 +65,25 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)d;
 }
 
+// Every combination of gradients that may be absent, with a gap matrix and without; the results must be finite.
+template <class T>
+bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
+                       int64_t batch, int64_t m, int64_t n, int threads) {
+  const int64_t k = m < n ? m : n;
+  const std::vector<T> gaps((size_t)(batch * k * k), (T)0.5);
+  const T floor = 64 * std::numeric_limits<T>::epsilon();
+  for (int absent = 0; absent < 8; absent++) {
+    std::vector<T> gM((size_t)(batch * m * n));
+    const T *gU = absent & 1 ? nullptr : U.data(), *gS = absent & 2 ? nullptr : S.data(), *gVh = absent & 4 ? nullptr : Vh.data();
+    const T* K = absent % 3 ? gaps.data() : nullptr;
+    if (entry.svd_gradient(U.data(), S.data(), Vh.data(), gU, gS, gVh, K, gM.data(), batch, m, n, floor, absent & 3, threads))
+      return false;
+    for (T x : gM)
+      if (!std::isfinite(x)) return false;
+  }
+  return true;
+}
+
 // Random matrices, every third one of rank one, every fourth one zero.
 template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
   std::mt19937 random((unsigned)(m * 1000 + n * 100 + batch));
@@ -72,6 +97,7 @@ template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t
   std::vector<T> values(S.size());
   if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
   if (entry.svd(A.data(), nullptr, values.data(), nullptr, batch, m, n, threads) || values != S) return 1e30;
+  if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
   double worst = 0;
   for (int64_t b = 0; b < batch; b++)
     for (int64_t i = 0; i < m; i++)
@@ -99,8 +125,8 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 }
 
 int main() {
-  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32};
-  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64};
+  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32};
+  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64};
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();
