@@ -1,4 +1,4 @@
-"""The kernel under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer, its workspace poisoned with NaN."""
+"""The kernel under sanitizers of addresses, undefined behaviour and threads, its workspace poisoned with NaN."""
 
 import subprocess
 from pathlib import Path

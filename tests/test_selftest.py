@@ -33,7 +33,8 @@ def loading():
 
 
 @pytest.mark.parametrize(
-    "method", ["eigh", "root_and_eigenpairs", "root_derivative", "function_derivative", "svd", "svdvals", "svd_gradient"]
+    "method",
+    ["eigh", "root_and_eigenpairs", "root_derivative", "function_derivative", "svd", "svdvals", "svd_gradient"],
 )
 def test_an_error_in_any_function_is_noticed(method, monkeypatch):
     right = getattr(Kernel, method)

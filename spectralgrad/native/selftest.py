@@ -1,9 +1,9 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
 All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL), the singular value
-decomposition and its gradient on 2×2, 3×3, 9×9, 12×12 and rectangular ones. There are seventeen matrices of each size, more than a vector of
-any instruction set holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's acceptance
-threshold; the matrices are well conditioned, so roots meet it too.
+decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones. There are seventeen matrices of each
+size, more than a vector of any instruction set holds. The equations that define the results must hold to
+:math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations

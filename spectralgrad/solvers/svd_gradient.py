@@ -21,8 +21,8 @@ def svd_gradient(
 ) -> Tensor | None:
     """Return the gradient (*, m, n) with respect to a matrix, or None if the kernel does not compute it.
 
-    It cannot be differentiated again, and is for eager mode only: elsewhere the same formula in torch is better, because
-    compilers and transforms can see into it.
+    It cannot be differentiated again, and is for eager mode only: compilers and transforms use the same formula in
+    torch, into which they can see.
 
     Args:
         factors: U (*, m, k), S (*, k) and Vh (*, k, n).
