@@ -123,12 +123,15 @@ def test_serves_a_plain_backward_pass(calls):
     assert second.requires_grad
 
 
-def test_values_need_neither_kernel_nor_gaps(calls):
-    M = torch.randn(8, 5, 4, requires_grad=True)
-    sg.svd(M).S.square().sum().backward()
-    assert not calls
-    assert_close(M.grad, 2 * M.detach())
-    assert torch.autograd.grad(sg.svd(M).U.sum() * 0, M)[0].shape == M.shape
+def test_values_alone_need_one_product(monkeypatch):
+    """The gradient of Σσ²/2 is M itself; gaps are not computed, in the kernel or without it."""
+    monkeypatch.setattr(sg.Pade, "gaps", lambda self, w: pytest.fail("gaps were computed"))
+    for shape in ((8, 5, 4), (8, 4, 5), (3, 20, 20), (3, 17, 40)):
+        for off in ("", "0"):
+            monkeypatch.setenv("SPECTRALGRAD_NATIVE", off)
+            M = torch.randn(shape, requires_grad=True)
+            (sg.svd(M).S.square() / 2).sum().backward()
+            assert_close(M.grad, M.detach())
 
 
 def test_without_the_kernel(monkeypatch):

@@ -83,12 +83,12 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
     if not present:
         return None
     with full_precision(U):
-        if gS is not None and gU is None and gVh is None:
-            return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
         if function.eager(U, *present) and not function.differentiating() and not gauge.watching:
             fused = solvers.svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
             if fused is not None:
                 return fused
+        if gS is not None and gU is None and gVh is None:
+            return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
         full = [torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True)]
         return _formula(U, S, Vh, *full, rule)
 

@@ -5,76 +5,16 @@
 //   C_ij = K_ji J_ij + K_ij J_ji + ((P − Q)_ij − (P − Q)_ji)/(2 (s_i + s_j)) + δ_ij s̄_i,
 //   M̄ = U C Vᵀ + (Ū − U P) D Vᵀ + U D (V̄ − V Q)ᵀ,
 // where the second term vanishes for m ≤ n and the third for m ≥ n. So M̄ = (U (C − P D) + Ū D) Vᵀ for tall matrices
-// and U ((C − D Qᵀ) Vᵀ + D V̄ᵀ) for wide ones. Small matrices are processed one per lane, larger ones one at a time.
+// and U ((C − D Qᵀ) Vᵀ + D V̄ᵀ) for wide ones. For a loss of the values alone, M̄ = U diag(s̄) Vᵀ. svd_coupling.hpp
+// computes C. Small matrices are processed one per lane, larger ones one at a time.
 #pragma once
 #include "fused.hpp"
+#include "svd_coupling.hpp"
 
 namespace SG_NS {
 namespace {
 
-using sg::SvdGradient;
-
 constexpr int gradient_lanes_up_to = 128;  // entries of a matrix
-
-template <class T> SG_INLINE Vec<T> clamped(Vec<T> x, T limit) {  // NaN remains NaN
-  const Vec<T> high = splat<T>(limit);
-  x = x > high ? high : x;
-  return x < -high ? -high : x;
-}
-// 1/x, saturated, where x > least, otherwise zero.
-template <class T> SG_INLINE Vec<T> inverse_above(Vec<T> x, Vec<T> least) {
-  Mask<T> good = x > least;
-  return good ? clamped<T>(T(1) / (good ? x : splat<T>(1)), std::numeric_limits<T>::max()) : Vec<T>{};
-}
-
-// The entries of C, from those of P and Q.
-template <class T> struct Core {
-  typedef Vec<T> V;
-  V negligible, tie, resolution;
-  T floor, noise, limit;
-  bool filter;
-
-  Core(const SvdGradient<T>& t, int k, V top) {  // top: the largest singular value
-    const T eps = Simd<T>::eps, most = std::numeric_limits<T>::max();
-    floor = t.floor, filter = t.filter, noise = 8 * eps * scalar_sqrt((T)k);
-    limit = t.saturate ? most * (T(0.25) / (T)k) : std::numeric_limits<T>::infinity();
-    const T power = sizeof(T) == 4 ? T(2.8873767e-12) : T(8.1439777e-27);  // eps^(5/3)
-    negligible = vmax<T>(top * power, splat<T>(std::numeric_limits<T>::min()));
-    tie = top * (64 * eps), resolution = top * eps;
-  }
-  SG_INLINE V inverse(V s) const { return inverse_above<T>(s, negligible); }
-
-  // K_ij of SVD-Padé (rules/pade.py): with l = max(s_i, s_j, eps s_1) and the floor φ, 1/gap where |gap| > φ l, and
-  // gap/(φ l)² below.
-  SG_INLINE V gap(V si, V sj) const {
-    const V gap = si - sj, cut = vmax<T>(vmax<T>(si, sj), resolution) * floor;
-    const Mask<T> exact = (vabs<T>(gap) > cut) & (gap != 0);
-    V K = clamped<T>(T(1) / (exact ? gap : splat<T>(1)), std::numeric_limits<T>::max());
-    if (any(~exact)) {
-      const V slope = inverse_above<T>(cut, splat<T>(std::numeric_limits<T>::min()));
-      K = exact ? K : gap * slope * slope;
-    }
-    return K;
-  }
-  // C_ij without s̄. norms: ‖ū‖ + ‖v̄‖ of columns i and j together. Between tied vectors, a skew part of J at rounding
-  // level carries no information and is dropped (autograd/gauge.py).
-  SG_INLINE V entry(V si, V sj, V Kij, V Kji, V Pij, V Pji, V Qij, V Qji, V norms) const {
-    V here = (Pij + Qij) * T(0.5), there = (Pji + Qji) * T(0.5), skew = (here - there) * T(0.5);
-    if (filter) {
-      const Mask<T> drop = (vabs<T>(si - sj) <= tie) & (vabs<T>(skew) <= norms * noise);
-      here = drop ? here - skew : here, there = drop ? there + skew : there;
-    }
-    const V joint = clamped<T>(Kji * here, limit) + clamped<T>(Kij * there, limit);
-    return joint + inverse_above<T>(si + sj, negligible) * ((Pij - Qij) - (Pji - Qji)) * T(0.5);
-  }
-};
-
-// √Σ x², without overflow or underflow in float32.
-template <class T> struct Norm {
-  typename Wide<T>::V sum = {};
-  SG_INLINE void add(Vec<T> x) { sum += widen(x) * widen(x); }
-  SG_INLINE Vec<T> root() const { return narrow(vsqrt(sum), Vec<T>{}); }
-};
 
 // ---- one matrix per lane: entry (i, j) of all matrices is one vector ----
 template <class T> struct LaneGradient {
@@ -150,10 +90,16 @@ template <class T> struct LaneGradient {
     read(t.S, k, s), read(t.gS, k, gs);
     if (t.K) read(t.K, k * k, K);
     auto zero = [](int, int) { return V{}; };
-    product(k, m, k, u, 1, k, gu, k, 1, p, zero);
-    product(k, n, k, v, n, 1, gv, 1, n, q, zero);
-    core();
-    if (m >= n) {
+    const bool vectors = t.gU || t.gVh;
+    if (vectors) {
+      product(k, m, k, u, 1, k, gu, k, 1, p, zero);
+      product(k, n, k, v, n, 1, gv, 1, n, q, zero);
+      core();
+    }
+    if (!vectors) {
+      for (int e = 0; e < m * k; e++) u[e] *= gs[e % k];
+      product(m, k, n, u, k, 1, v, n, 1, out, zero);
+    } else if (m >= n) {
       product(m, k, k, u, k, 1, c, k, 1, x, [&](int i, int j) { return m > n ? gu[i * k + j] * s[j] : V{}; });
       product(m, k, n, x, k, 1, v, n, 1, out, zero);
     } else {
@@ -243,6 +189,7 @@ template <class T> struct WholeGradient {
   void run(int64_t at) {
     const T *gU = t.gU ? t.gU + at * m * k : nullptr, *gVh = t.gVh ? t.gVh + at * k * n : nullptr;
     read(t.U + at * m * k, m, k, lk, u), read(t.Vh + at * k * n, k, n, ln, v), read(t.S + at * k, 1, k, lk, s);
+    if (!gU && !gVh) return values(at);
     if (gU) read(gU, m, k, lk, gu);
     if (gVh) read(gVh, k, n, ln, gvh), transposed(gvh, k, ln, gv, lk);
     if (t.K) read(t.K + at * k * k, k, k, lk, K), transposed(K, k, lk, Kt, lk);
@@ -253,8 +200,18 @@ template <class T> struct WholeGradient {
     core(f, t.gS ? t.gS + at * k : nullptr);
     if (m >= n) tall(f, gU);
     else wide(f, gVh);
+    put(at);
+  }
+  void put(int64_t at) const {
     T* to = t.gM + at * m * n;
     for (int i = 0; i < m; i++) memcpy(to + (int64_t)i * n, out + i * ln, sizeof(T) * (size_t)n);
+  }
+  void values(int64_t at) {  // S holds s̄ from here on
+    if (t.gS) read(t.gS + at * k, 1, k, lk, s);
+    for (int b = 0; !t.gS && b < lk; b++) s[b] = V{};
+    for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
+    product(m, k, u, lk * W, 1, v, ln, out);
+    put(at);
   }
   void tall(const Core<T>& f, const T* gU) {
     const bool beyond = m > n && gU;  // the part of Ū outside the span of U

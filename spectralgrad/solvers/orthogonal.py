@@ -15,6 +15,7 @@ from .lapack import Factors
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
 _TALL = 3  # from this ratio of rows to columns on, the Gram matrix is so much smaller that it is faster
+_SMALL = 32  # rows and columns up to which a product is faster in the kernel than in torch
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 
 
@@ -36,7 +37,15 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         Q, S, Vh = _by_gram(M / size)
         return Q, S * size.squeeze(-1), Vh
     U, S, Vh = SVD.solve(M, "polar")
-    return U @ Vh, S, Vh
+    return _product(U, S, Vh), S, Vh
+
+
+def _product(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+    """Return U Vh. It is the gradient of the sum of the singular values, and so the kernel can compute it."""
+    native = choice.kernel_for_svd_gradient(U, Vh) if max(U.shape[-2], Vh.shape[-1]) <= _SMALL else None
+    if native is None:
+        return U @ Vh
+    return native.svd_gradient((U, S, Vh), (None, torch.ones_like(S), None), 0.0, False, False)
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
