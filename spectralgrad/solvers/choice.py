@@ -1,7 +1,8 @@
 """Chooses the solver for a batch: the native kernel, a pool of LAPACK calls, or a plain call of torch.linalg.
 
 :class:`Table` alone determines the choice. Its defaults were measured by :func:`spectralgrad.solvers.tune` on two AVX2
-cores; the function measures them again on your machine and stores the result in the user's cache folder.
+cores, those of the singular value decomposition on AVX-512 too (the larger batch counts); the function measures them
+again on your machine and stores the result in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Table:
     float64: tuple[int | None, ...] = (2, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2)
     pool: int = 96
     fused: int = 512
-    svd32: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
-    svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
+    svd32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 2, 4, 4, None, None, None)
+    svd64: tuple[int | None, ...] = (1, 1, 1, 2, 2, 4, 4, 4, None, None, None)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """Return the smallest batch for which the kernel is used for matrices of size d; None if it never is."""
