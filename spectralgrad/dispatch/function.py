@@ -59,7 +59,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
     be lost silently.
     """
-    if needs_no_gradient(*(x for x in inputs if isinstance(x, Tensor))):
+    if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
         return rule.traced.apply(*inputs)
@@ -110,9 +110,11 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
-    if torch.jit.is_tracing():  # type: ignore[attr-defined]
-        return True
-    return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+    if torch.is_grad_enabled():
+        for x in tensors:
+            if x.requires_grad:
+                return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
+    return True
 
 
 def tracked(x: Tensor) -> bool:

@@ -184,6 +184,13 @@ class GapMethod(Method):
         r"""n if :math:`\hat K_{ij}=(1-x^n)/(\lambda_i-\lambda_j)`, which the kernel implements; otherwise 0."""
         return 0
 
+    def fused_gaps(self, w: Tensor) -> Tensor | float | None:
+        r"""Return what the kernel needs to form :math:`\hat K`, or None if it cannot apply the rule.
+
+        This is :math:`\hat K` itself, or for :class:`Pade` its floor.
+        """
+        return self.gaps(w) if type(self).weighed is GapMethod.weighed else None
+
     def replaced(self, w: Tensor) -> Tensor | None:
         """Eigenvalues (*, d) to use instead of the solver's, on the whole space; None to use those, on the range."""
         return None

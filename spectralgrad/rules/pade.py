@@ -81,6 +81,10 @@ class Pade(PublishedRule):
         inside = (gap * slope * slope).detach()  # below the floor the gap is noise; its derivative would amplify it
         return torch.where(exact, reciprocal(gap, exact), inside)
 
+    def fused_gaps(self, w: Tensor) -> Tensor | float | None:
+        K = super().fused_gaps if self.faithful or type(self).gaps is not Pade.gaps else self._floor
+        return K(w)
+
     def bound(self, w: Tensor) -> Tensor:
         if self.faithful:
             return super().bound(w)

@@ -1,6 +1,7 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .call_counts import SolverReport, report, reset_report
+from .eigh_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
@@ -10,6 +11,7 @@ __all__ = [
     "SolverReport",
     "congruence",
     "eigh",
+    "eigh_gradient",
     "eigh_ratio",
     "function_derivative",
     "inverse_sums",

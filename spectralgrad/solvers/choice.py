@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from . import lapack, lapack_pool
 from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
+_MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -57,7 +58,8 @@ class Table:
 
 
 def _entry(column: tuple[int | None, ...], d: int) -> int | None:
-    return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
+    at = bisect_left(SIZES, d)
+    return column[at] if at < len(SIZES) else None
 
 
 def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
@@ -83,20 +85,23 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
 
 def _named(A: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for this batch, otherwise None."""
-    return _if_enough(A, lambda: table().smallest_batch(A.shape[-1], A.dtype))
+    native = kernel()
+    if native is None or not native.takes(A):
+        return None
+    return native if _enough(A, table().smallest_batch(A.shape[-1], A.dtype)) else None
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """The same for singular value decompositions."""
-    return _if_enough(M, lambda: table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype))
-
-
-def _if_enough(A: Tensor, smallest: Callable[[], int | None]) -> Kernel | None:
     native = kernel()
-    if native is None or not native.takes(A) or A.numel() == 0:
+    if native is None or not native.takes(M):
         return None
-    least = smallest()
-    return native if least is not None and A.shape[:-2].numel() >= least else None
+    return native if _enough(M, table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype)) else None
+
+
+def _enough(A: Tensor, least: int | None) -> bool:
+    m, n = A.shape[-2:]
+    return least is not None and A.numel() >= max(1, least) * m * n > 0
 
 
 def eigh(A: Tensor) -> Factors:
@@ -114,8 +119,19 @@ def eigh_by_lapack(A: Tensor) -> Factors:
 
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
-    """Return the kernel if it should compute roots and derivatives for these matrices, otherwise None."""
+    """Return the kernel if it should compute roots for these matrices, otherwise None."""
     return _named(A) if A.shape[-1] <= table().fused else None
+
+
+def kernel_for_derivatives(V: Tensor) -> Kernel | None:
+    """Return the kernel if it should compute derivatives from the eigenvectors, otherwise None.
+
+    One call replaces up to thirty of torch, so it is used for small matrices even if another solver decomposed them.
+    """
+    if V.shape[-1] > _MANY_CALLS_UP_TO:
+        return kernel_for_functions(V)
+    native = kernel()
+    return native if native is not None and native.takes(V) and V.numel() else None
 
 
 @cache

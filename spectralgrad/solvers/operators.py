@@ -36,13 +36,17 @@ class Operator(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         tensors = [x for x in args if isinstance(x, Tensor)]
-        if function.eager(*tensors):
-            if any(x.requires_grad for x in tensors):
+        if not function.eager(*tensors):
+            result: R = self.operator(*args, **kwargs)
+            return result
+        with_graph, run = torch.is_grad_enabled(), self.function
+        for x in tensors:
+            if with_graph and x.requires_grad:
                 args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
-            empty = any(not x.numel() for x in tensors)
-            return (self.packed if empty else self.function)(*args, **kwargs)
-        result: R = self.operator(*args, **kwargs)
-        return result
+                with_graph = False
+            if not x.numel():
+                run = self.packed
+        return run(*args, **kwargs)
 
 
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
