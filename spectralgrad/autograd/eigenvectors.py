@@ -32,6 +32,17 @@ def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]
     return without_gradient(w, V, rule.kept(A, w, V))
 
 
+def at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
+    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
+    found = solvers.eigh_at_once(A)
+    return None if found is None else _replaced(*found, rule)
+
+
+def _replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
+    replaced = rule.replaced(w)
+    return (w if replaced is None else replaced), V
+
+
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V) of ``A``, given without gradient, as functions of ``A`` differentiated by ``rule``.
 
@@ -66,9 +77,7 @@ class _Eigh(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor]:
         if w is not None and V is not None:
             return w.clone(), V.clone()
-        w, V = solvers.eigh(A, operation)
-        replaced = rule.replaced(w)
-        return (w if replaced is None else replaced), V
+        return _replaced(*solvers.eigh(A, operation), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

@@ -11,6 +11,8 @@ from torch.autograd import forward_ad
 
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
+_TENSORS = (Tensor, torch.nn.Parameter)
+
 
 class DerivativeRule:
     """Base class of the derivatives in this package, for eager mode, transforms and compilers alike.
@@ -85,6 +87,17 @@ def eager(*tensors: Tensor) -> bool:
     :func:`spectralgrad.dispatch.torch_internals.intercepted` explains the test.
     """
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
+
+
+def unobserved(x: object) -> bool:
+    """True if ``x`` is a tensor that carries no gradient, and nothing can observe how a result is computed from it."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in _TENSORS
+        and not (x.requires_grad and torch.is_grad_enabled())  # type: ignore[attr-defined]
+        and not in_forward_mode()
+        and not intercepted(x)  # type: ignore[arg-type]
+    )
 
 
 def exporting() -> bool:

@@ -58,8 +58,11 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
 
     Reference: derived in :mod:`spectralgrad.autograd.eigenvectors`; each method cites its paper.
     """
-    check_square(A, "eigh")
     rule = resolve(method, "eigh")
+    found = rule.decompose_at_once(A)
+    if found is not None:
+        return EighResult(*found)
+    check_square(A, "eigh")
     with full_precision(A):
         w, V = rule.decompose(widen(A), "eigh")
     return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))

@@ -4,13 +4,23 @@ from .call_counts import SolverReport, report, reset_report
 from .eigh_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
+from .operators import (
+    eigh,
+    eigh_at_once,
+    function_derivative,
+    polar_factors,
+    root_and_eigenpairs,
+    root_derivative,
+    svd,
+    svdvals,
+)
 from .tuning import tune
 
 __all__ = [
     "SolverReport",
     "congruence",
     "eigh",
+    "eigh_at_once",
     "eigh_gradient",
     "eigh_ratio",
     "function_derivative",

@@ -67,7 +67,7 @@ def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
 
     The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
-    native = _named(A)
+    native = kernel_for_eigh(A)
     if native is None:
         return None
     *factors, failed = native.eigh(A)
@@ -83,7 +83,7 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
     return tuple(factors), failed
 
 
-def _named(A: Tensor) -> Kernel | None:
+def kernel_for_eigh(A: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for this batch, otherwise None."""
     native = kernel()
     if native is None or not native.takes(A):
@@ -120,7 +120,7 @@ def eigh_by_lapack(A: Tensor) -> Factors:
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
     """Return the kernel if it should compute roots for these matrices, otherwise None."""
-    return _named(A) if A.shape[-1] <= table().fused else None
+    return kernel_for_eigh(A) if A.shape[-1] <= table().fused else None
 
 
 def kernel_for_derivatives(V: Tensor) -> Kernel | None:

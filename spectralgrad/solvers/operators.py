@@ -74,6 +74,24 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     return w, V.contiguous()  # LAPACK returns them in column-major order
 
 
+def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the eigenpairs in as few steps as possible, or None if something else has to be done.
+
+    The kernel must serve and succeed, no gradient be wanted, and nothing observe the call. The usual way is taken
+    otherwise; it makes the checks, and raises the errors, that are not made here.
+    """
+    if not function.unobserved(A) or A.dim() < 2 or A.shape[-1] != A.shape[-2]:
+        return None
+    native = choice.kernel_for_eigh(A)
+    if native is None:
+        return None
+    w, V, failed = native.eigh(A)
+    if failed:
+        return None
+    counts.call(w.numel() // w.shape[-1])
+    return w, V
+
+
 @eigh.operator.register_fake
 def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
