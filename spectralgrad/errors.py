@@ -14,10 +14,8 @@ import torch
 from torch import Tensor
 
 _LISTED = 8  # number of batch positions listed in a message before "and n more"
-_DTYPES = (
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
-    *(torch.complex32, torch.complex64, torch.complex128),
-)
+_DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+_DTYPES |= {torch.complex32, torch.complex64, torch.complex128}
 if TYPE_CHECKING:
     _LinAlgError = RuntimeError  # its base class; torch's type stubs do not declare LinAlgError
 else:

@@ -11,15 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-_HALF = (torch.float16, torch.bfloat16)
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return float32 for the half types, complex64 for complex32, and ``dtype`` itself otherwise."""
-    if dtype in _HALF:
-        return torch.float32
-    return torch.complex64 if dtype == torch.complex32 else dtype
+    return _WIDER.get(dtype, dtype)
 
 
 def real_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -29,12 +27,19 @@ def real_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def widen(A: Tensor) -> Tensor:
     """Convert ``A`` to its working precision."""
-    return A.to(working_dtype(A.dtype))
+    return A.to(_WIDER[A.dtype]) if A.dtype in _WIDER else A
+
+
+def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
+    """Convert a result to the dtype of the input, or to the real dtype of the same precision if the result is real."""
+    if dtype in _REAL and not X.dtype.is_complex:
+        dtype = _REAL[dtype]
+    return X if X.dtype == dtype else X.to(dtype)  # a call of .to costs a microsecond even if there is nothing to do
 
 
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not lower the precision of matrix products."""
-    kind = A.device.type
+    kind = "cpu" if A.is_cpu else A.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()

@@ -28,10 +28,19 @@ from .gap_rule import GapRule
 
 def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
-    w, V = solvers.eigh(A.detach(), operation)
-    replaced = rule.replaced(w)
-    w, V = attach(A, w if replaced is None else replaced, V, rule)
+    w, V = function.apply(_Eigh, A, None, None, None, rule, operation)
     return without_gradient(w, V, rule.kept(A, w, V))
+
+
+def at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
+    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
+    found = solvers.eigh_at_once(A)
+    return None if found is None else _replaced(*found, rule)
+
+
+def _replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
+    replaced = rule.replaced(w)
+    return (w if replaced is None else replaced), V
 
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -41,7 +50,7 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | Non
     """
     if function.needs_no_gradient(A):
         return w, V
-    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule)
+    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule, "")
     return result
 
 
@@ -60,9 +69,15 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
 
 
 class _Eigh(function.DerivativeRule):
+    """The eigenpairs of A: those given, as copies, or those of the solver."""
+
     @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, support: Tensor | None, rule: GapRule) -> tuple[Tensor, Tensor]:
-        return w.clone(), V.clone()
+    def forward(
+        A: Tensor, w: Tensor | None, V: Tensor | None, support: Tensor | None, rule: GapRule, operation: str
+    ) -> tuple[Tensor, Tensor]:
+        if w is not None and V is not None:
+            return w.clone(), V.clone()
+        return _replaced(*solvers.eigh(A, operation), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -73,21 +88,7 @@ class _Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V, support = ctx.saved_tensors
-        if gw is None and gV is None:
-            return None, None, None, None, None
-        with full_precision(V):
-            inner = torch.zeros_like(V)
-            if gV is not None:
-                coupling = V.mH @ gV
-                sizes = gauge.column_norms(gV)
-                gauge.watch(coupling, sizes, w, gw)
-                if ctx.rule.filters_gauge:
-                    coupling = gauge.drop_noise(coupling, sizes, w)
-                inner = hermitian(ctx.rule.weighed(within(ctx.rule.gaps(w), support).mT, coupling))
-            if gw is not None:
-                inner = inner + torch.diag_embed(gw.to(V.dtype))
-            return V @ inner @ V.mH, None, None, None, None
+        return _backward(ctx.saved_tensors, gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
@@ -95,3 +96,31 @@ class _Eigh(function.DerivativeRule):
         with full_precision(V):
             inner = V.mH @ hermitian(dA) @ V
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)
+
+
+def _backward(
+    saved: tuple[Tensor, Tensor, Tensor | None], gw: Tensor | None, gV: Tensor | None, rule: GapRule
+) -> Tensor | None:
+    w, V, support = saved
+    given = [g for g in (gw, gV) if g is not None]
+    if not given:
+        return None
+    if support is None and not function.differentiating() and not gauge.watching and function.eager(V, *given):
+        fused = solvers.eigh_gradient((w, V), (gw, gV), rule.fused_gaps, rule.filters_gauge, rule.saturates)
+        if fused is not None:
+            return fused
+    with full_precision(V):
+        inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gw, gV, rule)
+        if gw is not None:
+            inner = inner + torch.diag_embed(gw.to(V.dtype))
+        return V @ inner @ V.mH
+
+
+def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gw: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
+    """Return the part of the gradient, in the eigenbasis, that comes from the eigenvectors."""
+    coupling = V.mH @ gV
+    sizes = gauge.column_norms(gV)
+    gauge.watch(coupling, sizes, w, gw)
+    if rule.filters_gauge:
+        coupling = gauge.drop_noise(coupling, sizes, w)
+    return hermitian(rule.weighed(within(rule.gaps(w), support).mT, coupling))

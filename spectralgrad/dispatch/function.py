@@ -11,6 +11,8 @@ from torch.autograd import forward_ad
 
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
+_TENSORS = (Tensor, torch.nn.Parameter)
+
 
 class DerivativeRule:
     """Base class of the derivatives in this package, for eager mode, transforms and compilers alike.
@@ -59,7 +61,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
     be lost silently.
     """
-    if needs_no_gradient(*(x for x in inputs if isinstance(x, Tensor))):
+    if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
         return rule.traced.apply(*inputs)
@@ -87,6 +89,17 @@ def eager(*tensors: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
 
 
+def unobserved(x: object) -> bool:
+    """True if ``x`` is a tensor that carries no gradient, and nothing can observe how a result is computed from it."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in _TENSORS
+        and not (x.requires_grad and torch.is_grad_enabled())  # type: ignore[attr-defined]
+        and not in_forward_mode()
+        and not intercepted(x)  # type: ignore[arg-type]
+    )
+
+
 def exporting() -> bool:
     """True while torch.export or torch.onnx is exporting a program."""
     return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
@@ -110,9 +123,11 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
     """
     if torch.compiler.is_dynamo_compiling() or transformed():
         return False
-    if torch.jit.is_tracing():  # type: ignore[attr-defined]
-        return True
-    return not (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
+    if torch.is_grad_enabled():
+        for x in tensors:
+            if x.requires_grad:
+                return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
+    return True
 
 
 def tracked(x: Tensor) -> bool:

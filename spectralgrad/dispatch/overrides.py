@@ -23,7 +23,7 @@ def overridable(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        given = (*args, *kwargs.values())
+        given = (*args, *kwargs.values()) if kwargs else args
         if torch.compiler.is_compiling() or not has_torch_function(given) or _left_to_torch(given):
             return function(*args, **kwargs)
         return handle_torch_function(call, given, *args, **kwargs)

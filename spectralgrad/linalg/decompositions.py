@@ -9,7 +9,7 @@ from torch import Tensor
 from ..autograd.singular_vectors import completed
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix, check_square
-from ..precision import full_precision, real_dtype, widen
+from ..precision import full_precision, narrow, widen
 from ..rules import Method, resolve
 
 
@@ -58,11 +58,14 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
 
     Reference: derived in :mod:`spectralgrad.autograd.eigenvectors`; each method cites its paper.
     """
-    check_square(A, "eigh")
     rule = resolve(method, "eigh")
+    found = rule.decompose_at_once(A)
+    if found is not None:
+        return EighResult(*found)
+    check_square(A, "eigh")
     with full_precision(A):
         w, V = rule.decompose(widen(A), "eigh")
-    return EighResult(w.to(real_dtype(A.dtype)), V.to(A.dtype))
+    return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))
 
 
 class SVDResult(NamedTuple):
@@ -112,4 +115,4 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
         U, S, Vh = rule.decompose_svd(widen(M))
         if full_matrices:
             U, Vh = completed(U), completed(Vh.mH).mH
-    return SVDResult(U.to(M.dtype), S.to(real_dtype(M.dtype)), Vh.to(M.dtype))
+    return SVDResult(narrow(U, M.dtype), narrow(S, M.dtype), narrow(Vh, M.dtype))

@@ -12,7 +12,7 @@ from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
-from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
+from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
 
@@ -247,13 +247,13 @@ def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
 def _root(A: Tensor, operation: str, method: str | Method, domain: Domain) -> Tensor:
     rule = resolve(method, operation)
     with full_precision(A):
-        return rule.root(widen(A), operation == "inv_sqrt", domain).to(A.dtype)
+        return narrow(rule.root(widen(A), operation == "inv_sqrt", domain), A.dtype)
 
 
 def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: str | Method, domain: Domain) -> Tensor:
     rule = resolve(method, operation)
     with full_precision(A):
-        return rule.function(widen(A), f, domain).to(A.dtype)
+        return narrow(rule.function(widen(A), f, domain), A.dtype)
 
 
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:

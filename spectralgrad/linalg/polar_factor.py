@@ -19,7 +19,7 @@ from ..autograd.square_root import solve_lyapunov
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix, check_tolerance
-from ..precision import full_precision, rank_tolerance, reciprocal, widen
+from ..precision import full_precision, narrow, rank_tolerance, reciprocal, widen
 from ..solvers.symmetry import hermitian
 
 
@@ -54,7 +54,7 @@ def polar(M: Tensor, *, rtol: float | None = None) -> Tensor:
     with full_precision(M):
         A = widen(M)
         Q = _tall(A.mH, rtol).mH if A.shape[-2] < A.shape[-1] else _tall(A, rtol)
-        return Q.to(M.dtype)
+        return narrow(Q, M.dtype)
 
 
 def _tall(A: Tensor, rtol: float | None) -> Tensor:

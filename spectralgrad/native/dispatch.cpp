@@ -136,6 +136,16 @@ int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G
   return run(t, plan<T>(d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
 }
 
+template <class T>
+int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d, T floor,
+                  int filter, int saturate, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr};
+  const Ops<T>& o = ops<T>();
+  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.cost(d)};
+  return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
+}
+
 template <class T> int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const auto& o = ops<T>().svd;
@@ -174,6 +184,10 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
                                  int64_t batch, int64_t d, int threads) {                                            \
     return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
   }                                                                                                                  \
+  SG_API int sg_eigh_gradient_##suffix(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA,          \
+                                       int64_t batch, int64_t d, T floor, int filter, int saturate, int threads) {   \
+    return eigh_gradient<T>(V, w, gV, gw, K, gA, batch, d, floor, filter, saturate, threads);                        \
+  }                                                                                                                  \
   SG_API int sg_svd_##suffix(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {       \
     return svd<T>(A, U, S, Vh, batch, m, n, threads);                                                                \
   }                                                                                                                  \
@@ -185,4 +199,4 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "4"; }
+SG_API const char* sg_version() { return "6"; }

@@ -40,6 +40,19 @@ template <class T> struct SvdGradient {
   void* work;
 };
 
+// The gradient with respect to symmetric matrices from those with respect to eigenvectors and eigenvalues, of which one
+// may be null.
+template <class T> struct EighGradient {
+  const T *V, *w, *gV, *gw;
+  const T* K;             // gap matrices (d × d), or null for those of SVD-Padé with this floor
+  T* gA;
+  int64_t batch, first;
+  int count, d;
+  T floor;
+  bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
+  void* work;
+};
+
 template <class T> struct SvdOps {
   int (*group)(int64_t m, int64_t n);                    // as in Ops
   int (*lanes)(int64_t m, int64_t n);
@@ -59,6 +72,8 @@ template <class T> struct Ops {
   int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
   void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
   double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+  size_t (*gradient_work)(int64_t d);
+  void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
 };
 

@@ -4,6 +4,7 @@
 // matrix functions and their derivatives from the eigenpairs (fused.hpp). Singular values: svd.hpp. lanes.hpp describes
 // the data layout.
 #include "interface.hpp"
+#include "eigh_gradient.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
 #include "solver.hpp"
@@ -72,7 +73,8 @@ template <class T> double cost(int64_t d) {
 }
 
 template <class T> sg::Ops<T> ops() {
-  return {group<T>, lanes<T>, work<T>, eigh<T>, compose<T>, frechet<T>, cost<T>, svd_ops<T>()};
+  return {group<T>, lanes<T>, work<T>, eigh<T>, compose<T>, frechet<T>, cost<T>, eigh_gradient_work<T>, eigh_gradient<T>,
+          svd_ops<T>()};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from torch import Tensor
 from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"4"  # version of the C interface
+_VERSION = b"6"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
@@ -38,6 +38,7 @@ class Kernel:
                 "eigh": [*[pointer] * 3, long, long, integer],
                 "root": [integer, *[pointer] * 4, long, long, real, real, integer],
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
+                "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
                 "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
             }.items():
@@ -54,7 +55,7 @@ class Kernel:
     @staticmethod
     def takes(A: Tensor) -> bool:
         """True if the kernel supports the tensor's dtype and device."""
-        return A.dtype in _SUFFIX and A.device.type == "cpu"
+        return A.dtype in _SUFFIX and A.is_cpu
 
     def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
@@ -62,8 +63,29 @@ class Kernel:
         Only the lower triangle is read.
         """
         A = _in_memory(A)
-        w, V = A.new_empty(A.shape[:-1]), torch.empty_like(A)
+        w, V = A.new_empty(*A.shape[:-1]), torch.empty_like(A)
         return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
+
+    def eigh_gradient(
+        self,
+        eigenpairs: tuple[Tensor, Tensor],
+        cotangents: tuple[Tensor | None, Tensor | None],
+        gaps: Tensor | float,
+        filters: bool,
+        saturates: bool,
+    ) -> Tensor:
+        """Return the gradient (*, d, d) with respect to a symmetric matrix from those with respect to w and V.
+
+        ``gaps`` is the gap matrix (*, d, d), or the floor of that of SVD-Padé. ``filters`` and ``saturates`` are those
+        of a gap rule.
+        """
+        w, V = map(_in_memory, eigenpairs)
+        gw, gV = (None if g is None else _in_memory(g) for g in cotangents)
+        K, floor = (_in_memory(gaps), 0.0) if isinstance(gaps, Tensor) else (None, gaps)
+        gA = torch.empty_like(V)
+        pointers = [None if x is None else x.data_ptr() for x in (V, w, gV, gw, K, gA)]
+        self._call("eigh_gradient", V, *pointers, tail=(floor, filters, saturates))
+        return gA
 
     def svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
         """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
@@ -112,7 +134,7 @@ class Kernel:
         decomposed, whose results are NaN, or that have an eigenvalue below ``-negative`` times the norm.
         """
         A = _in_memory(A)
-        s, V, S = A.new_empty(A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
+        s, V, S = A.new_empty(*A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
         return S, s, V, self._call("root", A, _INV_SQRT if inverse else _SQRT, *pointers, tail=(rtol, negative))
 
@@ -137,7 +159,8 @@ class Kernel:
         return X
 
     def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
-        batch, d = A.shape[:-2].numel(), A.shape[-1]
+        d = A.shape[-1]
+        batch = A.numel() // (d * d) if d else 0
         return _checked(name, self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads()))
 
     def _svd(self, M: Tensor, *results: int | None) -> int:
@@ -158,8 +181,10 @@ def _in_memory(x: Tensor) -> Tensor:
     A negative view (such as ``z.conj().imag``) stores the opposite values, and a zero tensor has no memory at all, so
     every input must pass through this function before its pointer is taken.
     """
-    x = x.contiguous().resolve_neg()
-    if x.numel() and not x.data_ptr():
+    x = x.contiguous()
+    if x.is_neg():
+        x = x.resolve_neg()
+    if not x.data_ptr() and x.numel():
         x = x.clone()
         if not x.data_ptr():
             raise RuntimeError(
@@ -179,14 +204,19 @@ def kernel() -> Kernel | None:
         >>> native is None or native.isa in ("avx512", "avx2", "baseline")
         True
     """
-    return None if os.environ.get("SPECTRALGRAD_NATIVE") == "0" else _load()[0]
+    return None if _switched_off() else _load()[0]
 
 
 def absence() -> str:
     """Return why there is no kernel."""
-    if os.environ.get("SPECTRALGRAD_NATIVE") == "0":
+    if _switched_off():
         return "switched off by SPECTRALGRAD_NATIVE=0"
     return _load()[1]
+
+
+def _switched_off() -> bool:
+    # `in` first: a failing lookup, the common case, costs twice as much.
+    return "SPECTRALGRAD_NATIVE" in os.environ and os.environ["SPECTRALGRAD_NATIVE"] == "0"
 
 
 @cache

@@ -71,6 +71,13 @@ def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "eigh", (v * values) @ v.swapaxes(1, 2), _wide(A)
     yield "eigh", v.swapaxes(1, 2) @ v, np.eye(A.shape[-1])
     yield "derivative of a function", _wide(native.function_derivative(V, torch.ones_like(A), G)), _wide(G)
+    pairs, ones = (w, V), torch.ones_like(A)
+    yield "gradient of eigenvalues", _wide(native.eigh_gradient(pairs, (w, None), 0.0, True, True)), _wide(A)
+    yield "gradient of eigh", _wide(native.eigh_gradient(pairs, (None, G @ V), ones, False, True)), _wide(G)
+    gap, larger = values.swapaxes(1, 2) - values, np.maximum(values.swapaxes(1, 2), values)
+    inner = (gap / larger**2).swapaxes(1, 2) * (v.swapaxes(1, 2) @ _wide(G))  # the gaps of SVD-Padé with the floor 1
+    right = v @ (inner + inner.swapaxes(1, 2)) @ v.swapaxes(1, 2) / 2
+    yield "gradient of eigh", _wide(native.eigh_gradient(pairs, (None, G), 1.0, True, True)), right
 
 
 def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:

@@ -68,6 +68,13 @@ class Method:
         """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
         raise NotImplementedError
 
+    def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the result of :meth:`decompose` if it takes one call of the kernel and no gradient; None otherwise.
+
+        This saves small matrices the time of all checks; ``A`` may be anything.
+        """
+        return None
+
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return U (*, m, k), descending singular values (*, k) and Vh (*, k, n) of matrices (*, m, n)."""
         raise NotImplementedError
@@ -163,6 +170,9 @@ class GapMethod(Method):
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         return eigenvectors.decompose(A, self, operation)
+
+    def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
+        return eigenvectors.at_once(A, self) if type(self).decompose is GapMethod.decompose else None
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return singular_vectors.decompose(M, self)

@@ -82,8 +82,9 @@ class Pade(PublishedRule):
         return torch.where(exact, reciprocal(gap, exact), inside)
 
     def fused_gaps(self, w: Tensor) -> Tensor | float | None:
-        K = super().fused_gaps if self.faithful or type(self).gaps is not Pade.gaps else self._floor
-        return K(w)
+        kind = type(self)
+        own = not self.faithful and kind.gaps is Pade.gaps and kind.weighed is Pade.weighed
+        return self._floor(w) if own else super().fused_gaps(w)
 
     def bound(self, w: Tensor) -> Tensor:
         if self.faithful:

@@ -24,6 +24,8 @@ METHODS: dict[str, type[Method]] = {
 }  # fmt: skip
 
 
+# Instances with default parameters; they are immutable, so all calls can share them.
+_SHARED: dict[type[Method], Method] = {cls: cls() for cls in METHODS.values()}
 Defaults = Mapping[str, Mapping[str, Any]]
 GROUP = "spectralgrad.methods"  # entry-point group
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
@@ -202,7 +204,8 @@ def resolve(method: str | Method, operation: str, defaults: Defaults | None = No
         100
     """
     if isinstance(method, str):
-        method = METHODS[method]() if method in METHODS and not defaults else named(method, defaults)
+        kind = METHODS.get(method)
+        method = named(method, defaults) if kind is None or defaults else _SHARED.get(kind) or kind()
     if not isinstance(method, Method):
         raise MethodError(f"method: expected a name or a Method object, got {type(method).__name__}")
     if operation not in method.operations:

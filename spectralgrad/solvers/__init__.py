@@ -1,9 +1,19 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .call_counts import SolverReport, report, reset_report
+from .eigh_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
+from .operators import (
+    eigh,
+    eigh_at_once,
+    function_derivative,
+    polar_factors,
+    root_and_eigenpairs,
+    root_derivative,
+    svd,
+    svdvals,
+)
 from .svd_gradient import svd_gradient
 from .tuning import tune
 
@@ -11,6 +21,8 @@ __all__ = [
     "SolverReport",
     "congruence",
     "eigh",
+    "eigh_at_once",
+    "eigh_gradient",
     "eigh_ratio",
     "function_derivative",
     "inverse_sums",

@@ -37,13 +37,13 @@ class _Counts:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: Counter[str] = Counter()
+        self._calls = self._matrices = self._failures = 0
         self._rungs: Counter[str] = Counter()
 
     def call(self, matrices: int) -> None:
         with self._lock:
-            self._counts["calls"] += 1
-            self._counts["matrices"] += matrices
+            self._calls += 1
+            self._matrices += matrices
 
     def rescued(self, rung: str) -> None:
         with self._lock:
@@ -51,14 +51,13 @@ class _Counts:
 
     def failed(self) -> None:
         with self._lock:
-            self._counts["failures"] += 1
+            self._failures += 1
 
     def snapshot(self, reset: bool = False) -> SolverReport:
         with self._lock:
-            c = self._counts
-            result = SolverReport(c["calls"], c["matrices"], dict(self._rungs), c["failures"])
+            result = SolverReport(self._calls, self._matrices, dict(self._rungs), self._failures)
             if reset:
-                self._counts.clear()
+                self._calls = self._matrices = self._failures = 0
                 self._rungs.clear()
             return result
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from . import lapack, lapack_pool
 from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
+_MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
 BATCHES = (1, 2, 4, 8, 16, 32, 64)
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 
@@ -59,7 +60,8 @@ class Table:
 
 
 def _entry(column: tuple[int | None, ...], d: int) -> int | None:
-    return next((batch for size, batch in zip(SIZES, column, strict=True) if d <= size), None)
+    at = bisect_left(SIZES, d)
+    return column[at] if at < len(SIZES) else None
 
 
 def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
@@ -67,7 +69,7 @@ def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
 
     The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
-    native = _named(A)
+    native = kernel_for_eigh(A)
     if native is None:
         return None
     *factors, failed = native.eigh(A)
@@ -83,14 +85,20 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
     return tuple(factors), failed
 
 
-def _named(A: Tensor) -> Kernel | None:
+def kernel_for_eigh(A: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for this batch, otherwise None."""
-    return _if_enough(A, lambda: table().smallest_batch(A.shape[-1], A.dtype))
+    native = kernel()
+    if native is None or not native.takes(A):
+        return None
+    return native if _enough(A, table().smallest_batch(A.shape[-1], A.dtype)) else None
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """The same for singular value decompositions."""
-    return _if_enough(M, lambda: table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype))
+    native = kernel()
+    if native is None or not native.takes(M):
+        return None
+    return native if _enough(M, table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype)) else None
 
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
@@ -101,12 +109,9 @@ def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
     return native if math.isqrt(U.shape[-2] * Vh.shape[-1]) <= GRADIENT_UP_TO else None
 
 
-def _if_enough(A: Tensor, smallest: Callable[[], int | None]) -> Kernel | None:
-    native = kernel()
-    if native is None or not native.takes(A) or A.numel() == 0:
-        return None
-    least = smallest()
-    return native if least is not None and A.shape[:-2].numel() >= least else None
+def _enough(A: Tensor, least: int | None) -> bool:
+    m, n = A.shape[-2:]
+    return least is not None and A.numel() >= max(1, least) * m * n > 0
 
 
 def eigh(A: Tensor) -> Factors:
@@ -124,8 +129,19 @@ def eigh_by_lapack(A: Tensor) -> Factors:
 
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
-    """Return the kernel if it should compute roots and derivatives for these matrices, otherwise None."""
-    return _named(A) if A.shape[-1] <= table().fused else None
+    """Return the kernel if it should compute roots for these matrices, otherwise None."""
+    return kernel_for_eigh(A) if A.shape[-1] <= table().fused else None
+
+
+def kernel_for_derivatives(V: Tensor) -> Kernel | None:
+    """Return the kernel if it should compute derivatives from the eigenvectors, otherwise None.
+
+    One call replaces up to thirty of torch, so it is used for small matrices even if another solver decomposed them.
+    """
+    if V.shape[-1] > _MANY_CALLS_UP_TO:
+        return kernel_for_functions(V)
+    native = kernel()
+    return native if native is not None and native.takes(V) and V.numel() else None
 
 
 @cache

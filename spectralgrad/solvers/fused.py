@@ -74,7 +74,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     SVD-Taylor: n terms of its series multiply an off-diagonal entry by :math:`1-x^n`, where :math:`x=\min/\max` of the
     two eigenvalues.
     """
-    native = choice.kernel_for_functions(V)
+    native = choice.kernel_for_derivatives(V)
     if native is not None:
         return native.root_derivative(V, s, G, inverse, terms)
     weights = inverse_sums(s)
@@ -105,7 +105,7 @@ def _series_share(s: Tensor, terms: int) -> Tensor:
 
 def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ, the derivative of a matrix function, for a real symmetric Γ."""
-    native = choice.kernel_for_functions(V)
+    native = choice.kernel_for_derivatives(V)
     return congruence(V, gamma, hermitian(G)) if native is None else native.function_derivative(V, gamma, G)
 
 

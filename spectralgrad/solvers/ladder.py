@@ -62,8 +62,7 @@ class Problem:
 
     def readable(self, A: Tensor, operation: str) -> Tensor:
         """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`."""
-        # The sum is cheaper to test, but may overflow for finite entries; only then are the entries tested.
-        if bool(torch.isfinite(A.sum())) or bool(torch.isfinite(A).all()):
+        if _certainly_finite(A) or bool(torch.isfinite(A).all()):
             return A
         read = self.read(A)
         bad = ~torch.isfinite(read).flatten(-2).all(-1)
@@ -78,6 +77,8 @@ class Problem:
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
         """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions."""
+        if all(map(_certainly_finite, factors)):
+            return []
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
         failed = [] if bool(good.all()) else batch_positions(~good)
         for position in failed:
@@ -120,6 +121,12 @@ class Problem:
     def _narrow(self, factors: Factors, A: Tensor) -> Factors:
         real = A.real.dtype if A.dtype.is_complex else A.dtype
         return tuple(f.to(A.dtype if i != self.values else real) for i, f in enumerate(factors))
+
+
+def _certainly_finite(x: Tensor) -> bool:
+    """True if the sum is finite, which is cheap to test. For large finite entries it may overflow."""
+    total = x.sum().item()
+    return total - total == 0  # NaN if it is infinite
 
 
 def eigh_ratio(A: Tensor, factors: Factors) -> float:

@@ -36,13 +36,17 @@ class Operator(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         tensors = [x for x in args if isinstance(x, Tensor)]
-        if function.eager(*tensors):
-            if any(x.requires_grad for x in tensors):
+        if not function.eager(*tensors):
+            result: R = self.operator(*args, **kwargs)
+            return result
+        with_graph, run = torch.is_grad_enabled(), self.function
+        for x in tensors:
+            if with_graph and x.requires_grad:
                 args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
-            empty = any(not x.numel() for x in tensors)
-            return (self.packed if empty else self.function)(*args, **kwargs)
-        result: R = self.operator(*args, **kwargs)
-        return result
+                with_graph = False
+            if not x.numel():
+                run = self.packed
+        return run(*args, **kwargs)
 
 
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
@@ -68,6 +72,24 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
     w, V = EIGH.solve(A, operation)
     return w, V.contiguous()  # LAPACK returns them in column-major order
+
+
+def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Return the eigenpairs in as few steps as possible, or None if something else has to be done.
+
+    The kernel must serve and succeed, no gradient be wanted, and nothing observe the call. The usual way is taken
+    otherwise; it makes the checks, and raises the errors, that are not made here.
+    """
+    if not function.unobserved(A) or A.dim() < 2 or A.shape[-1] != A.shape[-2]:
+        return None
+    native = choice.kernel_for_eigh(A)
+    if native is None:
+        return None
+    w, V, failed = native.eigh(A)
+    if failed:
+        return None
+    counts.call(w.numel() // w.shape[-1])
+    return w, V
 
 
 @eigh.operator.register_fake

@@ -1,0 +1,98 @@
+// The derivative of eigenvalues and eigenvectors: the gradient of a loss with respect to A = V Λ Vᵀ from its gradients V̄
+// and λ̄ (autograd/eigenvectors.py has the derivation). With C = VᵀV̄ and a gap matrix K in place of 1/(λ_i − λ_j),
+//   Ā = V X Vᵀ,  X_ij = (K_ji C_ij + K_ij C_ji)/2 + δ_ij λ̄_i.
+// K is given, or that of SVD-Padé: with the larger modulus l = max(|λ_i|, |λ_j|, eps ‖λ‖) and the floor φ, it is 1/gap
+// where |gap| > φ l, and gap/(φ l)² below. Matrices are processed one at a time, as in fused.hpp.
+#pragma once
+#include "fused.hpp"
+
+namespace SG_NS {
+namespace {
+
+using sg::EighGradient;
+
+template <class T> struct WholeGradient : WholeFunction<T> {
+  typedef Vec<T> V;
+  typedef WholeFunction<T> Base;
+  using Base::W, Base::n, Base::ld, Base::v, Base::vt, Base::g, Base::p, Base::r, Base::q;
+  static constexpr T most = std::numeric_limits<T>::max(), tiny = std::numeric_limits<T>::min();
+  const EighGradient<T>& t;
+  T top, noise, limit;
+
+  WholeGradient(const EighGradient<T>& task) : Base(task.d, task.work), t(task) {
+    noise = 8 * Simd<T>::eps * scalar_sqrt((T)n);
+    limit = t.saturate ? most * (T(0.25) / (T)n) : std::numeric_limits<T>::infinity();
+  }
+  static SG_INLINE V within(V x, T bound) {  // keeps NaN
+    V high = splat<T>(bound);
+    x = x > high ? high : x;
+    return x < -high ? -high : x;
+  }
+  SG_INLINE V pade(V wi, V wj) const {
+    V gap = wi - wj, one = splat<T>(1), least = splat<T>(top * Simd<T>::eps);
+    V cut = vmax<T>(vmax<T>(vabs<T>(wi), vabs<T>(wj)), least) * t.floor;
+    V slope = cut > tiny ? within(one / (cut > tiny ? cut : one), most) : V{};
+    auto exact = (vabs<T>(gap) > cut) & (gap != 0);
+    return exact ? within(one / (exact ? gap : one), most) : gap * slope * slope;
+  }
+  SG_INLINE void given(const T* K, int i, int b, V& here, V& there) const {
+    here = there = V{};
+    for (int j = b * W; j < n && j < b * W + W; j++)
+      here[j - b * W] = K[(int64_t)i * n + j], there[j - b * W] = K[(int64_t)j * n + i];
+  }
+  // p ← X on the lower triangle, from p = C and g = Cᵀ. Between tied vectors a skew part of C at rounding level carries
+  // no information and is dropped (autograd/gauge.py); q holds the norms of the columns of V̄.
+  void weigh_pairs(const T* K) {
+    const V tie = splat<T>(64 * Simd<T>::eps * top);
+    for (int i = 0; i < n; i++) {
+      const V wi = splat<T>(((T*)r)[i]), size = splat<T>(((T*)q)[i]);
+      for (int b = 0; b * W <= i; b++) {
+        V x = p[i * ld + b], y = g[i * ld + b], skew = (x - y) * T(0.5), Kij, Kji;
+        if (K) given(K, i, b, Kij, Kji); else Kij = pade(wi, r[b]), Kji = -Kij;
+        auto drop = (vabs<T>(wi - r[b]) <= tie) & (vabs<T>(skew) <= (size + q[b]) * noise);
+        if (t.filter) x = drop ? x - skew : x, y = drop ? y + skew : y;
+        p[i * ld + b] = (within(Kji * x, limit) + within(Kij * y, limit)) * T(0.5);
+      }
+    }
+  }
+  void column_norms() {  // of g
+    for (int b = 0; b < ld; b++) {
+      V sum = {};
+      for (int i = 0; i < n; i++) sum += g[i * ld + b] * g[i * ld + b];
+      q[b] = vsqrt(sum);
+    }
+  }
+  void run(int64_t at) {
+    const int64_t d = n, dd = d * d;
+    const T *w = t.w + at * d, *gw = t.gw ? t.gw + at * d : nullptr;
+    this->read(t.V + at * dd, v), this->flip(v, vt);
+    this->spectrum(w);
+    if (t.gV) {
+      top = 0;
+      for (int i = 0; i < n; i++) top = w[i] > top ? w[i] : -w[i] > top ? -w[i] : top;
+      this->read(t.gV + at * dd, g);
+      column_norms();
+      multiply<T>(vt, g, ld, n, p, false);  // VᵀV̄
+      this->flip(p, g);
+      weigh_pairs(t.K ? t.K + at * dd : nullptr);
+      for (int i = 0; gw && i < n; i++) ((T*)(p + i * ld))[i] += gw[i];
+      mirror<T>(p, ld, n);
+      multiply<T>(v, p, ld, n, g, false);
+    } else {  // λ̄ alone: V diag(λ̄)
+      this->spectrum(gw);
+      for (int i = 0; i < n; i++)
+        for (int b = 0; b < ld; b++) g[i * ld + b] = v[i * ld + b] * r[b];
+    }
+    multiply<T>(g, vt, ld, n, p, true);
+    this->put(p, t.gA + at * dd);
+  }
+};
+
+template <class T> size_t eigh_gradient_work(int64_t d) { return WholeFunction<T>::bytes(d); }
+template <class T> void eigh_gradient(const EighGradient<T>& t) {
+  WholeGradient<T> f(t);
+  for (int64_t k = t.first; k < t.first + t.count; k++) f.run(k);
+}
+
+}  // namespace
+}  // namespace SG_NS
