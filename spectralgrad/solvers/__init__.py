@@ -3,7 +3,16 @@
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
-from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
+from .operators import (
+    eigh,
+    eigvalsh,
+    function_derivative,
+    polar_factors,
+    root_and_eigenpairs,
+    root_derivative,
+    svd,
+    svdvals,
+)
 from .tuning import tune
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "congruence",
     "eigh",
     "eigh_ratio",
+    "eigvalsh",
     "function_derivative",
     "inverse_sums",
     "polar_factors",

@@ -78,6 +78,8 @@ class Problem:
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
         """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions."""
+        if all(bool(torch.isfinite(f.sum())) for f in factors):  # cheaper, but may overflow for finite eigenvalues
+            return []
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
         failed = [] if bool(good.all()) else batch_positions(~good)
         for position in failed:
@@ -189,3 +191,16 @@ SVD = Problem(
     values=1,
     read=lambda M: M,
 )
+
+
+def eigenvalues(A: Tensor, operation: str) -> Tensor:
+    """Return ascending eigenvalues by the kernel or LAPACK; if a matrix fails, the batch is decomposed with vectors."""
+    by_kernel = choice.eigvalsh_by_kernel(A)
+    try:
+        w, failed = by_kernel or lapack.eigvalsh(EIGH.readable(A, operation))
+    except _FAILURES:
+        failed = A.shape[:-2].numel()
+    if failed:
+        return EIGH.solve(A, operation)[0]
+    counts.call(A.shape[:-2].numel())
+    return w

@@ -18,7 +18,7 @@ from torch import Tensor
 from ..dispatch import function
 from . import choice, fused, orthogonal
 from .call_counts import counts
-from .ladder import EIGH, SVD
+from .ladder import EIGH, SVD, eigenvalues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -67,7 +67,7 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
     w, V = EIGH.solve(A, operation)
-    return w, V.contiguous()  # LAPACK returns them in column-major order
+    return w, V  # LAPACK's are in column-major order; only the operator makes them contiguous
 
 
 @eigh.operator.register_fake
@@ -78,6 +78,22 @@ def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
 @eigh.operator.register_vmap
 def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
     return eigh(A.movedim(in_dims[0], 0), operation), (0, 0)
+
+
+@Operator
+def eigvalsh(A: Tensor, operation: str = "eigvalsh") -> Tensor:
+    """Return ascending eigenvalues (*, d) of Hermitian ``A`` (lower triangle read); no vectors are computed."""
+    return eigenvalues(A, operation)
+
+
+@eigvalsh.operator.register_fake
+def _(A: Tensor, operation: str = "eigvalsh") -> Tensor:
+    return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+
+
+@eigvalsh.operator.register_vmap
+def _(info, in_dims, A, operation="eigvalsh"):  # type: ignore[no-untyped-def]
+    return eigvalsh(A.movedim(in_dims[0], 0), operation), 0
 
 
 @Operator
