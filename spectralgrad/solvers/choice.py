@@ -29,6 +29,7 @@ _NAMES = {
     torch.complex64: "complex64",
     torch.complex128: "complex128",
 }
+_ORDER = {dtype: index for index, dtype in enumerate(_NAMES)}
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,15 @@ class Table:
         svd64: the same for float64.
     """
 
-    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 8, None, None, None, None)
-    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 6, None, None, None, None)
+    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 16, 32, None, None, None)
+    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, None, None, None)
     pool: int = 96
     fused: int = 512
     svd32: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
     svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 2, 2, 4, None, None, None)
-    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 8, None, None, None, None)
-    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 6, None, None, None, None)
-    single: tuple[int, int, int, int] = (512, 512, 256, 256)
+    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 32, None, None, None, None)
+    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, None, None, None, None, None)
+    single: tuple[int, ...] = (512, 512, 256, 192)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """Return the smallest batch of matrices of size d that the kernel decomposes in lanes, or None."""
@@ -64,7 +65,7 @@ class Table:
 
     def largest_single(self, dtype: torch.dtype) -> int:
         """Return the largest size for which smaller batches are decomposed one matrix at a time."""
-        return self.single[tuple(_NAMES).index(dtype)]
+        return self.single[_ORDER[dtype]]
 
     def smallest_svd_batch(self, m: int, n: int, dtype: torch.dtype) -> int | None:
         """The same for singular value decompositions of m×n matrices."""
@@ -80,19 +81,21 @@ def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
 
     The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
-    native = _eigensolver(A)
-    if native is None:
+    found = _eigensolver(A)
+    if found is None:
         return None
-    w, V, failed = native.eigh(A) if in_lanes(A) else native.eigh_single(A)
+    native, lanes = found
+    w, V, failed = native.eigh(A) if lanes else native.eigh_single(A)
     return (w, V), failed
 
 
 def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:
     """The same for eigenvalues alone."""
-    native = _eigensolver(A)
-    if native is None:
+    found = _eigensolver(A)
+    if found is None:
         return None
-    return native.eigvalsh(A) if in_lanes(A) else native.eigvalsh_single(A)
+    native, lanes = found
+    return native.eigvalsh(A) if lanes else native.eigvalsh_single(A)
 
 
 def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
@@ -104,12 +107,13 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
     return tuple(factors), failed
 
 
-def _eigensolver(A: Tensor) -> Kernel | None:
-    """Return the kernel if the table selects it for this batch, otherwise None."""
+def _eigensolver(A: Tensor) -> tuple[Kernel, bool] | None:
+    """Return the kernel and :func:`in_lanes` if the table selects the kernel for this batch, otherwise None."""
     native = kernel()
     if native is None or not native.decomposes(A) or A.numel() == 0:
         return None
-    return native if in_lanes(A) or A.shape[-1] <= table().largest_single(A.dtype) else None
+    lanes = in_lanes(A)
+    return (native, lanes) if lanes or A.shape[-1] <= table().largest_single(A.dtype) else None
 
 
 def in_lanes(A: Tensor) -> bool:
@@ -147,8 +151,8 @@ def eigh_by_lapack(A: Tensor) -> Factors:
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
     """Return the kernel if it should compute roots and derivatives for these matrices, otherwise None."""
-    native = _eigensolver(A) if A.shape[-1] <= table().fused else None
-    return native if native is not None and native.takes(A) else None
+    found = _eigensolver(A) if A.shape[-1] <= table().fused and not A.is_complex() else None
+    return None if found is None else found[0]
 
 
 @cache

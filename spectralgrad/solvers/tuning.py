@@ -50,7 +50,7 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
         _column(native.svd, _svd_by_lapack, torch.float64, progress),
         lanes[torch.complex64],
         lanes[torch.complex128],
-        tuple(single.values()),  # type: ignore[arg-type]
+        tuple(single.values()),
     )
     _store(native.isa, result)
     choice.table.cache_clear()
