@@ -88,8 +88,22 @@ def test_from_the_tables_batch_on_the_size_of_the_batch_changes_no_root(name, d,
     smallest = table().smallest_batch(d, dtype)
     if sg.native.kernel() is None or smallest is None:
         pytest.skip("the kernel does not decompose these")
-    A = (lambda X: X @ X.mH)(_matrices(11, d, dtype, 0))[5:]
+    A = (lambda X: X @ X.mH)(_matrices(8 + smallest, d, dtype, 0))[5:]
     whole = _results(POSITIVE[name], A)
-    for count in range(smallest, len(A)):
+    for count in {smallest, smallest + 1, len(A) - 1}:
         for got, expected in zip(_results(POSITIVE[name], A[:count]), whole, strict=True):
             assert torch.equal(got, expected[:count])
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("d", SIZES)
+@pytest.mark.parametrize("name", ["sqrt", "inv_sqrt"])
+def test_below_the_tables_batch_every_matrix_is_decomposed_as_if_alone(name, d, dtype):
+    smallest = table().smallest_batch(d, dtype)
+    if sg.native.kernel() is None:
+        pytest.skip("the kernel does not decompose these")
+    A = (lambda X: X @ X.mH)(_matrices(9, d, dtype, 0))[5:][: (smallest or 5) - 1]
+    whole = _results(POSITIVE[name], A)
+    for index in range(len(A)):
+        for got, expected in zip(_results(POSITIVE[name], A[index : index + 1]), whole, strict=True):
+            assert torch.equal(got[0], expected[index])

@@ -34,7 +34,19 @@ def loading():
 
 @pytest.mark.parametrize(
     "method",
-    ["eigh", "root_and_eigenpairs", "root_derivative", "function_derivative", "svd", "svdvals", "svd_gradient"],
+    [
+        "eigh",
+        "eigh_single",
+        "eigvalsh",
+        "eigvalsh_single",
+        "root_and_eigenpairs",
+        "root_derivative",
+        "function_derivative",
+        "svd",
+        "svdvals",
+        "svd_gradient",
+        "eigh_gradient",
+    ],
 )
 def test_an_error_in_any_function_is_noticed(method, monkeypatch):
     right = getattr(Kernel, method)

@@ -19,13 +19,14 @@ template <class T> struct Basis {
   V* q;
   int rows, n, columns, blocks;  // columns: n with padding; blocks: vectors a column
   bool lanes;
+  int matrices;                  // in panels
 
-  size_t shape(int rows_, int n_, bool lanes_) {  // returns the number of vectors needed
-    rows = rows_, n = n_, columns = n + 2 * pad, blocks = (rows + W - 1) / W, lanes = lanes_;
-    return lanes ? (size_t)rows * columns + W : (size_t)W * blocks * columns;
+  size_t shape(int rows_, int n_, bool lanes_, int matrices_ = W) {  // returns the number of vectors needed
+    rows = rows_, n = n_, columns = n + 2 * pad, blocks = (rows + W - 1) / W, lanes = lanes_, matrices = matrices_;
+    return lanes ? (size_t)rows * columns + W : (size_t)matrices * blocks * columns;
   }
   void clear() {
-    for (size_t i = 0; i < (size_t)(lanes ? rows : W * blocks) * columns; i++) q[i] = V{};
+    for (size_t i = 0; i < (size_t)(lanes ? rows : matrices * blocks) * columns; i++) q[i] = V{};
   }
 
   int panels() const { return (blocks + PV - 1) / PV; }

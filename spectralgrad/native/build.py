@@ -29,6 +29,7 @@ FLAGS = [
     "-Wno-psabi",
     "-Wno-ignored-attributes",
 ]
+SOURCES = ("kernel", "complex")  # compiled for each instruction set
 X86 = {
     "baseline": [],
     "avx2": ["-mavx2", "-mfma"],
@@ -50,7 +51,11 @@ def build(target: Path, objects: Path, extra: tuple[str, ...] = ()) -> Path:
     sets = X86 if x86 else {"baseline": []}
     objects.mkdir(parents=True, exist_ok=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    jobs = [("kernel.cpp", objects / f"{name}.o", [*flags, f"-DSG_NS={name}"]) for name, flags in sets.items()]
+    jobs = [
+        (f"{source}.cpp", objects / f"{source}-{name}.o", [*flags, f"-DSG_NS={name}"])
+        for source in SOURCES
+        for name, flags in sets.items()
+    ]
     jobs.append(("dispatch.cpp", objects / "dispatch.o", ["-DSG_X86"] if x86 else []))
 
     def compile_one(job: tuple[str, Path, list[str]]) -> None:

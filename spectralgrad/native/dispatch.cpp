@@ -9,14 +9,14 @@
 #include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development
-namespace avx2 { sg::Kernel kernel(); }
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
 namespace baseline = avx2;
 namespace avx512 = avx2;
 #else
-namespace baseline { sg::Kernel kernel(); }
+namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
 #ifdef SG_X86
-namespace avx2 { sg::Kernel kernel(); }
-namespace avx512 { sg::Kernel kernel(); }
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
+namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
 #endif
 #endif
 
@@ -43,23 +43,28 @@ bool has_avx512() {
 }
 
 // The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
-Kernel choose() {
+struct Both { Kernel real; sg::ComplexKernel complex; };
+Both choose() {
   const char* wish = std::getenv("SPECTRALGRAD_ISA");
   auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
 #ifdef SG_X86
-  if (has_avx512() && wanted("avx512")) return avx512::kernel();
-  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return avx2::kernel();
+  if (has_avx512() && wanted("avx512")) return {avx512::kernel(), avx512::complex_kernel()};
+  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return {avx2::kernel(), avx2::complex_kernel()};
 #endif
   (void)wanted;
-  return baseline::kernel();
+  return {baseline::kernel(), baseline::complex_kernel()};
 }
-const Kernel& kernel() {
-  static const Kernel chosen = choose();
-  return chosen;
+const Both& chosen() {
+  static const Both both = choose();
+  return both;
 }
+const Kernel& kernel() { return chosen().real; }
 template <class T> const Ops<T>& ops();
 template <> const Ops<float>& ops() { return kernel().f32; }
 template <> const Ops<double>& ops() { return kernel().f64; }
+template <class T> const sg::ComplexOps<T>& complex_ops();
+template <> const sg::ComplexOps<float>& complex_ops() { return chosen().complex.c64; }
+template <> const sg::ComplexOps<double>& complex_ops() { return chosen().complex.c128; }
 
 struct Buffer {
   void* p;
@@ -75,8 +80,7 @@ struct Plan {
   size_t work;       // bytes of workspace per thread
   double cost;       // rough nanoseconds per matrix
 };
-template <class T> Plan plan(int64_t d, double passes) {  // passes: the cost of the step relative to eigh
-  const Ops<T>& o = ops<T>();
+template <class T> Plan plan(const sg::Eigensolver<T>& o, int64_t d, double passes) {  // passes: cost relative to eigh
   return {o.group(d), o.lanes(d), o.work(d), passes * o.cost(d)};
 }
 
@@ -111,18 +115,20 @@ template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step
   return status < 0 ? -1 : (int)status;
 }
 
-template <class T> int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
+template <class T>
+int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
-  return run(t, plan<T>(d, 1), threads, [](const Task<T>& x) { return ops<T>().eigh(x); });
+  return run(t, plan(solver, d, V ? 1 : 0.3), threads, solver.eigh);
 }
 
 template <class T>
-int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {
+int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol,
+         T negative, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr};
-  return run(t, plan<T>(d, 1.3), threads, [](const Task<T>& x) {
-    const int failed = ops<T>().eigh(x);
+  return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
+    const int failed = solver.eigh(x);
     return failed + ops<T>().compose(x);
   });
 }
@@ -133,7 +139,7 @@ int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
             0, 0, nullptr};
-  return run(t, plan<T>(d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
 }
 
 template <class T>
@@ -142,7 +148,7 @@ int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, 
   if (batch <= 0 || d <= 0) return 0;
   sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr};
   const Ops<T>& o = ops<T>();
-  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.cost(d)};
+  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
   return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
 }
 
@@ -172,14 +178,19 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
-#define SG_DEFINE(suffix, T)                                                                                          \
-  SG_API int sg_eigh_##suffix(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {                       \
-    return eigh<T>(A, w, V, batch, d, threads);                                                                      \
-  }                                                                                                                  \
-  SG_API int sg_root_##suffix(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative,     \
-                              int threads) {                                                                         \
-    return root<T>(f, A, r, V, S, batch, d, rtol, negative, threads);                                                \
-  }                                                                                                                  \
+#define SG_EIGH(name, solver, T)                                                                                     \
+  SG_API int name(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {                                   \
+    return eigh<T>(solver, A, w, V, batch, d, threads);                                                              \
+  }
+#define SG_ROOT(name, solver, T)                                                                                     \
+  SG_API int name(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {  \
+    return root<T>(solver, f, A, r, V, S, batch, d, rtol, negative, threads);                                        \
+  }
+#define SG_DEFINE(suffix, T)                                                                                         \
+  SG_EIGH(sg_eigh_##suffix, ops<T>().lanes, T)                                                                       \
+  SG_EIGH(sg_eigh_single_##suffix, ops<T>().single, T)                                                               \
+  SG_ROOT(sg_root_##suffix, ops<T>().lanes, T)                                                                       \
+  SG_ROOT(sg_root_single_##suffix, ops<T>().single, T)                                                               \
   SG_API int sg_frechet_##suffix(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out,       \
                                  int64_t batch, int64_t d, int threads) {                                            \
     return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
@@ -198,5 +209,9 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
+SG_EIGH(sg_eigh_c64, complex_ops<float>().lanes, float)
+SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
+SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
+SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "6"; }
+SG_API const char* sg_version() { return "7"; }

@@ -64,14 +64,19 @@ template <class T> struct SvdOps {
   void (*gradient)(const SvdGradient<T>&);
 };
 
-template <class T> struct Ops {
+// One way to compute eigenpairs.
+template <class T> struct Eigensolver {
   int (*group)(int64_t d);                    // matrices that are solved together
   int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
   size_t (*work)(int64_t d);                  // bytes of workspace per thread
-  int (*eigh)(const Task<T>&);                // computes w, V; returns the number of matrices that failed
+  int (*eigh)(const Task<T>&);                // computes w and, unless it is null, V; returns how many matrices failed
+  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+};
+
+template <class T> struct Ops {
+  Eigensolver<T> lanes, single;               // one matrix per lane; one matrix at a time
   int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
   void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
-  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
@@ -81,6 +86,13 @@ struct Kernel {
   const char* name;
   Ops<float> f32;
   Ops<double> f64;
+};
+
+// For complex matrices A and V hold real and imaginary parts in turn.
+template <class T> struct ComplexOps { Eigensolver<T> lanes, single; };
+struct ComplexKernel {
+  ComplexOps<float> c64;
+  ComplexOps<double> c128;
 };
 
 }  // namespace sg

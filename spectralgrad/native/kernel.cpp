@@ -1,13 +1,13 @@
 // The kernel for one instruction set. Compiled once per set, with SG_NS as the namespace and matching -m flags.
 //
-// Algorithms: d ≤ 4 cyclic Jacobi (jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration (solver.hpp);
-// matrix functions and their derivatives from the eigenpairs (fused.hpp). Singular values: svd.hpp. lanes.hpp describes
-// the data layout.
+// Algorithms: d ≤ 4 cyclic Jacobi (jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration (solver.hpp, and
+// single.hpp for few matrices); matrix functions and their derivatives from the eigenpairs (fused.hpp). Singular values:
+// svd.hpp. Complex matrices: complex.cpp. lanes.hpp describes the data layout.
 #include "interface.hpp"
+#include "eigen.hpp"
 #include "eigh_gradient.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
-#include "solver.hpp"
 #include "svd.hpp"
 
 #define SG_STRING_(x) #x
@@ -16,26 +16,10 @@
 namespace SG_NS {
 namespace {
 
-// Number of groups of W matrices whose QL recurrences are interleaved. The recurrence of one group is a chain of
-// dependent square roots and divisions; the other groups fill the waiting time.
-constexpr int interleaved(int64_t d) { return d <= 32 ? 4 : d <= 256 ? 2 : 1; }
-
-template <class T> int group(int64_t d) { return Simd<T>::W * (d <= 4 ? 16 : interleaved(d)); }
-template <class T> int lanes(int64_t d) { return Solver<T, 1>::variant((int)d) == large_d ? 1 : Simd<T>::W; }
-
-// Calls run(solver) with the solver for size d.
-template <class T, class Run> auto with_solver(int64_t d, Run run) {
-  const int g = interleaved(d);
-  if (g == 4) { Solver<T, 4> s; return run(s); }
-  if (g == 2) { Solver<T, 2> s; return run(s); }
-  Solver<T, 1> s;
-  return run(s);
-}
-
-template <class T> size_t work(int64_t d) {
-  size_t fused = fused_work<T>(d), own = 0;
-  if (d > 4) own = with_solver<T>(d, [&](auto& s) { return s.layout((int)d, nullptr); });
-  return fused > own ? fused : own;
+constexpr size_t larger(size_t x, size_t y) { return x > y ? x : y; }
+template <class T> size_t work(int64_t d) { return larger(fused_work<T>(d), lane_work<Symmetric<T>>(d)); }
+template <class T> size_t single_work(int64_t d) {
+  return d > 4 ? larger(fused_work<T>(d), one_by_one_work<Symmetric<T>>(d)) : work<T>(d);
 }
 
 // d ≤ 4: see jacobi.hpp. For d = 1 the eigenvalue is the entry itself; adding A·0 makes both results NaN unless it is
@@ -50,15 +34,11 @@ template <class T> void tiny(const T* A, T* w, T* V, int count, int64_t left, in
 }
 
 template <class T> int eigh(const Task<T>& t) {
+  if (t.d > 4 || !t.V) return eigh_in_lanes<Symmetric<T>>(t);
   const int64_t dd = (int64_t)t.d * t.d;
   const T* A = t.A + t.first * dd;
   T *w = t.w + t.first * t.d, *V = t.V + t.first * dd;
   int failed = 0;
-  if (t.d > 4)
-    return with_solver<T>(t.d, [&](auto& s) {
-      s.layout(t.d, (char*)t.work);
-      return s.solve(A, w, V, t.count, t.batch - t.first);
-    });
   constexpr int W = Simd<T>::W;
   for (int k = 0; k < t.count; k += W)
     tiny<T>(A + k * dd, w + (int64_t)k * t.d, V + k * dd, t.count - k < W ? t.count - k : W, t.batch - t.first - k, t.d);
@@ -66,15 +46,13 @@ template <class T> int eigh(const Task<T>& t) {
   return failed;
 }
 
-// A rough model: a cubic polynomial in d, divided by the number of lanes.
-template <class T> double cost(int64_t d) {
-  double n = (double)d, scalar = 40 + 15 * n + 12 * n * n + 3.5 * n * n * n;
-  return scalar / Simd<T>::W;
-}
+template <class T> int eigh_single(const Task<T>& t) { return t.d > 4 ? eigh_one_by_one<Symmetric<T>>(t) : eigh(t); }
 
 template <class T> sg::Ops<T> ops() {
-  return {group<T>, lanes<T>, work<T>, eigh<T>, compose<T>, frechet<T>, cost<T>, eigh_gradient_work<T>, eigh_gradient<T>,
-          svd_ops<T>()};
+  typedef Symmetric<T> F;
+  return {{lane_group<F>, lane_count<F>, work<T>, eigh<T>, lane_cost<F>},
+          {one<T>, one<T>, single_work<T>, eigh_single<T>, one_by_one_cost<F>},
+          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>()};
 }
 
 }  // namespace

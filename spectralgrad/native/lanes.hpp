@@ -116,6 +116,20 @@ template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end,
   return s;
 }
 
+// The lower triangle of matrix A, scaled as lane m of s says, into rows of ld vectors, diagonal blocks filled
+// symmetrically.
+template <class T> void load_single(const T* A, const Scale<Vec<T>>& s, int m, int n, Vec<T>* a, int ld) {
+  constexpr int W = Simd<T>::W;
+  const T lift = s.lift[m], up = s.up[m];
+  for (int i = 0; i < n; i++) {
+    T* row = (T*)(a + i * ld);
+    int stop = i / W * W + W;
+    for (int j = 0; j <= i; j++) row[j] = s.good[m] != 0 ? A[(int64_t)i * n + j] * lift * up : T(0);
+    for (int j = i + 1; j < stop; j++) row[j] = 0;
+    for (int j = i / W * W; j < i; j++) ((T*)(a + j * ld))[i] = row[j];
+  }
+}
+
 // The same largest and poison for `size` entries of one matrix, combined with what lane m holds already.
 template <class T> void survey(const T* A, int64_t size, Vec<T>& largest, Vec<T>& poison, int m) {
   constexpr int W = Simd<T>::W;

@@ -7,6 +7,7 @@ import os
 import warnings
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ from torch import Tensor
 from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_VERSION = b"6"  # version of the C interface
+_COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
+_VERSION = b"7"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
@@ -22,7 +24,8 @@ _SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 class Kernel:
     """The functions of the shared library, for CPU tensors (*, d, d), or (*, m, n), in float32 or float64.
 
-    If the kernel cannot decompose a matrix, the results for it are NaN; the other matrices are not affected.
+    Eigenvalues and eigenvectors are computed in complex64 and complex128 as well. If the kernel cannot decompose a
+    matrix, the results for it are NaN; the other matrices are not affected.
     """
 
     def __init__(self, path: Path) -> None:
@@ -33,18 +36,26 @@ class Kernel:
             raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
         pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
         self._functions = {}
+        eigh = [*[pointer] * 3, long, long, integer]
         for dtype, (suffix, real) in _SUFFIX.items():
+            root = [integer, *[pointer] * 4, long, long, real, real, integer]
             for name, arguments in {
-                "eigh": [*[pointer] * 3, long, long, integer],
-                "root": [integer, *[pointer] * 4, long, long, real, real, integer],
+                "root": root,
+                "root_single": root,
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
                 "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
                 "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
             }.items():
-                function = getattr(self._library, f"sg_{name}_{suffix}")
-                function.argtypes = arguments
-                self._functions[name, dtype] = function
+                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
+        for dtype, suffix in [(real, names[0]) for real, names in _SUFFIX.items()] + list(_COMPLEX.items()):
+            for name in ("eigh", "eigh_single"):
+                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", eigh)
+
+    def _bound(self, name: str, arguments: list[Any]) -> Any:
+        function = getattr(self._library, name)
+        function.argtypes = arguments
+        return function
 
     @property
     def isa(self) -> str:
@@ -57,14 +68,39 @@ class Kernel:
         """True if the kernel supports the tensor's dtype and device."""
         return A.dtype in _SUFFIX and A.is_cpu
 
+    @staticmethod
+    def decomposes(A: Tensor) -> bool:
+        """True if the kernel computes eigenvalues for the tensor's dtype and device."""
+        return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.device.type == "cpu"
+
     def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
 
-        Only the lower triangle is read.
+        Only the lower triangle is read, and of a complex diagonal the real part. One matrix per SIMD lane.
         """
+        return self._eigh("eigh", A)
+
+    def eigh_single(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
+        """The same with SIMD inside a matrix, one matrix after another: faster if there are few."""
+        return self._eigh("eigh_single", A)
+
+    def eigvalsh(self, A: Tensor) -> tuple[Tensor, int]:
+        """Return ascending eigenvalues (*, d) and the number of failed matrices; no vectors are computed."""
+        return self._eigvalsh("eigh", A)
+
+    def eigvalsh_single(self, A: Tensor) -> tuple[Tensor, int]:
+        """The same with SIMD inside a matrix."""
+        return self._eigvalsh("eigh_single", A)
+
+    def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)
-        w, V = A.new_empty(*A.shape[:-1]), torch.empty_like(A)
-        return w, V, self._call("eigh", A, A.data_ptr(), w.data_ptr(), V.data_ptr())
+        w, V = A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), torch.empty_like(A)
+        return w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr())
+
+    def _eigvalsh(self, name: str, A: Tensor) -> tuple[Tensor, int]:
+        A = _in_memory(A)
+        w = A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+        return w, self._call(name, A, A.data_ptr(), w.data_ptr(), None)
 
     def eigh_gradient(
         self,
@@ -126,17 +162,19 @@ class Kernel:
         return gM
 
     def root_and_eigenpairs(
-        self, A: Tensor, inverse: bool, rtol: float, negative: float
+        self, A: Tensor, inverse: bool, rtol: float, negative: float, single: bool = False
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         r"""Return the (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), V, and a count.
 
         Eigenvalues up to ``rtol`` times the norm count as zero. The count is the number of matrices that could not be
-        decomposed, whose results are NaN, or that have an eigenvalue below ``-negative`` times the norm.
+        decomposed, whose results are NaN, or that have an eigenvalue below ``-negative`` times the norm. With
+        ``single``, the eigenpairs are those of :meth:`eigh_single`.
         """
         A = _in_memory(A)
         s, V, S = A.new_empty(*A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
-        return S, s, V, self._call("root", A, _INV_SQRT if inverse else _SQRT, *pointers, tail=(rtol, negative))
+        name, which = "root_single" if single else "root", _INV_SQRT if inverse else _SQRT
+        return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative))
 
     def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
         """Return the derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
@@ -178,12 +216,12 @@ def _checked(name: str, status: int) -> int:
 def _in_memory(x: Tensor) -> Tensor:
     """Return ``x`` with its values stored contiguously, so that a pointer to its memory can be passed to C.
 
-    A negative view (such as ``z.conj().imag``) stores the opposite values, and a zero tensor has no memory at all, so
-    every input must pass through this function before its pointer is taken.
+    A negative view (such as ``z.conj().imag``) stores the opposite values, a conjugate view the conjugate ones, and a
+    zero tensor has no memory at all, so every input must pass through this function before its pointer is taken.
     """
     x = x.contiguous()
-    if x.is_neg():
-        x = x.resolve_neg()
+    if x.is_neg() or x.is_conj():
+        x = x.resolve_neg().resolve_conj()
     if not x.data_ptr() and x.numel():
         x = x.clone()
         if not x.data_ptr():

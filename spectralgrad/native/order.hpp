@@ -26,15 +26,31 @@ template <class T> void ranks(const Vec<T>* d, int n, Mask<T>* rank) {
   }
 }
 
-// Sorts d and the columns of q (n × n) with it by exchanging neighbours; for small n, where everything is in cache.
-template <class T> void sort_lanes(Vec<T>* d, Vec<T>* q, int n) {
+// Sorts d and the columns of q (n × n, entries of `parts` numbers) with it by exchanging neighbours; for small n, where
+// everything is in cache.
+template <class T, int parts = 1> void sort_lanes(Vec<T>* d, Vec<T>* q, int n) {
   for (int end = n - 1; end > 0; end--)
     for (int i = 0; i < end; i++) {
       Mask<T> wrong = d[i + 1] < d[i];
       if (!any(wrong)) continue;
       swap_if(wrong, d[i], d[i + 1]);
-      for (int k = 0; k < n; k++) swap_if(wrong, q[k * n + i], q[k * n + i + 1]);
+      for (int k = 0; k < n; k++)
+        for (int c = 0; c < parts; c++)
+          swap_if(wrong, q[(k * n + i) * parts + c], q[(k * n + i + 1) * parts + c]);
     }
+}
+
+// Sorts values alone; the iteration leaves them nearly sorted, so few passes are needed.
+template <class T> void sort_values(Vec<T>* d, int n) {
+  for (int end = n - 1; end > 0; end--) {
+    Mask<T> moved = {};
+    for (int i = 0; i < end; i++) {
+      Mask<T> wrong = d[i + 1] < d[i];
+      moved |= wrong;
+      swap_if(wrong, d[i], d[i + 1]);
+    }
+    if (!any(moved)) return;
+  }
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
-All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL), the singular value
-decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones. There are seventeen matrices of each
-size, more than a vector of any instruction set holds. The equations that define the results must hold to
-:math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
+All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL, real and complex), the
+singular value decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones. There are seventeen
+matrices of each size, more than a vector of any instruction set holds. The equations that define the results must hold
+to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -66,10 +66,8 @@ def _matrices(d: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     w, V, failed = native.eigh(A)
+    yield from _of_pairs("eigh", A, w, V, failed)
     values, v = _wide(w)[:, None], _wide(V)
-    yield "eigh", np.append(np.diff(values) < 0, failed > 0), np.array(0.0)
-    yield "eigh", (v * values) @ v.swapaxes(1, 2), _wide(A)
-    yield "eigh", v.swapaxes(1, 2) @ v, np.eye(A.shape[-1])
     yield "derivative of a function", _wide(native.function_derivative(V, torch.ones_like(A), G)), _wide(G)
     pairs, ones = (w, V), torch.ones_like(A)
     yield "gradient of eigenvalues", _wide(native.eigh_gradient(pairs, (w, None), 0.0, True, True)), _wide(A)
@@ -78,6 +76,27 @@ def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     inner = (gap / larger**2).swapaxes(1, 2) * (v.swapaxes(1, 2) @ _wide(G))  # the gaps of SVD-Padé with the floor 1
     right = v @ (inner + inner.swapaxes(1, 2)) @ v.swapaxes(1, 2) / 2
     yield "gradient of eigh", _wide(native.eigh_gradient(pairs, (None, G), 1.0, True, True)), right
+
+
+def _of_hermitian(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    """One matrix at a time, complex matrices, and eigenvalues alone."""
+    yield from _of_pairs("eigh, one by one", A, *native.eigh_single(A))
+    lower = G.tril(-1)
+    H = torch.complex(A, (lower - lower.mT) / A.shape[-1])
+    w, V, failed = native.eigh(H)
+    yield from _of_pairs("complex eigh", H, w, V, failed)
+    yield from _of_pairs("complex eigh, one by one", H, *native.eigh_single(H))
+    for X, values in ((A, native.eigh_single(A)[0]), (H, w)):
+        yield "eigenvalues", _wide(native.eigvalsh(X)[0]), _wide(values)
+        yield "eigenvalues, one by one", _wide(native.eigvalsh_single(X)[0]), _wide(values)
+
+
+def _of_pairs(name: str, A: Tensor, w: Tensor, V: Tensor, failed: int) -> Iterator[Equation]:
+    values, v = _wide(w)[:, None], _wide(V)
+    adjoint = v.conj().swapaxes(1, 2)
+    yield name, np.append(np.diff(values) < 0, failed > 0), np.array(0.0)
+    yield name, (v * values) @ adjoint, _wide(A)
+    yield name, adjoint @ v, np.eye(A.shape[-1])
 
 
 def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
@@ -112,7 +131,16 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
 
 
 def _wide(x: Tensor) -> np.ndarray:
-    return x.double().numpy()
+    return x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
 
 
-_TESTS = ((3, _of_eigh), (6, _of_eigh), (6, _of_roots), (2, _of_svd), (3, _of_svd), (9, _of_svd), (12, _of_svd))
+_TESTS = (
+    (3, _of_eigh),
+    (6, _of_eigh),
+    (6, _of_hermitian),
+    (6, _of_roots),
+    (2, _of_svd),
+    (3, _of_svd),
+    (9, _of_svd),
+    (12, _of_svd),
+)

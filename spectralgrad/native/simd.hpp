@@ -209,10 +209,13 @@ template <int S, class V, int W> SG_INLINE void transpose_step(V (&r)[W]) {
 }
 template <class V, int W> SG_INLINE void transpose(V (&r)[W]) { transpose_step<W / 2>(r); }
 
+// The sum of all lanes, by halves: log2 W dependent additions instead of W.
+template <int S, class V, int... K> SG_INLINE V folded(V v, std::integer_sequence<int, K...> lanes) {
+  if constexpr (S > 0) return folded<S / 2>(v + __builtin_shufflevector(v, v, (K ^ S)...), lanes);
+  else return v;
+}
 template <class T> SG_INLINE T sum(Vec<T> v) {
-  T s = 0;
-  for (int k = 0; k < Simd<T>::W; k++) s += v[k];
-  return s;
+  return folded<Simd<T>::W / 2>(v, std::make_integer_sequence<int, Simd<T>::W>{})[0];
 }
 
 }  // namespace

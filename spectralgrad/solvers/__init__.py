@@ -7,6 +7,7 @@ from .ladder import eigh_ratio, svd_ratio
 from .operators import (
     eigh,
     eigh_at_once,
+    eigvalsh,
     function_derivative,
     polar_factors,
     root_and_eigenpairs,
@@ -24,6 +25,7 @@ __all__ = [
     "eigh_at_once",
     "eigh_gradient",
     "eigh_ratio",
+    "eigvalsh",
     "function_derivative",
     "inverse_sums",
     "polar_factors",

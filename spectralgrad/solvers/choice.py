@@ -1,4 +1,4 @@
-"""Chooses the solver for a batch: the native kernel, a pool of LAPACK calls, or a plain call of torch.linalg.
+"""Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
 :class:`Table` alone determines the choice. Its defaults were measured by :func:`spectralgrad.solvers.tune` on two AVX2
 cores, those of the singular value decomposition on AVX-512 too (the larger batch counts); the function measures them
@@ -24,8 +24,15 @@ from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
-BATCHES = (1, 2, 4, 8, 16, 32, 64)
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
+BATCHES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
+_NAMES = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.complex64: "complex64",
+    torch.complex128: "complex128",
+}
+_ORDER = {dtype: index for index, dtype in enumerate(_NAMES)}
 
 
 @dataclass(frozen=True)
@@ -33,9 +40,11 @@ class Table:
     """Thresholds between the solvers.
 
     Attributes:
-        float32: for each of :data:`SIZES`, the smallest batch for which the kernel is used, or None if it never is; a
-            size in between uses the entry of the next larger one.
-        float64: the same for float64.
+        float32: for each of :data:`SIZES`, the smallest batch for which the kernel decomposes one matrix per SIMD lane,
+            or None if it never does; a size in between uses the entry of the next larger one.
+        float64, complex64, complex128: the same for these types.
+        single: for float32, float64, complex64 and complex128, the largest size for which the kernel decomposes smaller
+            batches one matrix at a time.
         pool: smallest size for which the pool of LAPACK calls is used where the kernel is not.
         fused: largest size for which roots and their derivatives are computed inside the kernel.
         svd32: for each of :data:`SIZES`, the smallest batch for which the kernel computes a singular value
@@ -43,16 +52,23 @@ class Table:
         svd64: the same for float64.
     """
 
-    float32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 1, 2, 4, 2, 2, 2)
-    float64: tuple[int | None, ...] = (2, 1, 1, 2, 2, 1, 1, 1, 1, 2, 2)
+    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 16, 32, None, None, None)
+    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, None, None, None)
     pool: int = 96
     fused: int = 512
     svd32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 2, 4, 4, None, None, None)
     svd64: tuple[int | None, ...] = (1, 1, 1, 2, 2, 4, 4, 4, None, None, None)
+    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 32, None, None, None, None)
+    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, None, None, None, None, None)
+    single: tuple[int, ...] = (512, 512, 256, 192)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
-        """Return the smallest batch for which the kernel is used for matrices of size d; None if it never is."""
-        return _entry(self.float32 if dtype == torch.float32 else self.float64, d)
+        """Return the smallest batch of matrices of size d that the kernel decomposes in lanes, or None."""
+        return _entry(getattr(self, _NAMES[dtype]), d)
+
+    def largest_single(self, dtype: torch.dtype) -> int:
+        """Return the largest size for which smaller batches are decomposed one matrix at a time."""
+        return self.single[_ORDER[dtype]]
 
     def smallest_svd_batch(self, m: int, n: int, dtype: torch.dtype) -> int | None:
         """The same for singular value decompositions of m×n matrices."""
@@ -69,11 +85,21 @@ def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
 
     The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
     """
-    native = kernel_for_eigh(A)
-    if native is None:
+    found = _eigensolver(A)
+    if found is None:
         return None
-    *factors, failed = native.eigh(A)
-    return tuple(factors), failed
+    native, lanes = found
+    w, V, failed = native.eigh(A) if lanes else native.eigh_single(A)
+    return (w, V), failed
+
+
+def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:
+    """The same for eigenvalues alone."""
+    found = _eigensolver(A)
+    if found is None:
+        return None
+    native, lanes = found
+    return native.eigvalsh(A) if lanes else native.eigvalsh_single(A)
 
 
 def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
@@ -85,16 +111,23 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
     return tuple(factors), failed
 
 
-def kernel_for_eigh(A: Tensor) -> Kernel | None:
-    """Return the kernel if the table selects it for this batch, otherwise None."""
+def _eigensolver(A: Tensor) -> tuple[Kernel, bool] | None:
+    """Return the kernel and :func:`in_lanes` if the table selects the kernel for this batch, otherwise None."""
     native = kernel()
-    if native is None or not native.takes(A):
+    if native is None or not native.decomposes(A) or A.numel() == 0:
         return None
-    return native if _enough(A, table().smallest_batch(A.shape[-1], A.dtype)) else None
+    lanes = in_lanes(A)
+    return (native, lanes) if lanes or A.shape[-1] <= table().largest_single(A.dtype) else None
+
+
+def in_lanes(A: Tensor) -> bool:
+    """True if the batch is large enough for one matrix per SIMD lane; otherwise they are decomposed one at a time."""
+    least = table().smallest_batch(A.shape[-1], A.dtype)
+    return least is not None and A.shape[:-2].numel() >= least
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
-    """The same for singular value decompositions."""
+    """Return the kernel if the table selects it for the singular value decompositions of this batch."""
     native = kernel()
     if native is None or not native.takes(M):
         return None
@@ -130,7 +163,8 @@ def eigh_by_lapack(A: Tensor) -> Factors:
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:
     """Return the kernel if it should compute roots for these matrices, otherwise None."""
-    return kernel_for_eigh(A) if A.shape[-1] <= table().fused else None
+    found = _eigensolver(A) if A.shape[-1] <= table().fused and not A.is_complex() else None
+    return None if found is None else found[0]
 
 
 def kernel_for_derivatives(V: Tensor) -> Kernel | None:
@@ -152,10 +186,11 @@ def table() -> Table:
         return Table()
     try:
         stored = json.loads(file().read_text(encoding="utf-8"))[native.isa]
-        columns = {name: tuple(stored[name]) for name in ("float32", "float64", "svd32", "svd64")}
-        if any(len(column) != len(SIZES) for column in columns.values()):
+        columns = {name: tuple(stored[name]) for name in (*_NAMES.values(), "svd32", "svd64")}
+        single = tuple(map(int, stored["single"]))
+        if any(len(column) != len(SIZES) for column in columns.values()) or len(single) != len(_NAMES):
             return Table()
-        return Table(pool=int(stored["pool"]), fused=int(stored["fused"]), **columns)
+        return Table(pool=int(stored["pool"]), fused=int(stored["fused"]), single=single, **columns)
     except (OSError, ValueError, KeyError, TypeError):
         return Table()
 

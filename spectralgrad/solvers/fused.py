@@ -41,7 +41,8 @@ def root_and_eigenpairs(
         return *_composed_root(w, V, operation, inverse, rtol, clamp), V
     counts.call(A.shape[:-2].numel())
     negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
-    S, s, V, doubtful = native.root_and_eigenpairs(A, inverse, _tolerance(A, rtol), negative)
+    single = not choice.in_lanes(A)
+    S, s, V, doubtful = native.root_and_eigenpairs(A, inverse, _tolerance(A, rtol), negative, single)
     if doubtful:
         # Matrices failed or are indefinite. Errors for NaN input come first; then the failed ones are decomposed
         # again; then _composed_root raises an error for eigenvalues that are negative beyond rounding.

@@ -196,3 +196,16 @@ SVD = Problem(
     values=1,
     read=lambda M: M,
 )
+
+
+def eigenvalues(A: Tensor, operation: str) -> Tensor:
+    """Return ascending eigenvalues by the kernel or LAPACK; if a matrix fails, the batch is decomposed with vectors."""
+    by_kernel = choice.eigvalsh_by_kernel(A)
+    try:
+        w, failed = by_kernel or lapack.eigvalsh(EIGH.readable(A, operation))
+    except _FAILURES:
+        failed = A.shape[:-2].numel()
+    if failed:
+        return EIGH.solve(A, operation)[0]
+    counts.call(A.shape[:-2].numel())
+    return w

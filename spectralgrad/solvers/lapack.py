@@ -16,6 +16,12 @@ def eigh(A: Tensor) -> Factors:
     return tuple(torch.linalg.eigh(A))
 
 
+def eigvalsh(A: Tensor) -> tuple[Tensor, int]:
+    """torch.linalg.eigvalsh: ascending eigenvalues (*, d), and the number of matrices with one that is not finite."""
+    w = torch.linalg.eigvalsh(A)
+    return w, int((~torch.isfinite(w)).any(-1).sum())
+
+
 def eigh_numpy(A: Tensor) -> Factors:
     """numpy's LAPACK, a different build from torch's."""
     w, V = np.linalg.eigh(A.cpu().numpy())

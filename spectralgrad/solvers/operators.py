@@ -18,7 +18,7 @@ from torch import Tensor
 from ..dispatch import function
 from . import choice, fused, orthogonal
 from .call_counts import counts
-from .ladder import EIGH, SVD
+from .ladder import EIGH, SVD, eigenvalues
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -71,7 +71,7 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
     w, V = EIGH.solve(A, operation)
-    return w, V.contiguous()  # LAPACK returns them in column-major order
+    return w, V  # LAPACK's are in column-major order; only the operator makes them contiguous
 
 
 def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -82,12 +82,10 @@ def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
     """
     if not function.unobserved(A) or A.dim() < 2 or A.shape[-1] != A.shape[-2]:
         return None
-    native = choice.kernel_for_eigh(A)
-    if native is None:
+    found = choice.eigh_by_kernel(A)
+    if found is None or found[1]:
         return None
-    w, V, failed = native.eigh(A)
-    if failed:
-        return None
+    w, V = found[0]
     counts.call(w.numel() // w.shape[-1])
     return w, V
 
@@ -100,6 +98,22 @@ def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
 @eigh.operator.register_vmap
 def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
     return eigh(A.movedim(in_dims[0], 0), operation), (0, 0)
+
+
+@Operator
+def eigvalsh(A: Tensor, operation: str = "eigvalsh") -> Tensor:
+    """Return ascending eigenvalues (*, d) of Hermitian ``A`` (lower triangle read); no vectors are computed."""
+    return eigenvalues(A, operation)
+
+
+@eigvalsh.operator.register_fake
+def _(A: Tensor, operation: str = "eigvalsh") -> Tensor:
+    return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+
+
+@eigvalsh.operator.register_vmap
+def _(info, in_dims, A, operation="eigvalsh"):  # type: ignore[no-untyped-def]
+    return eigvalsh(A.movedim(in_dims[0], 0), operation), 0
 
 
 @Operator

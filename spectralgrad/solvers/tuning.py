@@ -35,13 +35,22 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
     native = kernel()
     if native is None:
         raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
+    types = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+    single = {dtype: _single_up_to(native, dtype, progress) for dtype in types}
+    lanes = {
+        dtype: _column(native.eigh, lambda A: _eigh_otherwise(native, A, single[A.dtype]), dtype, progress)
+        for dtype in types
+    }
     result = Table(
-        _column(native.eigh, _eigh_by_lapack, torch.float32, progress),
-        _column(native.eigh, _eigh_by_lapack, torch.float64, progress),
+        lanes[torch.float32],
+        lanes[torch.float64],
         _pool_from(progress),
         _fused_up_to(native, progress),
         _column(native.svd, _svd_by_lapack, torch.float32, progress),
         _column(native.svd, _svd_by_lapack, torch.float64, progress),
+        lanes[torch.complex64],
+        lanes[torch.complex128],
+        tuple(single.values()),
     )
     _store(native.isa, result)
     choice.table.cache_clear()
@@ -77,9 +86,23 @@ def _crossover(
     return found
 
 
-def _eigh_by_lapack(A: Tensor) -> float:
-    pooled = A.shape[-1] >= 64 and len(A) > 1
-    return min([_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if pooled else []))
+def _single_up_to(native: Kernel, dtype: torch.dtype, progress: Callable[[str], None]) -> int:
+    """Return the largest of :data:`SIZES` up to which one matrix is decomposed faster by the kernel than by torch."""
+    found = SIZES[2]
+    for d in SIZES[3:]:
+        A = _matrices(1, d, dtype)
+        if _time(native.eigh_single, A) > _time(lapack.eigh, A):
+            break
+        found = d
+    progress(f"one {str(dtype).removeprefix('torch.')} matrix at a time in the kernel up to d = {found}")
+    return found
+
+
+def _eigh_otherwise(native: Kernel, A: Tensor, single: int) -> float:
+    """Return the time without lanes: one matrix at a time in the kernel up to size ``single``, above it by LAPACK."""
+    if A.shape[-1] <= single:
+        return _time(native.eigh_single, A)
+    return min([_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if len(A) > 1 else []))
 
 
 def _svd_by_lapack(A: Tensor) -> float:
@@ -125,7 +148,7 @@ def _by_products(native: Kernel, A: Tensor) -> Tensor:
 
 def _matrices(batch: int, d: int, dtype: torch.dtype) -> Tensor:
     X = torch.randn(batch, d, d, dtype=dtype)
-    return X @ X.mT / d
+    return X @ X.mH / d
 
 
 def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) -> float:

@@ -1,6 +1,7 @@
 // Calls every entry of the kernel on sizes and batches with remainders, for a build with sanitizers. Prints the worst
 // residual of the decompositions in units of rounding; the sanitizers say the rest.
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
@@ -15,6 +16,10 @@ template <class T> struct Entry {
   int (*svd)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
   int (*svd_gradient)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t, T,
                       int, int);
+  int (*single)(const T*, T*, T*, int64_t, int64_t, int);
+  int (*root_single)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
+  int (*complex_lanes)(const T*, T*, T*, int64_t, int64_t, int);
+  int (*complex_single)(const T*, T*, T*, int64_t, int64_t, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -29,6 +34,14 @@ int sg_svd_gradient_f32(const float*, const float*, const float*, const float*, 
                         float*, int64_t, int64_t, int64_t, float, int, int);
 int sg_svd_gradient_f64(const double*, const double*, const double*, const double*, const double*, const double*,
                         const double*, double*, int64_t, int64_t, int64_t, double, int, int);
+int sg_eigh_single_f32(const float*, float*, float*, int64_t, int64_t, int);
+int sg_eigh_single_f64(const double*, double*, double*, int64_t, int64_t, int);
+int sg_root_single_f32(int, const float*, float*, float*, float*, int64_t, int64_t, float, float, int);
+int sg_root_single_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, int);
+int sg_eigh_c64(const float*, float*, float*, int64_t, int64_t, int);
+int sg_eigh_c128(const double*, double*, double*, int64_t, int64_t, int);
+int sg_eigh_single_c64(const float*, float*, float*, int64_t, int64_t, int);
+int sg_eigh_single_c128(const double*, double*, double*, int64_t, int64_t, int);
 const char* sg_isa();
 }
 
@@ -56,7 +69,8 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
         worst = std::fmax(worst, std::fabs(sum));
       }
   for (int f = 1; f <= 2; f++) {
-    if (entry.root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, threads)) return 1e30;
+    for (auto root : {entry.root, entry.root_single})
+      if (root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, threads)) return 1e30;
     for (int terms : {0, 10}) entry.frechet(f, terms, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
   }
   entry.frechet(3, 0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
@@ -82,6 +96,40 @@ bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std
       if (!std::isfinite(x)) return false;
   }
   return true;
+}
+
+// One way to eigenpairs of Hermitian matrices with entries of `parts` numbers: random ones, every third one of rank one,
+// every fourth one zero. Eigenvalues alone, and a matrix that is not finite, too.
+template <class T>
+double exercise_pairs(int (*eigh)(const T*, T*, T*, int64_t, int64_t, int), int parts, int64_t d, int64_t batch, int threads) {
+  typedef std::complex<double> C;
+  std::mt19937 random((unsigned)(d * 1000 + batch));
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  const size_t square = (size_t)(d * d * parts), all = (size_t)batch * square;
+  std::vector<T> A(all), w((size_t)(batch * d)), V(all), values(w.size());
+  for (size_t e = 0; e < all; e++) {
+    const size_t b = e / square;
+    A[e] = b % 4 == 3 ? 0 : b % 3 == 2 ? (T)(e % (size_t)parts == 0) : uniform(random);
+  }
+  auto entry = [&](const std::vector<T>& X, int64_t b, int64_t i, int64_t j) {
+    const T* x = X.data() + (size_t)b * square + (size_t)((i * d + j) * parts);
+    return C((double)x[0], parts == 2 ? (double)x[1] : 0.0);
+  };
+  if (eigh(A.data(), w.data(), V.data(), batch, d, threads)) return 1e30;
+  if (eigh(A.data(), values.data(), nullptr, batch, d, threads)) return 1e30;
+  double worst = 0;
+  for (size_t e = 0; e < w.size(); e++) worst = std::fmax(worst, std::fabs((double)w[e] - (double)values[e]));
+  for (int64_t b = 0; b < batch; b++)
+    for (int64_t i = 0; i < d; i++)
+      for (int64_t j = 0; j <= i; j++) {
+        C sum = -entry(A, b, i, j);
+        if (i == j) sum = sum.real();
+        for (int64_t k = 0; k < d; k++) sum += entry(V, b, i, k) * (double)w[(size_t)(b * d + k)] * std::conj(entry(V, b, j, k));
+        worst = std::fmax(worst, std::abs(sum));
+      }
+  A[0] = std::numeric_limits<T>::infinity();
+  if (eigh(A.data(), w.data(), V.data(), batch, d, threads) != 1) return 1e30;
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)(d * d);  // entries up to 1: norms up to d
 }
 
 // Random matrices, every third one of rank one, every fourth one zero.
@@ -115,8 +163,14 @@ template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t
 template <class T> double everything(const Entry<T>& entry, int threads) {
   double worst = 0;
   for (int64_t d : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 130, 260})
-    for (int64_t batch : {1, 3, 8, 19})
+    for (int64_t batch : {1, 3, 8, 19}) {
       if (d * d * d * batch < 30000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
+      if (d * d * d * batch > 6000000) continue;
+      for (auto eigh : {entry.eigh, entry.single}) worst = std::fmax(worst, exercise_pairs(eigh, 1, d, batch, threads));
+      for (auto eigh : {entry.complex_lanes, entry.complex_single})
+        worst = std::fmax(worst, exercise_pairs(eigh, 2, d, batch, threads));
+    }
+  worst = std::fmax(worst, exercise_pairs(entry.eigh, 1, 3, 300, threads));
   for (int64_t m : {1, 2, 3, 4, 5, 6, 9, 17, 33, 70, 140})
     for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
       for (int64_t batch : {1, 3, 8, 19})
@@ -125,8 +179,10 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 }
 
 int main() {
-  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32};
-  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64};
+  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
+                      sg_eigh_c64, sg_eigh_single_c64};
+  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
+                      sg_eigh_c128, sg_eigh_single_c128};
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();
