@@ -4,7 +4,7 @@ from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
 from .operators import eigh, function_derivative, polar_factors, root_and_eigenpairs, root_derivative, svd, svdvals
-from .svd_gradient import svd_gradient
+from .singular_gradient import svd_gradient
 from .tuning import tune
 
 __all__ = [
