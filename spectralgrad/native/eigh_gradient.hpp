@@ -11,7 +11,7 @@ namespace {
 
 using sg::EighGradient;
 
-template <class T> struct WholeGradient : WholeFunction<T> {
+template <class T> struct EigenGradient : WholeFunction<T> {
   typedef Vec<T> V;
   typedef WholeFunction<T> Base;
   using Base::W, Base::n, Base::ld, Base::v, Base::vt, Base::g, Base::p, Base::r, Base::q;
@@ -19,7 +19,7 @@ template <class T> struct WholeGradient : WholeFunction<T> {
   const EighGradient<T>& t;
   T top, noise, limit;
 
-  WholeGradient(const EighGradient<T>& task) : Base(task.d, task.work), t(task) {
+  EigenGradient(const EighGradient<T>& task) : Base(task.d, task.work), t(task) {
     noise = 8 * Simd<T>::eps * scalar_sqrt((T)n);
     limit = t.saturate ? most * (T(0.25) / (T)n) : std::numeric_limits<T>::infinity();
   }
@@ -90,7 +90,7 @@ template <class T> struct WholeGradient : WholeFunction<T> {
 
 template <class T> size_t eigh_gradient_work(int64_t d) { return WholeFunction<T>::bytes(d); }
 template <class T> void eigh_gradient(const EighGradient<T>& t) {
-  WholeGradient<T> f(t);
+  EigenGradient<T> f(t);
   for (int64_t k = t.first; k < t.first + t.count; k++) f.run(k);
 }
 

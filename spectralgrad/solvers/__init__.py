@@ -1,7 +1,7 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .call_counts import SolverReport, report, reset_report
-from .eigh_gradient import eigh_gradient
+from .eigen_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
 from .ladder import eigh_ratio, svd_ratio
 from .operators import (
@@ -15,7 +15,7 @@ from .operators import (
     svd,
     svdvals,
 )
-from .svd_gradient import svd_gradient
+from .singular_gradient import svd_gradient
 from .tuning import tune
 
 __all__ = [

@@ -1,8 +1,8 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
 :class:`Table` alone determines the choice. Its defaults were measured by :func:`spectralgrad.solvers.tune` on two AVX2
-cores, those of the singular value decomposition on AVX-512 too (the larger batch counts); the function measures them
-again on your machine and stores the result in the user's cache folder.
+cores, which measures them again on your machine and stores the result in the user's cache folder. For the singular
+value decomposition they were raised to what AVX-512 needs as well.
 """
 
 from __future__ import annotations
