@@ -82,8 +82,9 @@ class Pade(PublishedRule):
         return torch.where(exact, reciprocal(gap, exact), inside)
 
     def fused_gaps(self, w: Tensor) -> Tensor | float | None:
-        K = super().fused_gaps if self.faithful or type(self).gaps is not Pade.gaps else self._floor
-        return K(w)
+        kind = type(self)
+        own = kind.gaps is not Pade.gaps or kind.weighed is not Pade.weighed
+        return super().fused_gaps(w) if self.faithful or own else self._floor(w)
 
     def bound(self, w: Tensor) -> Tensor:
         if self.faithful:
