@@ -89,8 +89,8 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
                 return fused
         if gS is not None and gU is None and gVh is None:
             return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
-        full = [torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True)]
-        return _formula(U, S, Vh, *full, rule)
+        gU, gS, gVh = (torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True))
+        return _formula(U, S, Vh, gU, gS, gVh, rule)
 
 
 def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tensor, rule: GapRule) -> Tensor:
