@@ -89,13 +89,12 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
                 return fused
         if gS is not None and gU is None and gVh is None:
             return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
-        full = [torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True)]
-        return _formula(factors, (full[0], full[1], full[2]), rule)
+        gU, gS, gVh = (torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True))
+        return _formula(U, S, Vh, gU, gS, gVh, rule)
 
 
-def _formula(factors: Factors, cotangents: Factors, rule: GapRule) -> Tensor:
+def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tensor, rule: GapRule) -> Tensor:
     """The backward pass in differentiable operations."""
-    (U, S, Vh), (gU, gS, gVh) = factors, cotangents
     V, gV = Vh.mH, gVh.mH
     P, Q = U.mH @ gU, V.mH @ gV
     joint = (P + Q) / 2
