@@ -1,8 +1,8 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .call_counts import SolverReport, report, reset_report
-from .eigh_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
+from .gradient_of_eigh import eigh_gradient
 from .ladder import eigh_ratio, svd_ratio
 from .operators import (
     eigh,
