@@ -1,8 +1,8 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .call_counts import SolverReport, report, reset_report
-from .eigen_gradient import eigh_gradient
 from .fused import congruence, inverse_sums, positive_part
+from .gradients import eigh_gradient, svd_gradient
 from .ladder import eigh_ratio, svd_ratio
 from .operators import (
     eigh,
@@ -15,7 +15,6 @@ from .operators import (
     svd,
     svdvals,
 )
-from .singular_gradient import svd_gradient
 from .tuning import tune
 
 __all__ = [
