@@ -62,6 +62,7 @@ template <class X> struct Hermitian {
     for (int i = 0; i < n; i++) {
       const Planar<Lanes<T>> row{a + 2 * i * ld, ld};
       for (int j = 0; j <= i; j++) row.set(j, {scaled<T>(row.get(j).re, s), scaled<T>(row.get(j).im, s)});
+      for (int j = i + 1; j < i / B * B + B; j++) row.set(j, {});  // the reduction multiplies what is beyond n by zero
       for (int j = i / B * B; j < i; j++) Planar<Lanes<T>>{a + 2 * j * ld, ld}.set(i, {row.get(j).re, -row.get(j).im});
     }
     return s;
