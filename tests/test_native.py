@@ -158,7 +158,7 @@ def test_taylor_inside_the_kernel_equals_its_formula(d, verb, degree):
     G, rule = symmetric_noise(d), sg.Taylor(degree=degree)
     for values in spectra:
         A = with_spectrum(values).expand(3, d, d)
-        w, V, _ = NATIVE.eigh(A[0])
+        w, V = (x[1] for x in choice.eigh(A))  # at ties the method depends on the basis
         f = w.clamp_min(0).sqrt() if verb is sg.matrix_sqrt else torch.where(w > 1e-12, w.rsqrt(), 0)
         f = torch.where(w > 1e-12, f, 0)
         slope = torch.where(w > 1e-12, (0.5 if verb is sg.matrix_sqrt else -0.5) * f / w, 0)

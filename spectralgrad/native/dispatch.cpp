@@ -129,7 +129,9 @@ int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, 
   Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr};
   return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
     const int failed = solver.eigh(x);
-    return failed + ops<T>().compose(x);
+    Task<T> own = x;
+    own.batch = x.first + x.count;  // vector loads must not reach what other threads are writing
+    return failed + ops<T>().compose(own);
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 template <class X> struct Symmetric {
   typedef X T;
   typedef Vec<T> V;
-  static constexpr int parts = 1, NB = 2, extra = NB * NB;  // extra: numbers per row beside tau (products of reflectors)
+  static constexpr int parts = 1, NB = 2, extra = NB * NB;  // extra: products of reflectors, per row
   // Sizes up to which everything, or the reduction, is done with one matrix per lane. Measured on AVX2: above these,
   // W matrices no longer fit the first-level and the second-level cache.
   static constexpr int small_up_to = 24, medium_up_to = 128, lanes_times = 16;
@@ -41,7 +41,7 @@ template <class X> struct Symmetric {
 template <class X> struct Hermitian {
   typedef X T;
   typedef Vec<T> V;
-  static constexpr int parts = 2, extra = 2;  // extra: the phases
+  static constexpr int parts = 2, extra = 2;  // extra: phases, per row
   static constexpr int small_up_to = 16, medium_up_to = 96, lanes_times = 12;
 
   // As load_lanes. The imaginary part of the diagonal is not read.
@@ -62,6 +62,7 @@ template <class X> struct Hermitian {
     for (int i = 0; i < n; i++) {
       const Planar<Lanes<T>> row{a + 2 * i * ld, ld};
       for (int j = 0; j <= i; j++) row.set(j, {scaled<T>(row.get(j).re, s), scaled<T>(row.get(j).im, s)});
+      for (int j = i + 1; j < i / B * B + B; j++) row.set(j, Complex<V>{});  // columns beyond n are multiplied by zero
       for (int j = i / B * B; j < i; j++) Planar<Lanes<T>>{a + 2 * j * ld, ld}.set(i, {row.get(j).re, -row.get(j).im});
     }
     return s;

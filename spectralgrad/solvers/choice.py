@@ -1,8 +1,8 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
-:class:`Table` alone determines the choice. Its defaults were measured by :func:`spectralgrad.solvers.tune` on two AVX2
-cores, which measures them again on your machine and stores the result in the user's cache folder. For the singular
-value decomposition they were raised to what AVX-512 needs as well.
+:class:`Table` alone determines the choice. Its defaults are a compromise between AVX-512 and AVX2, measured on one and
+two cores; :func:`spectralgrad.solvers.tune` measures them again on your machine and stores the result in the user's
+cache folder.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ class Table:
         svd64: the same for float64.
     """
 
-    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 16, 32, None, None, None)
-    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, None, None, None)
+    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 16, 32, 8, 8, 4)
+    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, 2, 4, None)
     pool: int = 96
     fused: int = 512
     svd32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 2, 4, 4, None, None, None)
     svd64: tuple[int | None, ...] = (1, 1, 1, 2, 2, 4, 4, 4, None, None, None)
-    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 32, None, None, None, None)
-    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, None, None, None, None, None)
-    single: tuple[int, ...] = (512, 512, 256, 192)
+    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 16, None, None, None)
+    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 8, None, None, None)
+    single: tuple[int, ...] = (384, 256, 128, 128)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """Return the smallest batch of matrices of size d that the kernel decomposes in lanes, or None."""
