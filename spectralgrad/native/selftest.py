@@ -121,16 +121,5 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "derivative of the inverse root", Y, -inverse @ X @ inverse
 
 
-_TESTS = (
-    (3, _of_eigh),
-    (6, _of_eigh),
-    (6, _of_hermitian),
-    (6, _of_roots),
-    (2, _of_svd),
-    (3, _of_svd),
-    (9, _of_svd),
-)
-
-
 def _wide(x: Tensor) -> np.ndarray:
     return x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
