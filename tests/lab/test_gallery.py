@@ -6,8 +6,8 @@ import torch
 from spectralgrad import cli
 from spectralgrad.errors import ShapeError
 from spectralgrad_lab.transfer import read_picture, transfer_color
-from spectralgrad_lab.transfer.contact_sheet import Row, contact_sheet
 from spectralgrad_lab.transfer.gallery import gallery, looks
+from spectralgrad_lab.transfer.pictures.contact_sheet import Row, contact_sheet
 
 SIDE, GAP = 32, 6
 LINE = 11 + GAP  # letters and the gap below them

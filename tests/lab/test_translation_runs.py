@@ -14,7 +14,7 @@ from spectralgrad_lab import Config, train
 from spectralgrad_lab.training.checkpoints import load
 from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.transfer.pictures import read_picture
-from spectralgrad_lab.transfer.random_crops import RandomCrops
+from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.translation import Translator, train_translation
 
 from .. import forked

@@ -8,11 +8,11 @@ from itertools import product
 
 from torch import Tensor
 
-from .color import SpaceName, transfer_color
-from .contact_sheet import Row, contact_sheet
+from .color.layer import SpaceName, transfer_color
 from .features.mirror_decoder import Decoder
 from .features.stylization import stylize
 from .features.vgg_encoder import Encoder
+from .pictures.contact_sheet import Row, contact_sheet
 
 HALF_A_LEVEL = 0.5 / 255
 

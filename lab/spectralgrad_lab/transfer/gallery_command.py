@@ -14,12 +14,12 @@ from torch import Tensor
 from spectralgrad.errors import ArgumentError
 from spectralgrad.rules import resolve
 
-from .art_pictures import find_picture, picture_name
-from .color import SPACES
-from .encoding import require_writable
+from .color.layer import SPACES
 from .features.network_options import add_network_arguments, load_networks
 from .gallery import Transfer, gallery, looks
-from .pictures import Picture, read_picture, write_picture
+from .pictures import Picture, find_picture, read_picture, write_picture
+from .pictures.encoding import require_writable
+from .pictures.shipped import picture_name
 
 T = TypeVar("T")
 KINDS = ("color", "style")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spectralgrad.errors import ShapeError
 
-from .random_crops import RandomCrops
+from .pictures.random_crops import RandomCrops
 from .translation.config import TranslationConfig
 from .translation.networks import Generators
 from .translation.translator import Translator
@@ -68,7 +68,7 @@ def translations(
         (count, 3, size, size), from 0 to 1.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> crops = RandomCrops(art_path("cat").parent, size=32, resize=48)
         >>> translations(Translator(Generators(TranslationConfig(width=2))), crops, crops, 3).shape
         torch.Size([3, 3, 32, 32])

@@ -16,7 +16,7 @@ from ..data import as_dataset
 from ..training.checkpoints import load_weights
 from ..training.config import Config
 from ..training.run import train
-from .random_crops import RandomCrops
+from .pictures.random_crops import RandomCrops
 
 _BATCH = 64
 
@@ -78,7 +78,7 @@ class StyleClassifier:
             seed: of crops and weights.
 
         Raises:
-            DataError, PictureError: as in :class:`~spectralgrad_lab.transfer.random_crops.RandomCrops`.
+            DataError, PictureError: as in :class:`~spectralgrad_lab.transfer.pictures.random_crops.RandomCrops`.
             SpectralError: the training failed.
         """
         sources = [

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from spectralgrad.io.files import require_folder
 
-from ..art_pictures import find_picture
-from ..pictures import read_picture, write_picture
+from ..pictures import find_picture, read_picture, write_picture
 from .networks import DOMAINS
 from .translator import Translator
 

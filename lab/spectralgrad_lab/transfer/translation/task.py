@@ -17,7 +17,7 @@ from ...training.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_
 from ...training.saved_state import reader_like
 from ...training.session import Session
 from ...training.settings import ConfigError
-from ..random_crops import RandomCrops
+from ..pictures.random_crops import RandomCrops
 from .config import TranslationConfig
 from .hop import GD
 from .losses import GD_WEIGHTS, WEIGHTS, Translation, discriminator_losses, generator_losses, translate

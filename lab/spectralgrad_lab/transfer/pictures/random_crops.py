@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ..data.augmentation import DRAWS, Augmentation, augmented
-from ..data.batches import mixed_seed
-from ..data.folders import image_names
+from ...data.augmentation import DRAWS, Augmentation, augmented
+from ...data.batches import mixed_seed
+from ...data.folders import image_names
 from .decoding import read_size
-from .picture_errors import PictureError
-from .pictures import quantized, read_picture
+from .errors import PictureError
+from .picture import quantized, read_picture
 
 MEMORY = 2**30
 _SOURCE = "Expected a folder with image files."
@@ -41,7 +41,7 @@ class RandomCrops:
         PictureError: a file is not an image, or smaller than the crops.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> crops = RandomCrops(art_path("cat").parent, size=32, resize=48)
         >>> len(crops), crops.batch(0, 4).shape
         (12, torch.Size([4, 3, 32, 32]))

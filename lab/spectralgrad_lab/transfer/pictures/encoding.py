@@ -16,7 +16,7 @@ from PIL import Image
 from spectralgrad.io.files import said, write_bytes
 
 from . import format_writers
-from .picture_errors import PictureError, PictureWarning
+from .errors import PictureError, PictureWarning
 from .samples import Samples
 
 _SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF"}
@@ -43,7 +43,7 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
     Example:
         >>> require_writable("cat.gif")
         Traceback (most recent call last):
-        spectralgrad_lab.transfer.picture_errors.PictureError: cat.gif: cannot write the format '.gif'; choose from
+        spectralgrad_lab.transfer.pictures.errors.PictureError: cat.gif: cannot write the format '.gif'; choose from
         .png, .jpg, .jpeg, .webp, .tif, .tiff, .bmp, .ppm, .pnm
     """
     path = Path(path)
