@@ -21,15 +21,16 @@ from spectralgrad_lab.transfer.translation.losses import (
 )
 from spectralgrad_lab.transfer.translation.networks import Discriminators, Generators
 from spectralgrad_lab.transfer.translation.task import TranslationTask
+from spectralgrad_lab.transfer.translation.whitening import Whitening
 
 from .translation_runs import TINY, pictures
 
 METHODS = ["exact", "svd-taylor", "svd-clip", "svd-pi", "gd"]
 
 
-def generator(seed=0, **options):
+def generator(seed=0, **whitening):
     torch.manual_seed(seed)
-    return Generator(**{"width": 4, "group_size": 8, **options})
+    return Generator(4, Whitening(**whitening), group_size=8)
 
 
 def covariance(features):
@@ -60,13 +61,13 @@ def test_the_settings_of_the_paper_are_the_defaults():
     assert (config.lr, config.weight_decay) == (1e-4, 1e-4)
     assert WEIGHTS == {"adversarial": 1, "reconstruction": 10, "cycle": 10, "content": 1, "style": 1}
     assert GD_WEIGHTS == {"whitening": 0.001, "coloring": 10}
-    taylor = Generator(2, method="svd-taylor").decode.hops[0].transform.method
+    taylor = Generator(2, Whitening("svd-taylor")).decode.hops[0].transform.method
     assert taylor.degree == 9
 
 
 @pytest.mark.parametrize("per_sample", [True, False])
 def test_a_hop_whitens_then_colors_then_blends(per_sample):
-    hop = Hop(8, 2, eps=0.0, per_sample=per_sample).double()
+    hop = Hop(8, 2, Whitening(eps=0.0, per_sample=per_sample)).double()
     x = torch.randn(3, 8, 6, 7, dtype=torch.float64) * torch.arange(1, 9).view(8, 1, 1)
     style = torch.randn(3, 8, dtype=torch.float64)
     matrix, mean = hop.network(style)

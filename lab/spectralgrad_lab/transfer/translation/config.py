@@ -14,7 +14,7 @@ from ...training.step_settings import RUNNING, TRAINING, StepSettings
 from .discriminator import SMALLEST_SIDE as SMALLEST_PATCH
 from .encoders import SMALLEST_SIDE
 from .generator import GROUP_SIZE, group_count
-from .hop import GD
+from .whitening import GD
 
 IMAGES, NETWORK = "images", "network"
 TITLES = {name: name for name in (IMAGES, NETWORK, TRAINING, RUNNING)}

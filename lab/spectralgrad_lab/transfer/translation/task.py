@@ -19,10 +19,10 @@ from ...training.session import Session
 from ...training.settings import ConfigError
 from ..pictures.random_crops import RandomCrops
 from .config import TranslationConfig
-from .hop import GD
 from .losses import GD_WEIGHTS, WEIGHTS, Translation, discriminator_losses, generator_losses, translate
 from .networks import Discriminators, Generators
 from .sample_sheets import sample_sheet, write_sheet
+from .whitening import GD
 
 BETAS = (0.5, 0.999)
 SAMPLES = 4
