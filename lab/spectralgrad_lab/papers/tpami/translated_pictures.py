@@ -29,8 +29,9 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 LEARNED, HELD_OUT = slice(0, None, 2), slice(1, None, 2)
 """Every other picture, by name: those the classifier learns from, and those whose crops are judged."""
-CROPS, EPOCHS, JUDGED = 1_000, 6, 200
-"""Of each domain: the crops the classifier learns from, how often, and the crops that are judged."""
+CLASSIFIER: dict[str, Any] = {"crops": 500, "epochs": 6, "width": 8}
+JUDGED = 200
+"""Crops of each domain that are judged."""
 DOMAINS = {"a": "photos", "b": "paintings"}
 DIRECTIONS: tuple[tuple[Literal["a", "b"], str], ...] = (("a", "b"), ("b", "a"))
 """The domain of the result, and of the content."""
@@ -90,17 +91,17 @@ def measured(translator: Translator | None, pictures: dict[str, str]) -> dict[st
 
     Returns:
         ``real`` and ``translated`` by domain: the share of crops in per cent taken for images of the domain, and their
-        mean sharpness; ``pictures``, the number of pictures held out.
+        mean sharpness; ``pictures``, the number of pictures held out; ``crops``, the number of crops.
     """
     sides = {"size": SETTINGS["size"], "resize": SETTINGS["resize"]}
     judge = StyleClassifier.trained_on(
-        pictures, **sides, crops=CROPS, tested=JUDGED, epochs=EPOCHS, images=LEARNED, test_images=HELD_OUT
+        pictures, **sides, **CLASSIFIER, tested=JUDGED, images=LEARNED, test_images=HELD_OUT
     )
     crops = {
         domain: RandomCrops(pictures[name], **sides, seed=seed, images=HELD_OUT)
         for seed, (domain, name) in enumerate(DOMAINS.items())
     }
-    found: dict[str, Any] = {"real": {}, "translated": {}, "pictures": {}}
+    found: dict[str, Any] = {"real": {}, "translated": {}, "pictures": {}, "crops": JUDGED}
     for to, other in DIRECTIONS:
         name = DOMAINS[to]
         found["pictures"][name] = len(crops[to])
