@@ -13,8 +13,7 @@ from spectralgrad_lab.transfer.translation.generator import Decoder, Generator
 from spectralgrad_lab.transfer.translation.hop import Hop
 from spectralgrad_lab.transfer.translation.learned_whitening import LearnedWhiteningColoring2d
 from spectralgrad_lab.transfer.translation.losses import (
-    GD_WEIGHTS,
-    WEIGHTS,
+    LOSS_NAMES,
     discriminator_losses,
     generator_losses,
     translate,
@@ -59,8 +58,10 @@ def test_the_settings_of_the_paper_are_the_defaults():
     config = TranslationConfig()
     assert (config.width, config.groups, config.eps) == (64, 8, 1e-2)
     assert (config.lr, config.weight_decay) == (1e-4, 1e-4)
-    assert WEIGHTS == {"adversarial": 1, "reconstruction": 10, "cycle": 10, "content": 1, "style": 1}
-    assert GD_WEIGHTS == {"whitening": 0.001, "coloring": 10}
+    published = {"adversarial": 1, "reconstruction": 10, "cycle": 10, "content": 1, "style": 1}
+    assert config.loss_weights == published
+    assert config.replaced(method="gd").loss_weights == {**published, "whitening": 0.001, "coloring": 10}
+    assert config.replaced(style_weight=0.5).loss_weights == {**published, "style": 0.5}
     taylor = Generator(2, Whitening("svd-taylor")).decode.hops[0].transform.method
     assert taylor.degree == 9
 
@@ -226,7 +227,7 @@ def test_the_losses_compare_what_belongs_together():
     losses = generator_losses(nets, judges, images, translate(*nets, *images))
     zero = {name: float(value) for name, value in losses.items() if name != "content"}
     assert zero == pytest.approx(dict.fromkeys(zero, 0.0), abs=1e-6)
-    assert set(losses) == set(WEIGHTS)
+    assert set(losses) == set(LOSS_NAMES)
 
 
 def test_generators_and_discriminators_do_not_train_each_other():
@@ -263,7 +264,7 @@ def test_a_step_changes_every_network_and_the_discriminators_are_free_again(fold
     task = TranslationTask(TINY.replaced(**folders), Session())
     before = {name: p.detach().clone() for name, p in task.net.named_parameters()}
     found = task.step(0)
-    assert set(found) == {*WEIGHTS, "discriminator", "blend"}
+    assert set(found) == {*LOSS_NAMES, "discriminator", "blend"}
     assert all(not torch.equal(p, before[name]) for name, p in task.net.named_parameters())
     assert all(p.requires_grad for p in task.net.parameters())
 
