@@ -52,7 +52,9 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
         raise PictureError(path, f"cannot write {named}; choose from {', '.join(_SUFFIXES)}")
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise PictureError(path, f"cannot be written: the folder {path.parent} does not exist; create it first")
+        parent = path.parent
+        why = f"{parent} is not a folder" if folder.exists() else f"the folder {parent} does not exist; create it first"
+        raise PictureError(path, f"cannot be written: {why}")
     if path.is_dir() or not os.access(folder, os.W_OK):
         why = "is a folder" if path.is_dir() else f"the folder {path.parent} is not writable"
         raise PictureError(path, f"cannot be written: {why}")
