@@ -6,7 +6,7 @@ import torch
 from spectralgrad import cli
 from spectralgrad.errors import ShapeError
 from spectralgrad_lab.transfer import find_picture, read_picture, transfer_color
-from spectralgrad_lab.transfer.gallery import gallery, looks
+from spectralgrad_lab.transfer.gallery import Look, Transfer, gallery, looks
 from spectralgrad_lab.transfer.pictures.contact_sheet import Row, contact_sheet
 from spectralgrad_lab.transfer.translation import Translator, train_translation
 
@@ -113,10 +113,12 @@ def test_translations_are_rows_named_by_their_runs(tmp_path, capsys):
     assert cli.main([*common, "--kinds", "color,translation", "--runs", str(run), "-o", str(sheet)]) == 0
     assert "2 pictures" in capsys.readouterr().out
     content, style = (read_picture(find_picture(name), longest=32).rgb for name in ("cat", "harvest"))
-    expected = contact_sheet([("harvest", style)], [Row(content, "", [Translator.load(run)(content, style)])], SIDE)
-    top = GAP + LINE + SIDE + GAP
-    below = 2 * LINE + SIDE  # the first row has two lines of text
-    torch.testing.assert_close(cell(read_picture(sheet).rgb, top + below, 1), cell(expected, top, 1))
+    translator = Translator.load(run)
+    transfer, look = Transfer(translators={"exact": translator}), Look("translation", "exact", 1.0)
+    torch.testing.assert_close(transfer(content, style, look), translator(content, style))
+    wanted = [*looks(["color"], ["exact"], [1.0]), look]
+    expected = gallery({"cat": content}, {"harvest": style}, wanted, transfer, side=SIDE)
+    torch.testing.assert_close(read_picture(sheet).rgb, level(expected))
     for wrong in (
         ["--kinds", "translation"],
         ["--runs", str(run)],
