@@ -15,7 +15,7 @@ from spectralgrad_lab.training.settings import ConfigError
 from spectralgrad_lab.transfer.features.decoder_files import decoder_file, load_decoder
 from spectralgrad_lab.transfer.features.decoder_training import reconstruction_errors, train_decoder
 from spectralgrad_lab.transfer.features.encoder_file import load_encoder
-from spectralgrad_lab.transfer.random_crops import RandomCrops
+from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 
 from .. import forked
 from .decoder_runs import TINY

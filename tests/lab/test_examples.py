@@ -1,6 +1,10 @@
 """The scripts in examples/ that load images by the lab run as they are and say what their texts promise."""
 
+import sys
+
 import pytest
+
+from spectralgrad_lab.transfer import read_picture
 
 from ..scripts import numbers, printed
 
@@ -33,3 +37,14 @@ def test_transfer_layer(capsys):
     gaps = [numbers(label, text)[0] for label in labels]
     assert gaps == sorted(gaps, reverse=True)
     assert gaps[-1] < 1e-3
+
+
+def test_picture_transfer(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["picture_transfer.py"])
+    text = printed("picture_transfer.py", capsys)
+    photo, half, color, _ = numbers("distance from the mean colour of the painting", text)
+    assert color < 1e-4 < half < photo
+    assert "translation: done" in text
+    assert {file.stem for file in (tmp_path / "pictures").glob("*.png")} == {"photo", "half", "color", "translated"}
+    assert read_picture(tmp_path / "pictures" / "translated.png").size == (106, 160)

@@ -5,9 +5,12 @@ import torch
 
 from spectralgrad import cli
 from spectralgrad.errors import ShapeError
-from spectralgrad_lab.transfer import read_picture, transfer_color
-from spectralgrad_lab.transfer.contact_sheet import Row, contact_sheet
-from spectralgrad_lab.transfer.gallery import gallery, looks
+from spectralgrad_lab.transfer import find_picture, read_picture, transfer_color
+from spectralgrad_lab.transfer.gallery import Look, Transfer, gallery, looks
+from spectralgrad_lab.transfer.pictures.contact_sheet import Row, contact_sheet
+from spectralgrad_lab.transfer.translation import Translator, train_translation
+
+from .translation_runs import TINY, pictures
 
 SIDE, GAP = 32, 6
 LINE = 11 + GAP  # letters and the gap below them
@@ -101,3 +104,25 @@ def test_wrong_usage(arguments, capsys):
         cli.main(["transfer", "gallery", *arguments])
     assert ended.value.code == 2
     assert "expected" in capsys.readouterr().err
+
+
+def test_translations_are_rows_named_by_their_runs(tmp_path, capsys):
+    run, sheet = tmp_path / "exact", tmp_path / "sheet.png"
+    train_translation(TINY.replaced(**pictures(tmp_path), steps=1), run)
+    common = ["transfer", "gallery", "--contents", "cat", "--styles", "harvest", "--size", "32", "--cell", str(SIDE)]
+    assert cli.main([*common, "--kinds", "color,translation", "--runs", str(run), "-o", str(sheet)]) == 0
+    assert "2 pictures" in capsys.readouterr().out
+    content, style = (read_picture(find_picture(name), longest=32).rgb for name in ("cat", "harvest"))
+    translator = Translator.load(run)
+    transfer, look = Transfer(translators={"exact": translator}), Look("translation", "exact", 1.0)
+    torch.testing.assert_close(transfer(content, style, look), translator(content, style))
+    wanted = [*looks(["color"], ["exact"], [1.0]), look]
+    expected = gallery({"cat": content}, {"harvest": style}, wanted, transfer, side=SIDE)
+    torch.testing.assert_close(read_picture(sheet).rgb, level(expected))
+    for wrong in (
+        ["--kinds", "translation"],
+        ["--runs", str(run)],
+        ["--runs", f"{run},{run}", "--kinds", "translation"],
+    ):
+        assert cli.main([*common, *wrong, "-o", str(sheet)]) == 1
+        assert "expected" in capsys.readouterr().err

@@ -7,10 +7,9 @@ from torch.autograd import gradcheck
 
 import spectralgrad as sg
 from spectralgrad.errors import ArgumentError, MethodError, NonFiniteError, ShapeError
-from spectralgrad_lab.transfer.art_pictures import art_path
-from spectralgrad_lab.transfer.color import SPACES as COLOR_SPACES
 from spectralgrad_lab.transfer.color import ColorTransfer, transfer_color
-from spectralgrad_lab.transfer.color_spaces import (
+from spectralgrad_lab.transfer.color.layer import SPACES as COLOR_SPACES
+from spectralgrad_lab.transfer.color.spaces import (
     lab_to_linear,
     lab_to_srgb,
     linear_to_lab,
@@ -19,6 +18,7 @@ from spectralgrad_lab.transfer.color_spaces import (
     srgb_to_linear,
 )
 from spectralgrad_lab.transfer.pictures import read_picture
+from spectralgrad_lab.transfer.pictures.shipped import art_path
 
 from .small_pictures import random_image
 

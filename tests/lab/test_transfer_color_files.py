@@ -12,14 +12,13 @@ from PIL import Image
 
 from spectralgrad.cli import main
 from spectralgrad.errors import ArgumentError
-from spectralgrad_lab.transfer import color_files
-from spectralgrad_lab.transfer.art_pictures import art, art_path
-from spectralgrad_lab.transfer.color import transfer_color
-from spectralgrad_lab.transfer.color_files import recolor, style_colors
-from spectralgrad_lab.transfer.color_moments import color_moments, merged
-from spectralgrad_lab.transfer.decoding import read_samples
+from spectralgrad_lab.transfer.color import recoloring, transfer_color
+from spectralgrad_lab.transfer.color.recoloring import recolor, style_colors
+from spectralgrad_lab.transfer.moments import color_moments, merged
 from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
-from spectralgrad_lab.transfer.samples import Samples
+from spectralgrad_lab.transfer.pictures.decoding import read_samples
+from spectralgrad_lab.transfer.pictures.samples import Samples
+from spectralgrad_lab.transfer.pictures.shipped import art, art_path
 
 from .small_pictures import bomb, random_image
 
@@ -45,9 +44,9 @@ def test_moments_are_merged_exactly():
 @pytest.mark.parametrize("space", SPACES)
 @pytest.mark.parametrize("names", [("cat", "night_cafe"), ("coffee", "harvest")])
 def test_tiles_agree_with_the_module(monkeypatch, names, space):
-    monkeypatch.setattr(color_files, "TILE", 1000)
+    monkeypatch.setattr(recoloring, "TILE", 1000)
     floats = []
-    monkeypatch.setattr(color_files, "quantized", lambda tile, bits: floats.append(tile.clone()) or 0)
+    monkeypatch.setattr(recoloring, "quantized", lambda tile, bits: floats.append(tile.clone()) or 0)
     content, style = (read_samples(art_path(name)) for name in names)
     recolor(content, style_colors(style, space), strength=0.8)
     tiled = torch.cat(floats).T.view(3, *content.values.shape[:2])
@@ -56,10 +55,10 @@ def test_tiles_agree_with_the_module(monkeypatch, names, space):
 
 
 def test_no_tile_is_larger_than_its_limit(monkeypatch):
-    monkeypatch.setattr(color_files, "TILE", 64)
+    monkeypatch.setattr(recoloring, "TILE", 64)
     sizes, done = [], []
-    mapped = color_files._mapped
-    monkeypatch.setattr(color_files, "_mapped", lambda tile, *rest: sizes.append(tile.shape) or mapped(tile, *rest))
+    mapped = recoloring._mapped
+    monkeypatch.setattr(recoloring, "_mapped", lambda tile, *rest: sizes.append(tile.shape) or mapped(tile, *rest))
     content = Samples(np.random.default_rng(0).integers(0, 256, (3, 100, 4), dtype=np.uint8))
     recolor(content, style_colors(content), progress=done.append)
     assert [size[1] for size in sizes] == [64, 64, 64, 64, 44]
@@ -69,8 +68,8 @@ def test_no_tile_is_larger_than_its_limit(monkeypatch):
 _MEMORY = """
 import resource, sys
 import numpy as np, torch
-from spectralgrad_lab.transfer.color_files import recolor, style_colors
-from spectralgrad_lab.transfer.samples import Samples
+from spectralgrad_lab.transfer.color.recoloring import recolor, style_colors
+from spectralgrad_lab.transfer.pictures.samples import Samples
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 small = Samples(np.random.default_rng(0).integers(0, 256, (1024, 1024, 3), dtype=np.uint8))

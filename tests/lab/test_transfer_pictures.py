@@ -13,10 +13,9 @@ from PIL import Image, ImageCms
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
 from spectralgrad.errors import ShapeError, SpectralError
-from spectralgrad_lab.transfer import encoding
-from spectralgrad_lab.transfer.art_pictures import art, find_picture
-from spectralgrad_lab.transfer.picture_errors import PictureError, PictureWarning
-from spectralgrad_lab.transfer.pictures import Picture, read_picture, write_picture
+from spectralgrad_lab.transfer.pictures import Picture, encoding, read_picture, write_picture
+from spectralgrad_lab.transfer.pictures.errors import PictureError, PictureWarning
+from spectralgrad_lab.transfer.pictures.shipped import art, find_picture
 
 from .small_pictures import bomb, chunk
 

@@ -13,23 +13,23 @@ from spectralgrad_lab.transfer.translation.generator import Decoder, Generator
 from spectralgrad_lab.transfer.translation.hop import Hop
 from spectralgrad_lab.transfer.translation.learned_whitening import LearnedWhiteningColoring2d
 from spectralgrad_lab.transfer.translation.losses import (
-    GD_WEIGHTS,
-    WEIGHTS,
+    LOSS_NAMES,
     discriminator_losses,
     generator_losses,
     translate,
 )
 from spectralgrad_lab.transfer.translation.networks import Discriminators, Generators
 from spectralgrad_lab.transfer.translation.task import TranslationTask
+from spectralgrad_lab.transfer.translation.whitening import Whitening
 
 from .translation_runs import TINY, pictures
 
 METHODS = ["exact", "svd-taylor", "svd-clip", "svd-pi", "gd"]
 
 
-def generator(seed=0, **options):
+def generator(seed=0, **whitening):
     torch.manual_seed(seed)
-    return Generator(**{"width": 4, "group_size": 8, **options})
+    return Generator(4, Whitening(**whitening), group_size=8)
 
 
 def covariance(features):
@@ -58,15 +58,17 @@ def test_the_settings_of_the_paper_are_the_defaults():
     config = TranslationConfig()
     assert (config.width, config.groups, config.eps) == (64, 8, 1e-2)
     assert (config.lr, config.weight_decay) == (1e-4, 1e-4)
-    assert WEIGHTS == {"adversarial": 1, "reconstruction": 10, "cycle": 10, "content": 1, "style": 1}
-    assert GD_WEIGHTS == {"whitening": 0.001, "coloring": 10}
-    taylor = Generator(2, method="svd-taylor").decode.hops[0].transform.method
+    published = {"adversarial": 1, "reconstruction": 10, "cycle": 10, "content": 1, "style": 1}
+    assert config.loss_weights == published
+    assert config.replaced(method="gd").loss_weights == {**published, "whitening": 0.001, "coloring": 10}
+    assert config.replaced(style_weight=0.5).loss_weights == {**published, "style": 0.5}
+    taylor = Generator(2, Whitening("svd-taylor")).decode.hops[0].transform.method
     assert taylor.degree == 9
 
 
 @pytest.mark.parametrize("per_sample", [True, False])
 def test_a_hop_whitens_then_colors_then_blends(per_sample):
-    hop = Hop(8, 2, eps=0.0, per_sample=per_sample).double()
+    hop = Hop(8, 2, Whitening(eps=0.0, per_sample=per_sample)).double()
     x = torch.randn(3, 8, 6, 7, dtype=torch.float64) * torch.arange(1, 9).view(8, 1, 1)
     style = torch.randn(3, 8, dtype=torch.float64)
     matrix, mean = hop.network(style)
@@ -225,7 +227,7 @@ def test_the_losses_compare_what_belongs_together():
     losses = generator_losses(nets, judges, images, translate(*nets, *images))
     zero = {name: float(value) for name, value in losses.items() if name != "content"}
     assert zero == pytest.approx(dict.fromkeys(zero, 0.0), abs=1e-6)
-    assert set(losses) == set(WEIGHTS)
+    assert set(losses) == set(LOSS_NAMES)
 
 
 def test_generators_and_discriminators_do_not_train_each_other():
@@ -262,7 +264,7 @@ def test_a_step_changes_every_network_and_the_discriminators_are_free_again(fold
     task = TranslationTask(TINY.replaced(**folders), Session())
     before = {name: p.detach().clone() for name, p in task.net.named_parameters()}
     found = task.step(0)
-    assert set(found) == {*WEIGHTS, "discriminator", "blend"}
+    assert set(found) == {*LOSS_NAMES, "discriminator", "blend"}
     assert all(not torch.equal(p, before[name]) for name, p in task.net.named_parameters())
     assert all(p.requires_grad for p in task.net.parameters())
 

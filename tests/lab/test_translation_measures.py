@@ -11,7 +11,7 @@ from spectralgrad.cli import main
 from spectralgrad.errors import ArgumentError, ShapeError
 from spectralgrad_lab.bench import group_whitening
 from spectralgrad_lab.transfer.measures import reference_times, sharpness, translations
-from spectralgrad_lab.transfer.random_crops import RandomCrops
+from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.style_classifier import StyleClassifier
 from spectralgrad_lab.transfer.translation import TranslationConfig, Translator
 from spectralgrad_lab.transfer.translation.networks import Generators

@@ -14,7 +14,7 @@ from spectralgrad_lab import Config, train
 from spectralgrad_lab.training.checkpoints import load
 from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.transfer.pictures import read_picture
-from spectralgrad_lab.transfer.random_crops import RandomCrops
+from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.translation import Translator, train_translation
 
 from .. import forked
@@ -292,9 +292,12 @@ class TestErrors:
             ("cat", tmp_path / "text.png", tmp_path / "out.png", "text.png: not an image"),
             ("cat", "coffee", tmp_path / "missing" / "out.png", "does not exist"),
             ("cat", "coffee", tmp_path / "out.xyz", "out.xyz"),
+            ("cat", "coffee", tmp_path / "text.png" / "out.png", "text.png is not a folder"),
         ):
             assert said in self.refused(capsys, "apply", whole, content, "--style", style, "-o", out)
             assert not out.exists()
+        own = tmp_path / "text.png"
+        assert "would be overwritten" in self.refused(capsys, "apply", whole, own, "--style", "cat", "-o", own)
         assert [path.name for path in tmp_path.iterdir()] == ["text.png"]
 
     def test_a_checkpoint_of_another_network_is_not_continued(self, whole, config, tmp_path, capsys):

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
@@ -63,17 +64,39 @@ def carry_out(job: Job) -> Result:
 
 
 def _in_worker(job: Job) -> Result:
-    """The same in a worker process. Errors become plain text, since not every exception can be pickled."""
-    if _stop.is_set():  # the pool hands out jobs before a process is free
-        raise JobStoppedError(f"{job.name}: not started")
-    try:
+    """The same in a worker process."""
+    with worker_errors(job.name):
         return carry_out(job)
+
+
+@contextmanager
+def worker_errors(name: str) -> Iterator[None]:
+    """Context of a run in a worker process. Errors become plain text, since not every exception can be pickled.
+
+    Args:
+        name: of the run, for the messages.
+
+    Raises:
+        JobStoppedError: a signal stopped the run, or the process must not start another one.
+        JobError: the run could not be carried out.
+
+    Example:
+        >>> with worker_errors("exact-seed0"):
+        ...     raise ValueError("no images")
+        Traceback (most recent call last):
+        ...
+        spectralgrad_lab.comparison.jobs.JobError: exact-seed0: no images
+    """
+    if _stop.is_set():  # the pool hands out jobs before a process is free
+        raise JobStoppedError(f"{name}: not started")
+    try:
+        yield
     except Stopped as stopped:
         _stop.set()
-        raise JobStoppedError(f"{job.name}: {stopped}") from None
+        raise JobStoppedError(f"{name}: {stopped}") from None
     except (SpectralError, OSError, ValueError, RuntimeError, ImportError) as problem:
         text = f"{said(problem)}; {KEPT}" if isinstance(problem, OSError) else problem
-        raise JobError(f"{job.name}: {text}") from None
+        raise JobError(f"{name}: {text}") from None
 
 
 class Engine(Protocol):

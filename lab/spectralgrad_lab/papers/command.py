@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where results and pictures are written, and read by `pages` (default: reproduction)",
     )
-    add("--data", type=Path, metavar="DIR", help="folder of CIFAR-10, for items that train")
+    add("--data", type=Path, metavar="DIR", help="folder of CIFAR-10, or of photos and paintings, for items that train")
     add("--jobs", type=_count, default=2, metavar="N", help="training runs at a time (default: 2)")
     add("--out", type=Path, default=Path("papers"), metavar="FOLDER", help="of `pages` (default: papers)")
     add("--details", action="store_true", help=f"show every number, also for more than {_DETAILED} items")

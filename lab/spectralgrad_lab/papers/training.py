@@ -13,7 +13,7 @@ from typing import Any
 from spectralgrad.io.files import write_text
 
 from ..comparison.grid import Comparison
-from ..comparison.jobs import Engine, InProcess, Job, Processes
+from ..comparison.jobs import Engine, InProcess, Job, Processes, worker_errors
 from ..comparison.results import RESULTS, Summary, run_key
 from ..data import DATASETS
 from ..training.config import Config
@@ -24,6 +24,11 @@ from .items import Item, ItemError, all_items
 Settings = Mapping[str, Sequence[Config]]
 """The runs of an item: by name of the setting, one configuration per seed."""
 Task = dict[str, Any]
+ADVICE = {
+    "CIFAR-10": DATASETS["cifar10"].advice,
+    "photographs and paintings": "Expected two folders of images, DIR/photos and DIR/paintings.",
+}
+"""What to say if data are missing, by what an item needs."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Setup:
 
     Attributes:
         results: the folder of all results.
-        data: the folder of CIFAR-10; None if there is none, which is enough to evaluate runs that are done.
+        data: the folder of the data, such as CIFAR-10; None is enough to evaluate runs that are done.
         jobs: number of runs at a time.
         report: receives a line of text per finished run.
     """
@@ -103,7 +108,8 @@ class Training:
         """Apply a function to the tasks that have no result yet, for training that a :class:`Config` cannot describe.
 
         Args:
-            function: of a module; it receives a task and the folder of the data as ``data``, and returns plain values.
+            function: of a module, perhaps with first arguments bound by ``partial``; it receives a task and the folder
+                of the data as ``data``, and returns plain values.
             tasks: plain values.
 
         Returns:
@@ -120,16 +126,16 @@ class Training:
         for task, values in self._map(partial(_stoppable, function, str(self.setup.data)), left):
             known[_key(task)] = values
             self._write(known)
-            self.setup.report(f"  {len(known)}/{len(tasks)}  {', '.join(f'{k} {v}' for k, v in task.items())}")
+            self.setup.report(f"  {len(known)}/{len(tasks)}  {_named(task)}")
         return [known[_key(task)] for task in tasks]
 
     def _begin(self, left: int, total: int) -> None:
         if not left:
             return
         if self.item.needs and self.setup.data is None:
-            advice = DATASETS["cifar10"].advice
             raise ItemError(
-                f"{left} of {plural(total, 'run')} left, which need {self.item.needs}: --data DIR. {advice}"
+                f"{left} of {plural(total, 'run')} left, which need {self.item.needs}: --data DIR. "
+                f"{ADVICE[self.item.needs]}"
             )
         done = f", {total - left} of them done already" if left < total else ""
         self.setup.report(f"{self.item.key}: {plural(total, 'run')}{done}; {self.setup.jobs} at a time")
@@ -139,7 +145,7 @@ class Training:
 
     def _map(self, function: Callable[[Task], Task], tasks: Sequence[Task]) -> Iterator[tuple[Task, Task]]:
         if self.setup.jobs > 1:
-            return Processes(self.setup.jobs).map(function, tasks)
+            return Processes(self.setup.jobs).map(partial(_in_worker, function), tasks)
         return ((task, function(task)) for task in tasks)
 
     def _write(self, known: Mapping[str, Task]) -> None:
@@ -167,8 +173,13 @@ class WithData:
             yield given[job.name], replace(result, config=result.config.replaced(data=None))
 
 
+def _in_worker(function: Callable[[Task], Task], task: Task) -> Task:
+    with worker_errors(_named(task)):
+        return function(task)
+
+
 def _stoppable(function: Callable[[Task], Task], data: str, task: Task) -> Task:
-    """Call a function in a process that SIGTERM ends: unlike a run, it has no checkpoint to write."""
+    """Call a function in a process that SIGTERM ends, except while it trains a run that writes a checkpoint first."""
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         return function({**task, "data": data})
@@ -178,6 +189,10 @@ def _stoppable(function: Callable[[Task], Task], data: str, task: Task) -> Task:
 
 def _key(task: Task) -> str:
     return json.dumps(task, sort_keys=True)
+
+
+def _named(task: Task) -> str:
+    return ", ".join(f"{name} {value}" for name, value in task.items())
 
 
 def _described(result: Result) -> str:

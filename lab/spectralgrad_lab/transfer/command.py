@@ -12,7 +12,7 @@ then coloured with mean and covariance of the style."""
 # The module of each subcommand has a function ``add_arguments(parser)``, which also sets ``run``.
 _COMMANDS = {
     "apply": ("translation.apply_command", "translate a picture with the networks of a run"),
-    "color": ("color_command", "give an image the colours of another one"),
+    "color": ("color.command", "give an image the colours of another one"),
     "gallery": ("gallery_command", "draw a contact sheet of contents and styles"),
     "style": ("features.style_command", "give an image the style of another one, by features of VGG-16"),
     "train": ("translation.train_command", "train networks that translate between two folders of images"),

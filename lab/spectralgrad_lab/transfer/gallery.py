@@ -1,20 +1,23 @@
-"""A gallery: every content with every style, by colour or by features, with several methods and strengths."""
+"""A gallery: every content with every style, by colours, features or translation, for several methods and strengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 
 from torch import Tensor
 
-from .color import SpaceName, transfer_color
-from .contact_sheet import Row, contact_sheet
+from .color.layer import SpaceName, transfer_color
 from .features.mirror_decoder import Decoder
 from .features.stylization import stylize
 from .features.vgg_encoder import Encoder
+from .pictures.contact_sheet import Row, contact_sheet
+from .translation import Translator
 
 HALF_A_LEVEL = 0.5 / 255
+KINDS = {"color": "colours", "style": "features", "translation": "translation"}
+"""Kinds of transfer, and what they are called below a picture."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,9 @@ class Look:
     """A way to transfer.
 
     Attributes:
-        kind: ``"color"`` for the colours of pixels, ``"style"`` for features.
-        method: of the matrix roots.
-        strength: from 0 to 1.
+        kind: ``"color"`` for the colours of pixels, ``"style"`` for features, ``"translation"`` for a trained network.
+        method: of the matrix roots; for a translation the name of the network.
+        strength: from 0 to 1; a translation has only 1.
     """
 
     kind: str
@@ -32,8 +35,8 @@ class Look:
     strength: float
 
     def __str__(self) -> str:
-        kind = "colours" if self.kind == "color" else "features"
-        return f"{kind}, {self.method}, {self.strength:g}"
+        words = [KINDS[self.kind], self.method]
+        return ", ".join(words if self.kind == "translation" else [*words, f"{self.strength:g}"])
 
 
 def looks(kinds: Iterable[str], methods: Iterable[str], strengths: Iterable[float]) -> list[Look]:
@@ -53,15 +56,19 @@ class Transfer:
     Attributes:
         space: color space of ``"color"``.
         encoder, decoders, levels: of ``"style"``; may be missing if no look needs them.
+        translators: networks of ``"translation"`` by name.
     """
 
     space: SpaceName = "rgb"
     encoder: Encoder | None = None
     decoders: Mapping[int, Decoder] | None = None
     levels: Sequence[int] = (3, 2, 1)
+    translators: Mapping[str, Translator] = field(default_factory=dict)
 
     def __call__(self, content: Tensor, style: Tensor, look: Look) -> Tensor:
         """The content (3, H, W) with the colours or features of the style (3, H', W')."""
+        if look.kind == "translation":
+            return self.translators[look.method](content, style)
         if look.kind == "color":
             options = {"strength": look.strength, "method": look.method, "noise": HALF_A_LEVEL}
             return transfer_color(content, style, space=self.space, **options).clamp(0, 1)  # type: ignore[arg-type]

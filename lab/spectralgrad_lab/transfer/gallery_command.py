@@ -14,26 +14,27 @@ from torch import Tensor
 from spectralgrad.errors import ArgumentError
 from spectralgrad.rules import resolve
 
-from .art_pictures import find_picture, picture_name
-from .color import SPACES
-from .encoding import require_writable
+from .color.layer import SPACES
 from .features.network_options import add_network_arguments, load_networks
-from .gallery import Transfer, gallery, looks
-from .pictures import Picture, read_picture, write_picture
+from .gallery import KINDS, Look, Transfer, gallery, looks
+from .pictures import Picture, find_picture, read_picture, write_picture
+from .pictures.encoding import require_writable
+from .pictures.shipped import picture_name
+from .translation import Translator
 
 T = TypeVar("T")
-KINDS = ("color", "style")
 CONTENTS, STYLES = "cat,coffee,rocket", "cafe_terrace,night_cafe,harvest,church_at_auvers"
 _DESCRIPTION = """\
-Draw a contact sheet: every content with every style, by the colours of pixels or by features, for several methods and
-strengths. Without arguments it shows colour transfer between pictures that come with the lab. Most methods differ in
-their gradients only and give the same picture."""
+Draw a contact sheet: every content with every style, by the colours of pixels, by features, or by trained translation
+networks, for several methods and strengths. Without arguments it shows colour transfer between pictures that come with
+the lab. Most methods differ in their gradients only and give the same picture."""
 _EXAMPLES = """\
 examples:
   spectralgrad transfer gallery -o gallery.png
   spectralgrad transfer gallery --strengths 0.5,1 --space lab -o lab.png
   spectralgrad transfer gallery --contents cat,me.jpg --styles harvest --methods exact,newton-schulz -o two.png
-  spectralgrad transfer gallery --kinds color,style --encoder vgg16.safetensors --strengths 0.6 -o both.png"""
+  spectralgrad transfer gallery --kinds color,style --encoder vgg16.safetensors --strengths 0.6 -o both.png
+  spectralgrad transfer gallery --kinds translation --runs runs/exact,runs/gd --size 128 -o translated.png"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, default in (("contents", CONTENTS), ("styles", STYLES)):
         text = f"files or names of the lab's pictures (default: {default})"
         add(f"--{name}", type=_several(str), default=default, metavar="NAME[,NAME]", help=text)
-    add("--kinds", type=_several(_kind), default="color", metavar="KIND[,KIND]", help="color, style (default: color)")
+    kinds = f"of {', '.join(KINDS)} (default: color)"
+    add("--kinds", type=_several(_kind), default="color", metavar="KIND[,KIND]", help=kinds)
+    text = "folders of runs of `transfer train`, for translation"
+    add("--runs", type=_several(Path), default=[], metavar="DIR[,DIR]", help=text)
     add("--methods", type=_several(str), default="exact", metavar="NAME[,NAME]", help="(default: exact)")
     add("--strengths", type=_several(_share), default="1", metavar="X[,X]", help="from 0 to 1 (default: 1)")
     add("--space", choices=tuple(SPACES), default="rgb", help="color space of color transfer (default: rgb)")
@@ -62,9 +66,15 @@ def run(options: argparse.Namespace) -> None:
         resolve(method, "sqrt")
     if options.size < 16 or options.cell < 16:
         raise ArgumentError(f"--size and --cell: expected at least 16, got {options.size} and {options.cell}")
-    wanted = looks(options.kinds, options.methods, options.strengths)
+    if ("translation" in options.kinds) != bool(options.runs):
+        raise ArgumentError("--kinds translation and --runs: expected both or neither")
+    translators = {folder.resolve().name: Translator.load(folder) for folder in options.runs}
+    if len(translators) < len(options.runs):
+        raise ArgumentError("--runs: expected folders with different names, since rows are labelled by them")
+    wanted = looks([kind for kind in options.kinds if kind != "translation"], options.methods, options.strengths)
+    wanted += [Look("translation", name, 1.0) for name in translators]
     encoder, decoders = load_networks(options) if "style" in options.kinds else (None, None)
-    transfer = Transfer(options.space, encoder, decoders, options.levels)
+    transfer = Transfer(options.space, encoder, decoders, options.levels, translators)
     contents, styles = (_read(names, options.size) for names in (options.contents, options.styles))
     with _progress(len(contents) * len(styles) * len(wanted)) as advance:
         sheet = gallery(contents, styles, wanted, transfer, side=options.cell, report=advance)

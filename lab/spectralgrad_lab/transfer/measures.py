@@ -6,7 +6,8 @@ Table 8, the accuracy of a classifier, is in :mod:`~spectralgrad_lab.transfer.st
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Literal
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from spectralgrad.errors import ShapeError
 
-from .random_crops import RandomCrops
+from .pictures.random_crops import RandomCrops
 from .translation.config import TranslationConfig
 from .translation.networks import Generators
 from .translation.translator import Translator
@@ -68,7 +69,7 @@ def translations(
         (count, 3, size, size), from 0 to 1.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> crops = RandomCrops(art_path("cat").parent, size=32, resize=48)
         >>> translations(Translator(Generators(TranslationConfig(width=2))), crops, crops, 3).shape
         torch.Size([3, 3, 32, 32])
@@ -82,8 +83,7 @@ def reference_times(
 ) -> dict[str, float]:
     """The time to translate one picture, by whitening method.
 
-    It includes both encoders, the five hops and the rest of the decoder. All methods have the same weights and run
-    alternately; the minimum of each is returned.
+    It includes both encoders, the five hops and the rest of the decoder. All methods have the same weights.
 
     Args:
         methods: names of methods, and ``gd``.
@@ -105,12 +105,31 @@ def reference_times(
     weights = Generators(TranslationConfig(width=width)).state_dict()
     picture = torch.rand(3, size, size, generator=torch.Generator().manual_seed(0))
     translators = {method: _with_weights(method, form, width, weights) for method in methods}
-    best = dict.fromkeys(translators, float("inf"))
+    return fastest(
+        {method: partial(translator, picture, picture) for method, translator in translators.items()}, rounds
+    )
+
+
+def fastest(jobs: Mapping[str, Callable[[], object]], rounds: int = 5) -> dict[str, float]:
+    """The shortest time of each job, run alternately so that a busy machine slows all of them.
+
+    Args:
+        jobs: what to time, by name.
+        rounds: number of runs of each, after one to warm up.
+
+    Returns:
+        name → seconds.
+
+    Example:
+        >>> list(fastest({"nothing": lambda: None, "sum": lambda: sum(range(9))}))
+        ['nothing', 'sum']
+    """
+    best = dict.fromkeys(jobs, float("inf"))
     for turn in range(rounds + 1):
-        for method, translator in translators.items():
+        for name, job in jobs.items():
             start = time.perf_counter()
-            translator(picture, picture)
-            best[method] = min(best[method], time.perf_counter() - start) if turn else best[method]
+            job()
+            best[name] = min(best[name], time.perf_counter() - start) if turn else best[name]
     return best
 
 

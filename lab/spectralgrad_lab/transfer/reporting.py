@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from .picture_errors import PictureWarning
+from .pictures.errors import PictureWarning
 
 
 @contextmanager

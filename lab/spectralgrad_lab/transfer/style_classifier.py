@@ -16,7 +16,7 @@ from ..data import as_dataset
 from ..training.checkpoints import load_weights
 from ..training.config import Config
 from ..training.run import train
-from .random_crops import RandomCrops
+from .pictures.random_crops import ALL, RandomCrops
 
 _BATCH = 64
 
@@ -64,8 +64,10 @@ class StyleClassifier:
         epochs: int = 6,
         width: int = 16,
         seed: int = 0,
+        images: slice = ALL,
+        test_images: slice | None = None,
     ) -> StyleClassifier:
-        """Train a classifier on random crops. The crops that test it come from the same pictures.
+        """Train a classifier on random crops.
 
         Args:
             folders: domain → folder with pictures.
@@ -76,16 +78,23 @@ class StyleClassifier:
             epochs: passes over the crops; the learning rate falls after two thirds of them.
             width: of the network, a residual network with eight layers.
             seed: of crops and weights.
+            images: which pictures of each folder to learn from, in the order of their names.
+            test_images: which pictures the crops that test it come from (default: the same pictures).
 
         Raises:
-            DataError, PictureError: as in :class:`~spectralgrad_lab.transfer.random_crops.RandomCrops`.
+            DataError, PictureError: as in :class:`~spectralgrad_lab.transfer.pictures.random_crops.RandomCrops`.
             SpectralError: the training failed.
         """
-        sources = [
-            RandomCrops(folder, size=size, resize=resize or size * 9 // 8, seed=len(folders) * seed + i)
-            for i, folder in enumerate(folders.values())
-        ]
-        data = as_dataset(tuple(_labelled(sources, step, count) for step, count in enumerate((crops, tested))))
+
+        def drawn(part: slice, step: int, count: int) -> tuple[Tensor, Tensor]:
+            side = resize or size * 9 // 8
+            seeds = range(len(folders) * seed, len(folders) * (seed + 1))
+            pairs = zip(folders.values(), seeds, strict=True)
+            return _labelled(
+                [RandomCrops(f, size=size, resize=side, seed=s, images=part) for f, s in pairs], step, count
+            )
+
+        data = as_dataset((drawn(images, 0, crops), drawn(images if test_images is None else test_images, 1, tested)))
         config = Config(network="resnet8", width=width, layer="batchnorm", batch_size=_BATCH, lr=0.05, seed=seed,
                         epochs=epochs, milestones=(max(1, 2 * epochs // 3),), tensorboard=False)  # fmt: skip
         with tempfile.TemporaryDirectory() as run:
@@ -93,7 +102,7 @@ class StyleClassifier:
             if result.failure is not None:
                 raise SpectralError(f"the classifier of styles could not be trained: {result.failure}")
             weights = load_weights(run)
-        net = networks.build(config, 3, size, len(sources))
+        net = networks.build(config, 3, size, len(folders))
         net.load_state_dict(weights)
         return cls(net, tuple(folders), data.mean, data.std, 100 - result.final_error)
 

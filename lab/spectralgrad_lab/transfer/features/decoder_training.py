@@ -28,7 +28,7 @@ from ...training.step_loop import run_steps
 from ...training.step_progress import StepProgress
 from ...training.step_records import StepResult
 from ...training.step_settings import TRAINING, StepSettings
-from ..random_crops import RandomCrops
+from ..pictures.random_crops import RandomCrops
 from .decoder_files import decoder_file, save_decoder
 from .feature_statistics import FeatureStatistics
 from .mirror_decoder import Decoder
@@ -93,7 +93,7 @@ def train_decoder(
         ConfigError, RunExistsError, CheckpointError, OSError: as in ``run_steps``.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> config = DecoderSettings(images=str(art_path("cat").parent), level=1, steps=2, crop=32, resize=64)
         >>> train_decoder(config, Encoder((4, 4, 8, 8, 8))).step
         2

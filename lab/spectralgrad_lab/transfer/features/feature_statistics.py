@@ -11,7 +11,7 @@ from spectralgrad import covariance_sqrt, matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.precision import rank_tolerance
 from spectralgrad.rules import Method
 
-from ..color_moments import Moments, merged
+from ..moments import Moments, merged
 
 _CHUNK = 2**16  # positions that are converted to double precision at a time
 _UNIT = torch.finfo(torch.float32).eps / 2  # the features are computed in single precision

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from spectralgrad.rules import methods, resolve
 
-from ..art_pictures import find_picture
-from ..encoding import require_writable
-from ..pictures import Picture, read_picture, write_picture
+from ..pictures import Picture, find_picture, read_picture, write_picture
+from ..pictures.encoding import require_writable
 from ..reporting import pixel_progress, printed_warnings
 from .network_options import add_network_arguments, load_networks, numbers
 from .stylization import stylize

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from spectralgrad.io.files import require_folder
-
-from ..art_pictures import find_picture
-from ..pictures import read_picture, write_picture
+from ..pictures import find_picture, read_picture, write_picture
+from ..pictures.encoding import require_writable
+from ..reporting import printed_warnings
 from .networks import DOMAINS
 from .translator import Translator
 
@@ -41,12 +40,12 @@ def _length(text: str) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    require_folder(options.out)
+    inputs = [find_picture(name) for name in (options.content, options.style)]
+    out = require_writable(options.out, inputs)
     translator = Translator.load(options.folder)
-    content, style = (
-        read_picture(find_picture(name), longest=options.longest) for name in (options.content, options.style)
-    )
-    made = content.with_pixels(translator(content.rgb, style.rgb, options.to))
-    write_picture(options.out, made)
-    print(f"{options.out}: {made.size[1]}×{made.size[0]} pixels")
+    with printed_warnings("spectralgrad transfer apply"):
+        content, style = (read_picture(path, longest=options.longest) for path in inputs)
+        made = content.with_pixels(translator(content.rgb, style.rgb, options.to))
+        write_picture(out, made)
+    print(f"{out}: {made.size[1]}×{made.size[0]} pixels")
     return 0

@@ -14,10 +14,11 @@ from ...training.step_settings import RUNNING, TRAINING, StepSettings
 from .discriminator import SMALLEST_SIDE as SMALLEST_PATCH
 from .encoders import SMALLEST_SIDE
 from .generator import GROUP_SIZE, group_count
-from .hop import GD
+from .losses import GD_WEIGHTS, LOSS_NAMES
+from .whitening import GD
 
-IMAGES, NETWORK = "images", "network"
-TITLES = {name: name for name in (IMAGES, NETWORK, TRAINING, RUNNING)}
+IMAGES, NETWORK, LOSSES = "images", "network", "weights of the losses"
+TITLES = {name: name for name in (IMAGES, NETWORK, LOSSES, TRAINING, RUNNING)}
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ class TranslationConfig(StepSettings):
     group_size: int = setting(GROUP_SIZE, NETWORK, "largest number of channels whitened together", minimum=1)
     scales: int = setting(3, NETWORK, "scales at which the discriminators look at an image", minimum=1)
 
+    adversarial_weight: float = setting(1.0, LOSSES, "translated images should pass for real ones", minimum=0)
+    reconstruction_weight: float = setting(10.0, LOSSES, "an image decoded from its own codes is itself", minimum=0)
+    cycle_weight: float = setting(10.0, LOSSES, "an image translated there and back is itself", minimum=0)
+    content_weight: float = setting(1.0, LOSSES, "a translated image keeps the content features", minimum=0)
+    style_weight: float = setting(1.0, LOSSES, "a translated image has the style code it was made of", minimum=0)
+
     steps: int = setting(200_000, TRAINING, "training steps", minimum=1)
     batch_size: int = setting(4, TRAINING, "images of each domain per step, over all processes together", minimum=1)
     weight_decay: float = setting(1e-4, TRAINING, "weight decay", minimum=0)
@@ -84,6 +91,12 @@ class TranslationConfig(StepSettings):
             raise ConfigError(
                 f"group_size: expected groups of equal size in {4 * self.width} channels, got {self.group_size}"
             )
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """The losses of the generators and their weights; for ``gd`` with GD-WCT's regularizers."""
+        own = {name: getattr(self, f"{name}_weight") for name in LOSS_NAMES}
+        return own | GD_WEIGHTS if self.method == GD else own
 
     @property
     def groups(self) -> int:

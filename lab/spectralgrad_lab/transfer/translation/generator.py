@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from .blocks import ResidualBlock, convolution
 from .encoders import StyleEncoder, content_encoder
 from .hop import Hop
+from .whitening import EXACT, Whitening
 
 HOPS = 5
 GROUP_SIZE = 32
@@ -36,7 +37,7 @@ class Decoder(nn.Module):
     Args:
         width: a quarter of the channels of the features.
         groups: number of groups of channels in a hop.
-        method, form, eps, per_sample: as in :class:`~spectralgrad_lab.transfer.translation.hop.Hop`.
+        whitening: how the hops whiten.
 
     Shape:
         content features (N, 4·width, H/4, W/4), style codes (N, 4·width) → :class:`Decoded`.
@@ -44,21 +45,10 @@ class Decoder(nn.Module):
     Reference: Cho et al., GD-WCT, CVPR 2019; Wang et al., TPAMI 2021, Fig. 8.
     """
 
-    def __init__(
-        self,
-        width: int,
-        groups: int,
-        *,
-        method: str = "exact",
-        form: str = "sound",
-        eps: float = 1e-2,
-        per_sample: bool = True,
-    ) -> None:
+    def __init__(self, width: int, groups: int, whitening: Whitening = EXACT) -> None:
         super().__init__()
         channels = 4 * width
-        self.hops = nn.ModuleList(
-            Hop(channels, groups, method=method, form=form, eps=eps, per_sample=per_sample) for _ in range(HOPS)
-        )
+        self.hops = nn.ModuleList(Hop(channels, groups, whitening) for _ in range(HOPS))
         self.blocks = nn.ModuleList([nn.Identity(), *(ResidualBlock(channels) for _ in range(HOPS - 1))])
         layers: list[nn.Module] = []
         for inputs in (channels, channels // 2):
@@ -82,11 +72,11 @@ class Generator(nn.Module):
 
     Args:
         width: channels of the first convolutions; features have 4·width channels (the paper: 64, so 256).
+        whitening: how the hops whiten.
         group_size: largest number of channels that are whitened together (the paper: 32).
-        method, form, eps, per_sample: as in :class:`~spectralgrad_lab.transfer.translation.hop.Hop`.
 
     Example:
-        >>> a, b = Generator(2), Generator(2, method="gd")
+        >>> a, b = Generator(2), Generator(2, Whitening("gd"))
         >>> photo, painting = torch.rand(2, 1, 3, 32, 32)
         >>> a.decode(b.content(painting), a.style(photo)).images.shape
         torch.Size([1, 3, 32, 32])
@@ -94,21 +84,12 @@ class Generator(nn.Module):
     Reference: as in :class:`Decoder`.
     """
 
-    def __init__(
-        self,
-        width: int = 64,
-        *,
-        group_size: int = GROUP_SIZE,
-        method: str = "exact",
-        form: str = "sound",
-        eps: float = 1e-2,
-        per_sample: bool = True,
-    ) -> None:
+    def __init__(self, width: int = 64, whitening: Whitening = EXACT, *, group_size: int = GROUP_SIZE) -> None:
         super().__init__()
         groups = group_count(width, group_size)
         self.content = content_encoder(width)
         self.style = StyleEncoder(width)
-        self.decode = Decoder(width, groups, method=method, form=form, eps=eps, per_sample=per_sample)
+        self.decode = Decoder(width, groups, whitening)
         self.apply(_initialize)
 
     def project(self) -> None:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from spectralgrad.nn import WhiteningColoring2d
-
-from ...networks import in_form
 from .coloring_networks import ColoringNetwork
 from .learned_whitening import LearnedWhiteningColoring2d
+from .whitening import EXACT, Whitening
 
-GD = "gd"
 BLEND = 0.6
 """The initial α of a hop."""
 
@@ -27,10 +24,7 @@ class Hop(nn.Module):
     Args:
         channels: of the features and the style code.
         groups: number of groups of channels.
-        method: of the whitening, one of ``methods("inv_sqrt")``, or ``"gd"`` for GD-WCT's learned whitening.
-        form: of the method, ``"sound"`` or ``"published"``.
-        eps: ε, added to the covariance.
-        per_sample: compute the statistics of each sample separately; otherwise over the whole batch.
+        whitening: how the features are whitened.
 
     Shape:
         features (N, C, H, W), style codes (N, C) → features (N, C, H, W), and the regularizers (empty except for gd).
@@ -44,25 +38,11 @@ class Hop(nn.Module):
     Reference: Wang et al., TPAMI 2021, section 5.3; Cho et al., GD-WCT, CVPR 2019.
     """
 
-    def __init__(
-        self,
-        channels: int,
-        groups: int,
-        *,
-        method: str = "exact",
-        form: str = "sound",
-        eps: float = 1e-2,
-        per_sample: bool = True,
-    ) -> None:
+    def __init__(self, channels: int, groups: int, whitening: Whitening = EXACT) -> None:
         super().__init__()
         self.network = ColoringNetwork(channels, groups)
         self.blend = nn.Parameter(torch.tensor(BLEND))
-        self.transform: WhiteningColoring2d | LearnedWhiteningColoring2d
-        if method == GD:
-            self.transform = LearnedWhiteningColoring2d(groups, per_sample=per_sample)
-        else:
-            self.transform = WhiteningColoring2d(groups, eps=eps, per_sample=per_sample)
-            self.transform.method = in_form(form, method, self.transform)  # type: ignore[assignment]
+        self.transform = whitening.layer(groups)
 
     def forward(self, x: Tensor, style: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         matrix, mean = self.network(style)

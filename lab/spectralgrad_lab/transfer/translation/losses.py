@@ -14,8 +14,8 @@ from torch.nn.functional import l1_loss
 
 from .generator import Decoded, Generator
 
-WEIGHTS = {"adversarial": 1.0, "reconstruction": 10.0, "cycle": 10.0, "content": 1.0, "style": 1.0}
-"""The losses of the generators and their weights in GD-WCT."""
+LOSS_NAMES = ("adversarial", "reconstruction", "cycle", "content", "style")
+"""The losses of the generators; ``TranslationConfig`` has their weights."""
 GD_WEIGHTS = {"whitening": 0.001, "coloring": 10.0}
 """The weights of GD-WCT's regularizers."""
 
@@ -69,7 +69,7 @@ def generator_losses(
         there: of these images.
 
     Returns:
-        scalars, with the names of ``WEIGHTS`` and possibly ``GD_WEIGHTS``; sums over both directions, except for the
+        scalars, with the names of ``LOSS_NAMES`` and possibly ``GD_WEIGHTS``; sums over both directions, except for the
         regularizers, which are means over the four translations.
     """
     (a, b), codes = generators, there.codes

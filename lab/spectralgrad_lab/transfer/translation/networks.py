@@ -9,6 +9,7 @@ from spectralgrad.nn import spectral_layers
 from .config import TranslationConfig
 from .discriminator import Discriminator
 from .generator import Generator
+from .whitening import Whitening
 
 DOMAINS = ("a", "b")
 
@@ -24,17 +25,8 @@ class Generators(nn.Module):
 
     def __init__(self, config: TranslationConfig) -> None:
         super().__init__()
-        self.a, self.b = (
-            Generator(
-                config.width,
-                group_size=config.group_size,
-                method=config.method,
-                form=config.form,
-                eps=config.eps,
-                per_sample=config.statistics == "sample",
-            )
-            for _ in DOMAINS
-        )
+        whitening = Whitening(config.method, config.form, config.eps, config.statistics == "sample")
+        self.a, self.b = (Generator(config.width, whitening, group_size=config.group_size) for _ in DOMAINS)
         for name, layer in spectral_layers(self).items():
             layer.name = name
 

@@ -37,7 +37,7 @@ def train_translation(
             :func:`~spectralgrad_lab.training.step_loop.run_steps`.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> art = str(art_path("cat").parent)
         >>> config = TranslationConfig(a=art, b=art, size=32, scales=1, width=2, batch_size=1, steps=2, log_every=1)
         >>> result = train_translation(config)

@@ -17,10 +17,9 @@ from ...training.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_
 from ...training.saved_state import reader_like
 from ...training.session import Session
 from ...training.settings import ConfigError
-from ..random_crops import RandomCrops
+from ..pictures.random_crops import RandomCrops
 from .config import TranslationConfig
-from .hop import GD
-from .losses import GD_WEIGHTS, WEIGHTS, Translation, discriminator_losses, generator_losses, translate
+from .losses import Translation, discriminator_losses, generator_losses, translate
 from .networks import Discriminators, Generators
 from .sample_sheets import sample_sheet, write_sheet
 
@@ -57,8 +56,7 @@ class TranslationTask:
         self.net = nn.ModuleDict({"generators": self.generators, "discriminators": self.discriminators})
         self.optimizers = {name: self._adam(net) for name, net in self.net.items()}
         watch = FailureWatch(self.net)
-        gd = GD_WEIGHTS if config.method == GD else {}
-        weights = {"generators": {**WEIGHTS, **gd}, "discriminators": {"discriminator": 1.0}}
+        weights = {"generators": config.loss_weights, "discriminators": {"discriminator": 1.0}}
         self._learners = {
             name: Learner(net, self.optimizers[name], weights[name], now.group, watch) for name, net in self.net.items()
         }

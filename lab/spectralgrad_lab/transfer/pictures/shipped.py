@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .picture_errors import PictureError
+from .errors import PictureError
 
 _FOLDER = Path(__file__).parent / "art"
 _PREFIXES = ("photo_", "van_gogh_")

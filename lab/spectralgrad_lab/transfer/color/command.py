@@ -11,14 +11,14 @@ from typing import Any
 from spectralgrad.errors import ArgumentError
 from spectralgrad.rules import methods, resolve
 
-from .art_pictures import art, find_picture, picture_name
-from .color import SPACES
-from .color_files import recolor, style_colors
-from .decoding import MAX_PIXELS, read_samples
-from .encoding import is_writable_format, require_writable, write_samples
-from .picture_errors import PictureError
-from .reporting import pixel_progress, printed_warnings
-from .samples import Samples
+from ..pictures.decoding import MAX_PIXELS, read_samples
+from ..pictures.encoding import is_writable_format, require_writable, write_samples
+from ..pictures.errors import PictureError
+from ..pictures.samples import Samples
+from ..pictures.shipped import art, find_picture, picture_name
+from ..reporting import pixel_progress, printed_warnings
+from .layer import SPACES
+from .recoloring import recolor, style_colors
 
 _DESCRIPTION = """\
 Give an image the mean and covariance of the colours of another one. CONTENT and STYLE are image files or names of the

@@ -14,7 +14,7 @@ from spectralgrad.errors import ShapeError
 
 from .decoding import MAX_PIXELS, read_samples
 from .encoding import write_samples
-from .picture_errors import PictureError
+from .errors import PictureError
 from .samples import Samples
 
 
@@ -82,7 +82,7 @@ def read_picture(path: Path | str, *, longest: int | None = None, max_pixels: in
         PictureError: the file is missing, empty, not an image, damaged, truncated or too large.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> read_picture(art_path("cat"), longest=64).pixels.shape
         torch.Size([3, 43, 64])
     """

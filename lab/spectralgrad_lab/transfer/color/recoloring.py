@@ -17,11 +17,11 @@ from torch import Tensor
 from spectralgrad.errors import ArgumentError
 from spectralgrad.rules import Method, resolve
 
-from .color import SPACES, SpaceName
-from .color_map import ColorMap, coloring_map
-from .color_moments import Moments, color_moments, merged
-from .pictures import quantized
-from .samples import Samples
+from ..moments import Moments, color_moments, merged
+from ..pictures.picture import quantized
+from ..pictures.samples import Samples
+from .affine_map import ColorMap, coloring_map
+from .layer import SPACES, SpaceName
 
 TILE = 2**16  # pixels; 1.5 MB for each float64 copy of a tile
 Progress = Callable[[int], object]  # called with the number of pixels done since the last call

@@ -16,7 +16,7 @@ from PIL import Image
 from spectralgrad.io.files import said, write_bytes
 
 from . import format_writers
-from .picture_errors import PictureError, PictureWarning
+from .errors import PictureError, PictureWarning
 from .samples import Samples
 
 _SUFFIXES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG", ".webp": "WEBP", ".tif": "TIFF", ".tiff": "TIFF"}
@@ -43,7 +43,7 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
     Example:
         >>> require_writable("cat.gif")
         Traceback (most recent call last):
-        spectralgrad_lab.transfer.picture_errors.PictureError: cat.gif: cannot write the format '.gif'; choose from
+        spectralgrad_lab.transfer.pictures.errors.PictureError: cat.gif: cannot write the format '.gif'; choose from
         .png, .jpg, .jpeg, .webp, .tif, .tiff, .bmp, .ppm, .pnm
     """
     path = Path(path)
@@ -52,7 +52,9 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
         raise PictureError(path, f"cannot write {named}; choose from {', '.join(_SUFFIXES)}")
     folder = path.absolute().parent
     if not folder.is_dir():
-        raise PictureError(path, f"cannot be written: the folder {path.parent} does not exist; create it first")
+        parent = path.parent
+        why = f"{parent} is not a folder" if folder.exists() else f"the folder {parent} does not exist; create it first"
+        raise PictureError(path, f"cannot be written: {why}")
     if path.is_dir() or not os.access(folder, os.W_OK):
         why = "is a folder" if path.is_dir() else f"the folder {path.parent} is not writable"
         raise PictureError(path, f"cannot be written: {why}")

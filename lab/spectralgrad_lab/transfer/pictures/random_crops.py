@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from ..data.augmentation import DRAWS, Augmentation, augmented
-from ..data.batches import mixed_seed
-from ..data.folders import image_names
+from ...data.augmentation import DRAWS, Augmentation, augmented
+from ...data.batches import mixed_seed
+from ...data.errors import DataError
+from ...data.folders import image_names
 from .decoding import read_size
-from .picture_errors import PictureError
-from .pictures import quantized, read_picture
+from .errors import PictureError
+from .picture import quantized, read_picture
 
 MEMORY = 2**30
+ALL = slice(None)
 _SOURCE = "Expected a folder with image files."
 
 
@@ -35,13 +37,14 @@ class RandomCrops:
         resize: the shorter side before cropping.
         seed: a whole number ≥ 0; different folders should have different ones.
         memory: bytes of images to keep.
+        images: which of the images, in the order of their names (default: all).
 
     Raises:
-        DataError: the folder does not exist or contains no image.
+        DataError: the folder does not exist or contains no image, or none of those chosen.
         PictureError: a file is not an image, or smaller than the crops.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> crops = RandomCrops(art_path("cat").parent, size=32, resize=48)
         >>> len(crops), crops.batch(0, 4).shape
         (12, torch.Size([4, 3, 32, 32]))
@@ -49,8 +52,19 @@ class RandomCrops:
         True
     """
 
-    def __init__(self, folder: Path | str, *, size: int, resize: int, seed: int = 0, memory: int = MEMORY) -> None:
-        self.files = [Path(folder) / name for name in image_names(Path(folder), _SOURCE)]
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        size: int,
+        resize: int,
+        seed: int = 0,
+        memory: int = MEMORY,
+        images: slice = ALL,
+    ) -> None:
+        self.files = [Path(folder) / name for name in image_names(Path(folder), _SOURCE)][images]
+        if not self.files:
+            raise DataError("contains too few images to choose from", path=Path(folder), source=_SOURCE)
         self.size, self.resize, self.seed = size, max(size, resize), seed
         self._how = Augmentation(crop=size, centered=False, flip=True)
         self._kept: dict[int, Tensor] = {}

@@ -13,9 +13,9 @@ from spectralgrad.nn import SpectralModule
 from spectralgrad.precision import full_precision
 from spectralgrad.rules import Method
 
-from .color_map import coloring_map
-from .color_moments import Moments, color_moments
-from .color_spaces import lab_to_srgb, linear_to_lab, srgb_to_linear
+from ..moments import Moments, color_moments
+from .affine_map import coloring_map
+from .spaces import lab_to_srgb, linear_to_lab, srgb_to_linear
 
 SpaceName = Literal["rgb", "lab"]
 

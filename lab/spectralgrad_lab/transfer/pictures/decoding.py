@@ -16,8 +16,8 @@ from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
 from .deep_samples import read_deep
+from .errors import PictureError, PictureWarning
 from .metadata import kept_exif, upright
-from .picture_errors import PictureError, PictureWarning
 from .samples import Samples
 
 MAX_PIXELS = 2**27  # 134 megapixels: 0.4 GB as 8-bit RGB
@@ -42,7 +42,7 @@ def read_samples(path: Path | str, *, max_pixels: int = MAX_PIXELS, about: int |
         PictureError: the file is missing, empty, not an image, damaged, truncated or too large.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> read_samples(art_path("cat")).values.shape
         (300, 451, 3)
     """
@@ -65,7 +65,7 @@ def read_size(path: Path | str, *, max_pixels: int = MAX_PIXELS) -> tuple[int, i
         PictureError: the file is missing, empty, not an image, or too large.
 
     Example:
-        >>> from spectralgrad_lab.transfer.art_pictures import art_path
+        >>> from spectralgrad_lab.transfer.pictures.shipped import art_path
         >>> read_size(art_path("cat"))
         (300, 451)
     """

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .picture_errors import PictureWarning
+from .errors import PictureWarning
 
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile

@@ -23,7 +23,7 @@ from spectralgrad import matrix_inv_sqrt, matrix_sqrt
 from spectralgrad.precision import rank_tolerance
 from spectralgrad.rules import Method
 
-from .color_moments import Moments
+from ..moments import Moments
 
 # Eigenvalues below this share of the largest count as absent: 64 times what the solver's rounding may leave of a zero.
 _RANK = 64 * rank_tolerance(3, torch.float64)
@@ -66,7 +66,7 @@ def coloring_map(
 
     Example:
         >>> import spectralgrad as sg
-        >>> from spectralgrad_lab.transfer.color_moments import color_moments
+        >>> from spectralgrad_lab.transfer.moments import color_moments
         >>> x, y = torch.rand(2, 3, 50, dtype=torch.float64)
         >>> a, b = color_moments(x), color_moments(y)
         >>> mapped = color_moments(coloring_map(a, b, sg.Exact(), noise=0.0)(x))
