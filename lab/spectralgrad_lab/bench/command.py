@@ -110,7 +110,8 @@ def _measured(options: argparse.Namespace) -> stored.Run:
 
 def _show(done: stored.Run, details: bool) -> None:
     print(done.headline, "", table.as_table(done.outcomes), "", table.EXPLANATION, "", sep="\n")
-    print(*table.summary(rows(done.outcomes)), sep="\n")
+    found = rows(done.outcomes)
+    print(table.summary(found), *(f"  {said}" for said in table.shortfalls(found)), sep="\n")
     if details:
         print("", every_contestant.details(done.outcomes), "", every_contestant.LEGEND, sep="\n")
     for note in dict.fromkeys(f"{e.name}: {e.note}" for o in done.outcomes for e in o.entries if e.note):

@@ -8,7 +8,7 @@ from typing import Any
 
 from .cost_figure import dress, require
 from .goals import grid_axes, rows
-from .series import by_size, grid
+from .series import by_size, grid, short
 from .stored import Run
 
 # Okabe and Ito, twice: the second time with another marker.
@@ -53,8 +53,7 @@ def _heat(axes: Any, found: dict[tuple[int, int], float]) -> None:
     axes.imshow(shown, cmap="RdBu", vmin=-_DEEP, vmax=_DEEP, aspect="auto")
     for (b, d), ratio in found.items():
         color = "white" if abs(math.log2(ratio)) > 0.7 * _DEEP else "black"
-        text = f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
-        axes.text(batches.index(b), sizes.index(d), text, ha="center", va="center", fontsize=9, color=color)
+        axes.text(batches.index(b), sizes.index(d), short(ratio), ha="center", va="center", fontsize=9, color=color)
     axes.set_xticks(range(len(batches)), [str(b) for b in batches])
     axes.set_yticks(range(len(sizes)), [str(d) for d in sizes])
     axes.set(xlabel="batch B", ylabel="size d")

@@ -45,14 +45,14 @@ def grid(outcomes: Iterable[Outcome]) -> dict[tuple[int, int], float]:
 
 
 def _plain(found: Sequence[Row]) -> list[Row]:
-    """Rows of the usual spectra, against the first rival of their group."""
+    """Rows with figures, of the usual spectra, against the first rival of their group."""
     rivals: dict[str, str] = {}
     for row in found:
         rivals.setdefault(row.goal.title, row.goal.rival)
     return [
         row
         for row in found
-        if row.goal.title
+        if row.goal.floor is not None
         and row.ratio is not None
         and row.goal.rival == rivals[row.goal.title]
         and row.outcome.case.spectrum in _USUAL
@@ -63,3 +63,13 @@ def _name(row: Row) -> str:
     """The title of the group, with the type if that is not in it and not float32."""
     title, precision = row.goal.title, row.outcome.case.precision
     return title if precision == "float32" or precision in title or "complex" in title else f"{title}, {precision}"
+
+
+def short(ratio: float) -> str:
+    """A ratio in the few characters of a heat map.
+
+    Example:
+        >>> [short(ratio) for ratio in (0.0042, 0.218, 1.6, 21.4)]
+        ['0.004', '0.22', '1.6', '21']
+    """
+    return f"{ratio:.1g}" if ratio < 0.1 else f"{ratio:.2g}"

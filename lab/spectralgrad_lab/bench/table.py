@@ -38,12 +38,15 @@ def as_markdown(run: Run, pictures: Sequence[tuple[str, str]] = ()) -> str:
     """A page with the machine, the pictures (name of the file, description) and a table for each group of goals."""
     found = rows(run.outcomes)
     kept = columns(found)
-    parts = ["# Floors and goals", f"{run.headline}; {run.machine['date']}.", *summary(found)]
+    parts = ["# Floors and goals", f"{run.headline}; {run.machine['date']}.", summary(found)]
     parts += [f"![{said}]({name})" for name, said in pictures]
     for title, members in groups(found).items():
         head = ["cell", *(HEADER[i] for i in kept)]
         lines = [head, ["---"] * len(head), *([row.name, *(line(row)[i] for i in kept)] for row in members)]
         parts += [f"## {title}", "\n".join(f"| {' | '.join(cells)} |" for cells in lines)]
+    missed = shortfalls(found)
+    if missed:
+        parts += ["## Below the floor, or wrong", "\n".join(f"- {said}" for said in missed)]
     parts.append(EXPLANATION.replace("*:", r"\*:").replace("\n", " "))
     return "\n\n".join(parts) + "\n"
 
@@ -78,28 +81,30 @@ def line(row: Row) -> tuple[str, ...]:
     )
 
 
-def summary(found: Sequence[Row]) -> list[str]:
-    """How many cells reach goal and floor, which are below, and which results are wrong, as sentences."""
-    graded = [row for row in found if row.grade]
-    count = {grade: sum(row.grade == grade for row in graded) for grade in (GOAL, FLOOR, BELOW)}
-    said = [f"{len(graded)} comparisons with a floor: {count[GOAL]} reach the goal, {count[FLOOR]} the floor."]
+def summary(found: Sequence[Row]) -> str:
+    """How many cells reach goal and floor."""
+    grades = [row.grade for row in found if row.grade]
+    counts = (len(grades), *(grades.count(grade) for grade in (GOAL, FLOOR, BELOW)))
+    said = "{} comparisons with a floor: {} reach the goal, {} the floor, {} are below.".format(*counts)
+    return (
+        said if any("jax" in row.outcome for row in found) else f"{said} JAX is not among them: it was not installed."
+    )
+
+
+def shortfalls(found: Sequence[Row]) -> list[str]:
+    """The comparisons below their floor, and results that were wrong and therefore not timed."""
     below = [
-        f"{row.name} against {row.goal.rival} {ratio(row)} ({number(row.goal.floor or 0)})"
-        for row in graded
+        f"{row.name} against {row.goal.rival}: {ratio(row)}, floor {number(row.goal.floor or 0)}"
+        for row in found
         if row.grade == BELOW
     ]
-    said.append(f"{len(below)} are below, ratio (floor): {'; '.join(below)}." if below else "None is below.")
-    wrong = [
-        f"{row.name}: {name}"
+    untimed = [
+        f"{row.name}: {entry.name} {_time(row.outcome, entry.name)}"
         for row in found
-        for name in (row.goal.ours, row.goal.rival)
-        if _unusable(row.outcome, name)
+        for entry in row.outcome.entries
+        if entry.timing is None
     ]
-    if wrong:
-        said.append(f"Wrong or failed, and not timed: {'; '.join(dict.fromkeys(wrong))}.")
-    if not any("jax" in row.outcome for row in found):
-        said.append("JAX was not installed.")
-    return said
+    return [*below, *dict.fromkeys(untimed)]
 
 
 def ratio(row: Row) -> str:
@@ -116,7 +121,3 @@ def _time(outcome: Outcome, name: str) -> str:
     if entry.timing is None:
         return "failed" if entry.note else "wrong"
     return f"{entry.timing.seconds * 1e3:.3g}"
-
-
-def _unusable(outcome: Outcome, name: str) -> bool:
-    return outcome[name].timing is None
