@@ -9,8 +9,6 @@ from spectralgrad.io.files import write_json, write_text
 from . import cost_figure, page, ratio_figure, table
 from .stored import Run, as_json
 
-_COST, _RATIOS = "cost.png", "ratios.png"
-
 
 def has_pictures(target: Path | None) -> bool:
     """True if the target is a folder, whose pictures need matplotlib."""
@@ -28,7 +26,6 @@ def write(target: Path, run: Run) -> None:
     target.mkdir(exist_ok=True)
     write_json(target / "bench.json", as_json(run))
     write_text(target / "report.html", page.render(run))
-    cost_figure.cost(target / _COST, run)
-    ratio_figure.ratios(target / _RATIOS, run)
-    said = [(_RATIOS, "How many times faster, with floors and goals"), (_COST, "Microseconds per matrix")]
-    write_text(target / "goals.md", table.as_markdown(run, said))
+    for (name, _), draw in zip(table.PICTURES, (ratio_figure.ratios, cost_figure.cost), strict=True):
+        draw(target / name, run)
+    write_text(target / "goals.md", table.as_markdown(run, table.PICTURES))

@@ -11,6 +11,7 @@ from .outcomes import Outcome
 from .stored import Run
 
 HEADER = ("ours ms", "against", "its ms", "threads", "JAX ms", "ratio", "floor", "goal", "reached")
+PICTURES = (("ratios.png", "How many times faster"), ("cost.png", "Microseconds per matrix"))  # file, description
 EXPLANATION = (
     "A cell is a contest, a type, a size d or m×n and, in parentheses, a batch. The ratio is the time of what it is\n"
     "compared with divided by ours; both are minima of alternating runs, torch's with its best number of threads.\n"
