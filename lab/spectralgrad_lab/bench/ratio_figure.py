@@ -39,6 +39,7 @@ def ratios(path: str | Path, run: Run) -> None:
         right.plot(*zip(*points, strict=True), color=color, marker=marker, label=name, markersize=5)
     dress(right, "size, √(mn)")
     right.axhline(1, color="#999999", linewidth=1)
+    right.yaxis.set_major_formatter("{x:g}")
     right.set_ylabel("times faster")
     right.set_title("against size", fontsize=10, loc="left")
     if lines:
@@ -50,6 +51,7 @@ def ratios(path: str | Path, run: Run) -> None:
 def _heat(axes: Any, found: dict[tuple[int, int], float]) -> None:
     batches, sizes = grid_axes()
     shown = [[math.log2(found[b, d]) if (b, d) in found else math.nan for b in batches] for d in sizes]
+    axes.set_facecolor("#F2F2F2")  # cells that were not measured
     axes.imshow(shown, cmap="RdBu", vmin=-_DEEP, vmax=_DEEP, aspect="auto")
     for (b, d), ratio in found.items():
         color = "white" if abs(math.log2(ratio)) > 0.7 * _DEEP else "black"
