@@ -149,7 +149,7 @@ def test_results_can_be_read_again(tmp_path):
     ],
 )
 def test_damaged_results_are_refused(tmp_path, change, message):
-    content = as_json(Run(MACHINE, 1.0, (outcome("eigh", Case(1, 3, torch.float32), 2.0),)))
+    content = as_json(Run(dict(MACHINE), 1.0, (outcome("eigh", Case(1, 3, torch.float32), 2.0),)))
     change(content)
     file = tmp_path / "bench.json"
     file.write_text(json.dumps(content))
