@@ -145,7 +145,9 @@ def test_results_can_be_read_again(tmp_path):
         (lambda c: c.pop("machine"), "expected machine"),
         (lambda c: c["results"][0].update(contest="lu"), "expected one of 'eigh'"),
         (lambda c: c["results"][0]["contestants"][0].update(seconds=-1), "expected a number"),
+        (lambda c: c["results"][0]["contestants"].pop(), "expected one of ours and a rival"),
         (lambda c: c["machine"].update(cpu=["a"]), "expected printable text"),
+        (lambda c: c["machine"].update(load="high"), "expected a number"),
     ],
 )
 def test_damaged_results_are_refused(tmp_path, change, message):

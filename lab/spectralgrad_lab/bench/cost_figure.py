@@ -72,7 +72,7 @@ def _table_sizes() -> dict[int, int]:
 def _lines(axes: Any, points: list[tuple[int, Outcome]]) -> None:
     for (contest, name), (label, color, marker, line) in _STYLES.items():
         held = sorted(((x, o) for x, o in points if o.contest == contest), key=lambda point: point[0])
-        timed = [(x, o[name].timing, o.case.batch) for x, o in held]
+        timed = [(x, o[name].timing, o.case.batch) for x, o in held if name in o]
         known = [(x, timing.seconds / batch * 1e6) for x, timing, batch in timed if timing is not None]
         if known:
             axes.plot(*zip(*known, strict=True), color=color, marker=marker, linestyle=line, label=label, markersize=5)

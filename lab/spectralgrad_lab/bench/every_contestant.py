@@ -81,6 +81,8 @@ def _time_columns(block: Block) -> dict[str, Cell]:
 
 
 def _ratio(outcome: Outcome, ours: str, rival: str) -> str:
+    if ours not in outcome or rival not in outcome:
+        return ""
     ratio = outcome.ratio(ours, rival)
     if ratio is not None:
         return number(ratio) + ("" if outcome[ours].right and outcome[rival].right else "*")
@@ -89,6 +91,8 @@ def _ratio(outcome: Outcome, ours: str, rival: str) -> str:
 
 
 def _time(outcome: Outcome, name: str) -> str:
+    if name not in outcome:
+        return ""
     entry = outcome[name]
     if entry.timing is None:
         return "failed" if entry.note else f"wrong ({number(entry.error)})"

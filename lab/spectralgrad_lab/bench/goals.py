@@ -98,7 +98,7 @@ def rows(outcomes: Iterable[Outcome]) -> list[Row]:
         Row(goal, outcome)
         for outcome in outcomes
         for goal in known.get((outcome.contest, outcome.case)) or [_without_figures(outcome)]
-        if goal.rival in outcome  # JAX, for example, may not be installed
+        if goal.ours in outcome and goal.rival in outcome  # JAX, for example, may not be installed
     ]
 
 

@@ -52,9 +52,10 @@ def read(path: Path) -> Run:
     """
     try:
         content = _RUN(untrusted_json.parse(path.read_bytes()), "the file")
+        outcomes = tuple(map(_outcome, content["results"]))
     except ValueError as problem:
         raise SpectralError(f"{path}: not a result of `spectralgrad bench`: {problem}") from None
-    return Run(content["machine"], content["seconds per contest"], tuple(map(_outcome, content["results"])))
+    return Run(content["machine"], content["seconds per contest"], outcomes)
 
 
 def _record(outcome: Outcome) -> dict[str, Any]:
@@ -90,7 +91,12 @@ def _contestant(entry: Entry) -> dict[str, Any]:
 def _outcome(values: dict[str, Any]) -> Outcome:
     columns = values["columns"] if values["spectrum"] == GAUSSIAN else 0
     case = Case(values["batch"], values["size"], DTYPES[values["dtype"]], values["spectrum"], columns)
-    return Outcome(values["contest"], case, tuple(map(_entry, values["contestants"])))
+    entries = tuple(map(_entry, values["contestants"]))
+    if {entry.ours for entry in entries} != {True, False}:
+        raise untrusted_json.InvalidValueError(
+            f"{values['contest']}: expected one of ours and a rival, got {len(entries)}"
+        )
+    return Outcome(values["contest"], case, entries)
 
 
 def _entry(values: dict[str, Any]) -> Entry:
@@ -130,7 +136,7 @@ _NAMES = ("cpu", "instruction set", "kernel", "threads", "cores", "load", "pytho
 
 
 def _machine(value: Any, place: str) -> dict[str, Any]:
-    record(dict.fromkeys(_NAMES, _any_value))(value, place)
+    record({name: number() if name == "load" else _any_value for name in _NAMES})(value, place)
     return dict(mapping_of(_any_value)(value, place))
 
 
