@@ -37,7 +37,7 @@ mutants: .venv/ready
 	$(BIN)/python -m tools.mutants $(ARGS)
 
 bench: .venv/ready
-	$(BIN)/spectralgrad bench grid
+	$(BIN)/spectralgrad bench --report bench-results
 
 docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'

@@ -1,8 +1,11 @@
-"""Speed of this library compared with torch.linalg, plain autograd, Newton–Schulz and other libraries."""
+"""Speed of this library compared with torch.linalg, plain autograd, Newton–Schulz, JAX and other libraries."""
 
-from .cases import Case, features, grid, matrices, sweep, wide
-from .contests import Contest, Contestant, Entry, Outcome, hold, run
-from .report import as_json, as_table
+from .cases import Case, matrices
+from .contests import run
+from .every_contestant import details
+from .outcomes import Contest, Contestant, Entry, Outcome, hold
+from .stored import as_json
+from .table import as_table
 from .timing import Timing, race
 
 __all__ = [
@@ -14,12 +17,9 @@ __all__ = [
     "Timing",
     "as_json",
     "as_table",
-    "features",
-    "grid",
+    "details",
     "hold",
     "matrices",
     "race",
     "run",
-    "sweep",
-    "wide",
 ]

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-# Size d → batch B: the columns of the project's table of goals.
-SIZES = {3: 4096, 4: 4096, 8: 2048, 16: 512, 32: 512, 64: 128, 128: 64, 256: 32}
-QUICK = (3, 8, 32, 64)
-SWEEP_SIZE, SWEEP = 32, (1, 4, 16, 64, 256)  # cost against B
-POSITIONS = (49, 169, 196)  # 7², 13², 14²: what the last layers of the papers' networks have
-CHANNELS, CHANNEL_BATCH = 256, 32
-POLAR = (256, 2304)
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {name: getattr(torch, name) for name in ("float32", "float64", "complex64", "complex128")}
+GAUSSIAN = "gaussian"  # the spectrum of matrices that need not be symmetric
+_DISTINCT = 2**22  # entries that are drawn; a larger batch repeats them
 
 
 @dataclass(frozen=True)
@@ -25,13 +20,13 @@ class Case:
     Args:
         batch: B.
         size: d, the side of a square matrix or the rows of a rectangular one.
-        dtype: float32 or float64.
-        spectrum: a key of ``SPECTRA``, or ``"gaussian"`` for rectangular matrices.
-        columns: of a rectangular matrix; 0 if it is square.
+        dtype: float32, float64, complex64 or complex128.
+        spectrum: a key of ``SPECTRA``, or ``"gaussian"`` for matrices that need not be symmetric.
+        columns: of a Gaussian matrix; 0 for a symmetric one.
 
     Example:
-        >>> Case(512, 32, torch.float32, "graded").label
-        'd=32 (512)'
+        >>> Case(512, 32, torch.float32, "graded").label, Case(128, 64, torch.float32, "gaussian", 32).label
+        ('d=32 (512)', '64×32 (128)')
     """
 
     batch: int
@@ -47,36 +42,28 @@ class Case:
 
     @property
     def precision(self) -> str:
-        """float32 or float64."""
+        """The name of the dtype."""
         return str(self.dtype).removeprefix("torch.")
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a matrix."""
+        return self.size, self.columns or self.size
 
-def grid(
-    dtypes: Iterable[str] = ("float32",), spectra: Iterable[str] = ("wishart",), sizes: Iterable[int] = tuple(SIZES)
-) -> list[Case]:
-    """Square matrices: every size with its batch, every dtype, every spectrum.
+    @property
+    def work(self) -> int:
+        """What a decomposition of the batch costs, up to a factor."""
+        return self.batch * self.shape[0] * self.shape[1] * min(self.shape)
 
-    Example:
-        >>> len(grid(["float32", "float64"], ["wishart", "graded"]))
-        32
-    """
-    sizes = tuple(sizes)
-    return [Case(SIZES[d], d, DTYPES[name], spectrum) for spectrum in spectra for name in dtypes for d in sizes]
+    @property
+    def distinct(self) -> int:
+        """How many different matrices are drawn, and how many results are checked; less than B only for large ones.
 
-
-def sweep(dtype: str = "float32", spectrum: str = "wishart") -> list[Case]:
-    """Square matrices of one size in batches of growing size."""
-    return [Case(batch, SWEEP_SIZE, DTYPES[dtype], spectrum) for batch in SWEEP]
-
-
-def features(positions: Iterable[int] = POSITIONS) -> list[Case]:
-    """Features (B, channels, positions) for the square root of their covariance."""
-    return [Case(CHANNEL_BATCH, CHANNELS, torch.float32, "gaussian", n) for n in positions]
-
-
-def wide() -> list[Case]:
-    """The matrix for the polar factor: the weight of a convolution."""
-    return [Case(1, POLAR[0], torch.float32, "gaussian", POLAR[1])]
+        Example:
+            >>> Case(4096, 32, torch.float32).distinct, Case(4096, 256, torch.float32).distinct
+            (4096, 64)
+        """
+        return min(self.batch, max(1, _DISTINCT // (self.shape[0] * self.shape[1])))
 
 
 def matrices(case: Case, *, definite: bool = False, seed: int = 0) -> Tensor:
@@ -94,38 +81,56 @@ def matrices(case: Case, *, definite: bool = False, seed: int = 0) -> Tensor:
         tensor([4, 4])
     """
     generator = torch.Generator().manual_seed(seed)
-    if case.columns:
-        shape = (case.batch, case.size, case.columns)
-        return torch.randn(shape, generator=generator, dtype=torch.float64).to(case.dtype)
-    A = SPECTRA[case.spectrum](case.batch, case.size, generator)
+    wide = torch.complex128 if case.dtype.is_complex else torch.float64
+    drawn = (
+        _gaussian((case.distinct, *case.shape), generator, wide) if case.columns else _hermitian(case, generator, wide)
+    )
     if definite and case.spectrum in ("graded", "rank-deficient"):
-        ridge = torch.finfo(case.dtype).eps ** 0.5 * torch.linalg.eigvalsh(A)[:, -1:, None]
-        A = A + ridge * torch.eye(case.size, dtype=A.dtype)
-    return ((A + A.mT) / 2).to(case.dtype)
+        ridge = torch.finfo(case.dtype).eps ** 0.5 * torch.linalg.eigvalsh(drawn)[:, -1:, None]
+        drawn = drawn + ridge * torch.eye(case.size, dtype=wide)
+    times = -(-case.batch // case.distinct)
+    return drawn.to(case.dtype).repeat(times, 1, 1)[: case.batch]
 
 
-def _gram(batch: int, d: int, samples: int, generator: torch.Generator) -> Tensor:
-    X = torch.randn(batch, d, samples, generator=generator, dtype=torch.float64)
-    return X @ X.mT / samples
+def _hermitian(case: Case, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    A = SPECTRA[case.spectrum](case.distinct, case.size, generator, dtype)
+    return (A + A.mH) / 2
 
 
-def _rotated(w: Tensor, batch: int, generator: torch.Generator) -> Tensor:
-    Q = torch.linalg.qr(torch.randn(batch, len(w), len(w), generator=generator, dtype=torch.float64)).Q
-    return (Q * w) @ Q.mT
+def _gaussian(shape: tuple[int, ...], generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=dtype)
 
 
-def _graded(batch: int, d: int, generator: torch.Generator) -> Tensor:
-    return _rotated(torch.logspace(0, -12, d, dtype=torch.float64), batch, generator)
+def _gram(batch: int, d: int, samples: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    X = _gaussian((batch, d, samples), generator, dtype)
+    return X @ X.mH / samples
 
 
-def _clustered(batch: int, d: int, generator: torch.Generator) -> Tensor:
+def _rotated(w: Tensor, batch: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    Q = torch.linalg.qr(_gaussian((batch, len(w), len(w)), generator, dtype)).Q
+    return (Q * w) @ Q.mH
+
+
+def _wishart(batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return _gram(batch, d, 2 * d, generator, dtype)
+
+
+def _graded(batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return _rotated(torch.logspace(0, -12, d, dtype=torch.float64), batch, generator, dtype)
+
+
+def _clustered(batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
     centers = torch.tensor([1.0, 0.1, 0.01], dtype=torch.float64)[torch.arange(d) % 3]
-    return _rotated(centers * (1 + 1e-6 * torch.linspace(0, 1, d, dtype=torch.float64)), batch, generator)
+    return _rotated(centers * (1 + 1e-6 * torch.linspace(0, 1, d, dtype=torch.float64)), batch, generator, dtype)
 
 
-SPECTRA: dict[str, Callable[[int, int, torch.Generator], Tensor]] = {
-    "wishart": lambda batch, d, generator: _gram(batch, d, 2 * d, generator),
+def _deficient(batch: int, d: int, generator: torch.Generator, dtype: torch.dtype) -> Tensor:
+    return _gram(batch, d, max(1, d // 2), generator, dtype)
+
+
+SPECTRA: dict[str, Callable[[int, int, torch.Generator, torch.dtype], Tensor]] = {
+    "wishart": _wishart,
     "graded": _graded,
     "clustered": _clustered,
-    "rank-deficient": lambda batch, d, generator: _gram(batch, d, max(1, d // 2), generator),
+    "rank-deficient": _deficient,
 }

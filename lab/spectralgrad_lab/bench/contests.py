@@ -1,78 +1,24 @@
-"""Contests between implementations: results are checked first, then those that passed are timed."""
+"""What is compared: for each contest, who takes part and how the results are checked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TextIO
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar
+import spectralgrad
+from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, svd
 from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
+from spectralgrad.nn import DecorrelatedBatchNorm2d
 
-from . import accuracy, timing
+from . import accuracy, jax_rivals, singular_filter, timing
 from .accuracy import Judge, Results
 from .cases import Case, matrices
-from .rivals import newton_schulz, plain_covariance
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """One implementation in a contest.
-
-    Args:
-        name: as in the tables.
-        run: computes and returns the result that is checked; all of it is timed.
-        ours: runs with torch's thread count; others with the best of :func:`timing.thread_counts`.
-        exact: claims full accuracy, so an inaccurate result is wrong and is not timed. The others (iterations,
-            truncated series, autograd near ties, other libraries) are timed, and their error is reported.
-    """
-
-    name: str
-    run: Callable[[], Results]
-    ours: bool = False
-    exact: bool = False
-
-
-@dataclass(frozen=True)
-class Contest:
-    """Contestants that compute the same thing on one case, and the check of their results."""
-
-    name: str
-    case: Case
-    contestants: Sequence[Contestant]
-    judge: Judge
-
-
-@dataclass(frozen=True)
-class Entry:
-    """The outcome of a contestant: its error, whether that is within rounding, and its time if it was timed."""
-
-    name: str
-    ours: bool
-    error: float
-    right: bool
-    timing: timing.Timing | None
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a contest."""
-
-    contest: str
-    case: Case
-    entries: tuple[Entry, ...]
-
-    def __getitem__(self, name: str) -> Entry:
-        return next(entry for entry in self.entries if entry.name == name)
-
-    def ratio(self, ours: str, rival: str) -> float | None:
-        """The rival's time divided by ours; None if either was not timed."""
-        mine, other = self[ours].timing, self[rival].timing
-        return None if mine is None or other is None else other.seconds / mine.seconds
+from .layers import composition
+from .outcomes import Contest, Contestant, Outcome, checked, hold
+from .rivals import new_in_torch, newton_schulz, plain_covariance
 
 
 def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO | None = None) -> list[Outcome]:
@@ -80,12 +26,12 @@ def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO
 
     Args:
         plan: names in ``CONTESTS``, each with a case.
-        seconds: time for each contest; every contestant runs at least twice.
+        seconds: time for each contest; every contestant runs at least twice, or once if it takes more than two seconds.
         progress: a stream for a progress line, or None.
 
     Example:
         >>> (outcome,) = run([("eigh", Case(2, 3, torch.float32))], seconds=0.01)
-        >>> [entry.name for entry in outcome.entries if entry.right]
+        >>> [entry.name for entry in outcome.entries if entry.right][:2]
         ['ours', 'torch']
     """
     plan, outcomes = list(plan), []
@@ -101,52 +47,70 @@ def run(plan: Iterable[tuple[str, Case]], seconds: float = 1.0, progress: TextIO
     return outcomes
 
 
-def hold(contest: Contest, seconds: float) -> Outcome:
-    """Check all contestants, then time those that passed."""
-    judged = {contestant.name: _judged(contestant, contest.judge) for contestant in contest.contestants}
-    ours, theirs = (torch.get_num_threads(),), timing.thread_counts()
-    jobs = {
-        c.name: (c.run, ours if c.ours else theirs)
-        for c in contest.contestants
-        if not judged[c.name].note and (judged[c.name].right or not c.exact)
-    }
-    times = timing.race(jobs, seconds)
-    entries = (Entry(e.name, e.ours, e.error, e.right, times.get(e.name), e.note) for e in judged.values())
-    return Outcome(contest.name, contest.case, tuple(entries))
-
-
-def _judged(contestant: Contestant, judge: Judge) -> Entry:
-    try:
-        results = contestant.run()
-        with timing.thread_count(1):
-            verdict = judge(results)
-    except Exception as problem:  # an error of a contestant is its result, whatever it is
-        note = f"{type(problem).__name__}: {problem}"
-        return Entry(contestant.name, contestant.ours, float("nan"), False, None, note)
-    return Entry(contestant.name, contestant.ours, verdict.error, verdict.right, None)
-
-
 def _eigh(case: Case) -> Contest:
     A = matrices(case)
     contestants = [
         Contestant("ours", lambda: tuple(eigh(A)), ours=True, exact=True),
         Contestant("torch", lambda: torch.linalg.eigh(A), exact=True),
+        *jax_rivals.contestants("eigh", A),
     ]
-    return Contest("eigh", case, contestants, accuracy.eigenpairs(A))
+    return Contest("eigh", case, contestants, accuracy.eigenpairs(A[checked(case)]))
+
+
+def _eigvalsh(case: Case) -> Contest:
+    A = matrices(case)
+    contestants = [
+        Contestant("ours", lambda: (_own_eigenvalues(A),), ours=True, exact=True),
+        Contestant("torch", lambda: (torch.linalg.eigvalsh(A),), exact=True),
+        *jax_rivals.contestants("eigvalsh", A),
+    ]
+    return Contest("eigvalsh", case, contestants, accuracy.eigenvalues(A[checked(case)]))
+
+
+def _own_eigenvalues(A: Tensor) -> Tensor:
+    function = getattr(spectralgrad, "eigvalsh", None)
+    return eigh(A).eigenvalues if function is None else function(A)
+
+
+def _svd(case: Case) -> Contest:
+    M = matrices(case)
+    contestants = [
+        Contestant("ours", lambda: tuple(svd(M)), ours=True, exact=True),
+        Contestant("torch", lambda: torch.linalg.svd(M, full_matrices=False), exact=True),
+        *jax_rivals.contestants("svd", M),
+    ]
+    return Contest("svd", case, contestants, accuracy.singular_triplets(M[checked(case)]))
+
+
+def _svd_grad(case: Case) -> Contest:
+    M = matrices(case)
+    G = matrices(case, seed=1)
+    contestants = [
+        Contestant("ours", _both_ways(lambda X: singular_filter.apply(*svd(X)), M, G), ours=True, exact=True),
+        Contestant("torch", _both_ways(lambda X: singular_filter.apply(*_torch_svd(X)), M, G)),
+        *jax_rivals.contestants("svd_grad", M, G),
+    ]
+    return Contest("svd_grad", case, contestants, _on_checked(accuracy.filtered, case, M, G))
+
+
+def _torch_svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.linalg.svd(M, full_matrices=False)
 
 
 def _inv_sqrt(case: Case) -> Contest:
     A = matrices(case, definite=True)
     G = _cotangent(A)
+    roots = {"sqrth": new_in_torch().get("inv_sqrt"), **installed_peers("inv_sqrt")}
     contestants = [
         Contestant("exact", _both_ways(matrix_inv_sqrt, A, G), ours=True, exact=True),
         Contestant("taylor", _both_ways(_by_taylor, A, G), ours=True),
         Contestant("autograd", _both_ways(torch_autograd("inv_sqrt"), A, G)),
         Contestant("ns5", _both_ways(lambda X: newton_schulz(X, 5, inverse=True), A, G)),
         Contestant("ns10", _both_ways(lambda X: newton_schulz(X, 10, inverse=True), A, G)),
-        *(Contestant(name, _both_ways(root, A, G)) for name, root in installed_peers("inv_sqrt").items()),
+        *jax_rivals.contestants("inv_sqrt", A, G),
+        *(Contestant(name, _both_ways(root, A, G)) for name, root in roots.items() if root is not None),
     ]
-    return Contest("inv_sqrt", case, contestants, accuracy.inverse_root(A, G))
+    return Contest("inv_sqrt", case, contestants, _on_checked(accuracy.inverse_root, case, A, G))
 
 
 def _by_taylor(A: Tensor) -> Tensor:
@@ -164,42 +128,74 @@ def _covariance(case: Case) -> Contest:
         Contestant("exact", _both_ways(covariance_sqrt, X, G), ours=True, exact=True),
         Contestant("ns5", _both_ways(iterated, X, G)),
     ]
-    return Contest("covariance", case, contestants, accuracy.covariance_root(X, G))
+    return Contest("covariance", case, contestants, _on_checked(accuracy.covariance_root, case, X, G))
 
 
 def _polar(case: Case) -> Contest:
     M = matrices(case)
+    newest = new_in_torch().get("polar")
 
     def by_svd() -> Results:
-        U, _, Vh = torch.linalg.svd(M, full_matrices=False)
+        U, _, Vh = _torch_svd(M)
         return (U @ Vh,)
 
     contestants = [
         Contestant("ours", lambda: (polar(M),), ours=True, exact=True),
         Contestant("svd", by_svd, exact=True),
+        *([Contestant("polar", lambda: (newest(M),), exact=True)] if newest else []),
+        *jax_rivals.contestants("polar", M),
     ]
-    return Contest("polar", case, contestants, accuracy.polar_factor(M))
+    return Contest("polar", case, contestants, accuracy.polar_factor(M[checked(case)]))
+
+
+def _whitening(case: Case) -> Contest:
+    """Features (B, channels, positions) through a layer in training mode, with the gradients of its parameters."""
+    X, G = (matrices(case, seed=seed).unsqueeze(-1) for seed in (0, 1))
+    ours, torchs = DecorrelatedBatchNorm2d(case.size), nn.BatchNorm2d(case.size)
+    weight, bias = (torch.nn.Parameter(value(case.size)) for value in (torch.ones, torch.zeros))
+
+    def plain(X: Tensor) -> Tensor:
+        return composition(X, weight, bias)
+
+    contestants = [
+        Contestant("ours", _both_ways(ours, X, G, tuple(ours.parameters())), ours=True, exact=True),
+        Contestant("batchnorm", _both_ways(torchs, X, G, tuple(torchs.parameters()))),
+        Contestant("autograd", _both_ways(plain, X, G, (weight, bias))),
+    ]
+    judge = accuracy.whitened(X, G, lambda leaf: composition(leaf, weight.double(), bias.double()))
+    return Contest("whitening", case, contestants, judge)
+
+
+def _on_checked(judge: Callable[[Tensor, Tensor], Judge], case: Case, X: Tensor, G: Tensor) -> Judge:
+    return judge(X[checked(case)], G[checked(case)])
 
 
 def _cotangent(like: Tensor) -> Tensor:
-    G = torch.randn(like.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    return (G + G.mT).to(like.dtype) / 2
+    generator = torch.Generator().manual_seed(1)
+    G = torch.randn(like.shape, generator=generator, dtype=accuracy.widened(like[:0]).dtype)
+    return (G + G.mH).to(like.dtype) / 2
 
 
-def _both_ways(function: Callable[[Tensor], Tensor], X: Tensor, G: Tensor) -> Callable[[], Results]:
-    """Forward and backward pass: the value, and the gradient of ⟨value, G⟩."""
-    leaf = X.clone().requires_grad_()
+def _both_ways(
+    function: Callable[[Tensor], Tensor], X: Tensor, G: Tensor, parameters: Sequence[Tensor] = ()
+) -> Callable[[], Results]:
+    """Forward and backward pass: the value, and the gradient of ⟨value, G⟩ in X and in the parameters."""
+    leaves = [X.clone().requires_grad_(), *parameters]
 
     def both() -> Results:
-        value = function(leaf)
-        return value.detach(), *torch.autograd.grad(value, leaf, G)
+        value = function(leaves[0])
+        return value.detach(), *torch.autograd.grad(value, leaves, G)[:1]
 
     return both
 
 
 CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "eigh": _eigh,
+    "eigvalsh": _eigvalsh,
+    "svd": _svd,
+    "svd_grad": _svd_grad,
     "inv_sqrt": _inv_sqrt,
     "covariance": _covariance,
     "polar": _polar,
+    "whitening": _whitening,
 }

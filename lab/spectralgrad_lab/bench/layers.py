@@ -42,7 +42,7 @@ def composition(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The straightforward implementation in plain torch; its gradient is NaN at ties."""
     features = X.transpose(0, 1).flatten(1)
     features = features - features.mean(1, keepdim=True)
-    M = features @ features.T / features.shape[1] + 1e-2 * torch.eye(X.shape[1])
+    M = features @ features.T / features.shape[1] + 1e-2 * torch.eye(X.shape[1], dtype=X.dtype)
     w, V = torch.linalg.eigh(M)
     white = (V * w.rsqrt()) @ V.T @ features * weight.unsqueeze(1) + bias.unsqueeze(1)
     return white.view(X.shape[1], X.shape[0], *X.shape[2:]).transpose(0, 1)
@@ -95,7 +95,7 @@ def layer_alone(seconds: float, threads: int) -> list[Figure]:
     times = race({name: (job, (threads,)) for name, job in jobs.items()}, seconds)
     base, ours, naive, grouped = (times[k].seconds for k in ("torch", "whitening", "composition", "groups"))
     return [
-        Figure(f"whitening layer / nn.BatchNorm2d, forward+backward at {SHAPE}", ours / base, 4.0),
+        Figure(f"whitening layer / nn.BatchNorm2d, forward+backward at {SHAPE}", ours / base, 2.0),
         Figure("obvious composition / nn.BatchNorm2d (for comparison)", naive / base, float("inf")),
         Figure("groups=16 / groups=1", grouped / ours, 1.0),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -39,3 +41,14 @@ def plain_covariance(X: Tensor) -> Tensor:
     """The covariance (*, d, d) of features (*, d, N)."""
     centered = X - X.mean(-1, keepdim=True)
     return centered @ centered.mT / X.shape[-1]
+
+
+def new_in_torch() -> dict[str, Callable[[Tensor], Tensor]]:
+    """Functions that torch has since 2.15, by the name of the contest; none in older versions."""
+    root, polar = (getattr(torch.linalg, name, None) for name in ("matrix_sqrth", "polar"))
+    found: dict[str, Callable[[Tensor], Tensor]] = {}
+    if root is not None:
+        found["inv_sqrt"] = lambda A: torch.linalg.inv(root(A))
+    if polar is not None:  # defined for tall matrices only
+        found["polar"] = lambda M: polar(M)[0] if M.shape[-2] >= M.shape[-1] else polar(M.mH)[0].mH
+    return found

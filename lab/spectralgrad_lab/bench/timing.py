@@ -12,6 +12,7 @@ import torch
 
 _BURST = 0.02  # seconds of consecutive calls before the next contestant runs
 _ROUNDS = 2  # minimum number of turns for every contestant
+_LONG = 2.0  # seconds; a call that takes longer has one turn
 _HOPELESS = 1.5  # a thread count slower than the best by this factor in the first turn is dropped
 
 Job = Callable[[], object]
@@ -58,7 +59,8 @@ def race(jobs: Mapping[str, tuple[Job, tuple[int, ...]]], seconds: float) -> dic
 
     Args:
         jobs: name → a function without arguments, and the thread counts to try; the best one is reported.
-        seconds: total time. Every job has at least two turns; a thread count that is clearly slower has one.
+        seconds: total time. Every job has at least two turns; a thread count that is clearly slower has one, and so
+            has a call of more than two seconds.
 
     Returns:
         name → :class:`Timing`.
@@ -75,11 +77,15 @@ def race(jobs: Mapping[str, tuple[Job, tuple[int, ...]]], seconds: float) -> dic
     best: dict[str, Timing] = {}
     with thread_count(), _no_collection():
         stop, turn = time.perf_counter() + seconds, 0
-        while turn < _ROUNDS or time.perf_counter() < stop:
+        while lanes and (turn < _ROUNDS or time.perf_counter() < stop):
             least = [_turn(name, job, count, burst, best) for name, job, count in lanes]
             if turn == 0:
-                lanes = [lane for lane, t in zip(lanes, least, strict=True) if t < _HOPELESS * best[lane[0]].seconds]
-            lanes.append(lanes.pop(0))
+                lanes = [
+                    lane
+                    for lane, t in zip(lanes, least, strict=True)
+                    if t < min(_LONG, _HOPELESS * best[lane[0]].seconds)
+                ]
+            lanes = lanes[1:] + lanes[:1]
             turn += 1
     return best
 

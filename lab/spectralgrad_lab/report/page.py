@@ -1,11 +1,9 @@
-"""Write the report: fill the template with results, session and gradient errors. jinja2 is imported on first use."""
+"""Write the report: fill the template with results, session and gradient errors."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +16,11 @@ from ..comparison.paired_differences import BASELINE, against
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
 from ..comparison.table import table_cells
 from ..training.records import Result
-from . import figures, more, provenance, published_cells, sentences
+from . import figures, more, provenance, published_cells, sentences, template
 from .gradient_cache import measured
 
 PAGE = "report.html"
-_TEMPLATE, _STYLE = "report.html.j2", "report.css"
+_TEMPLATE = "report/report.html.j2"
 
 
 @dataclass(frozen=True)
@@ -54,15 +52,14 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
         >>> report(folder).headline
         'svd failed in its only run.'
     """
-    if find_spec("jinja2") is None:
-        raise SpectralError("the report needs jinja2: pip install jinja2")
+    template.require()
     file = Path(source) / RESULTS if Path(source).is_dir() else Path(source)
     results = ResultsFile(file).read()
     if not results:
         raise SpectralError(f"{file}: no results; `spectralgrad compare` writes them")
     target = file.parent / PAGE if out is None else Path(out)
     context = contents(results, file.parent)
-    write_text(target, render(context))
+    write_text(target, template.fill(_TEMPLATE, **context))
     return Page(target, str(context["headline"]))
 
 
@@ -96,17 +93,6 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "runs": len(results),
         "what": ", ".join(dict.fromkeys(f"{r.config.network} on {r.config.dataset}" for r in results)),
     }
-
-
-def render(context: dict[str, Any]) -> str:
-    """The page as text."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
-
-    here = files(__package__)
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((here / _TEMPLATE).read_text("utf-8"))
-    return template.render(style=Markup((here / _STYLE).read_text("utf-8")), **context)
 
 
 def _row(summary: Summary) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup, escape
 
@@ -29,14 +29,26 @@ def bar(value: float, axis: Axis, said: str, mark: float = math.nan, bad: bool =
         >>> "<rect" in bar(3.0, Axis(0, 10), "3 of 10")
         True
     """
+    return span(axis.low, value, axis, said, {mark: "mark"}, bad)
+
+
+def span(start: float, end: float, axis: Axis, said: str, marks: Mapping[float, str], bad: bool = False) -> Markup:
+    """A bar between two values in either order; ``marks`` are further values, drawn as vertical lines of a class.
+
+    Example:
+        >>> svg = span(1.0, 0.5, Axis(0.1, 10, log=True), "half", {0.8: "mark"}, bad=True)
+        >>> svg.count("<rect"), svg.count("bar bad"), svg.count('class="mark"')
+        (1, 1, 1)
+    """
     body = _grid(axis, _ROW)
-    if not math.isnan(value):
-        width = (100 - 2 * _EDGE) * axis.place(value)
+    if not math.isnan(end):
+        low, high = sorted((axis.place(start), axis.place(end)))
         kind = "bar bad" if bad else "bar"
-        body += f'<rect class="{kind}" x="{_EDGE}%" y="5" width="{width:.2f}%" height="14" rx="2"/>'
-    if not math.isnan(mark):
-        for kind in ("halo", "mark"):
-            body += f'<line class="{kind}" x1="{_x(axis, mark)}" x2="{_x(axis, mark)}" y1="1" y2="23"/>'
+        x, width = _EDGE + (100 - 2 * _EDGE) * low, (100 - 2 * _EDGE) * (high - low)
+        body += f'<rect class="{kind}" x="{x:.2f}%" y="5" width="{width:.2f}%" height="14" rx="2"/>'
+    for value, own in marks.items():
+        for kind in ("halo", own) if not math.isnan(value) else ():
+            body += f'<line class="{kind}" x1="{_x(axis, value)}" x2="{_x(axis, value)}" y1="1" y2="23"/>'
     return _svg(_ROW, body, said)
 
 

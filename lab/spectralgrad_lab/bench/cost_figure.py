@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import SpectralError
 
-from .cases import SIZES, SWEEP_SIZE
-from .contests import Outcome
-from .report import headline
+from .goals import table
+from .outcomes import Outcome
+from .stored import Run
+
+SWEEP_SIZE = 32  # the size of the plot against B
 
 # Contest and contestant → label, color (Okabe and Ito), marker, line.
 _STYLES = {
@@ -31,12 +32,12 @@ def require() -> None:
         raise SpectralError("plotting needs matplotlib: pip install 'spectralgrad[plots]'")
 
 
-def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", spectrum: str = "wishart") -> None:
+def cost(path: str | Path, run: Run, dtype: str = "float32", spectrum: str = "wishart") -> None:
     """Plot microseconds per matrix against d (left) and B (right); other implementations are dashed.
 
     Args:
         path: file to write; its extension selects the format (png, svg, pdf).
-        outcomes: of :func:`run` on :func:`grid` and :func:`sweep`.
+        run: what was measured.
         dtype: of the cases to plot.
         spectrum: of the cases to plot.
 
@@ -46,31 +47,39 @@ def cost(path: str | Path, outcomes: Iterable[Outcome], dtype: str = "float32", 
     require()
     from matplotlib.figure import Figure
 
-    square = [o for o in outcomes if (o.case.precision, o.case.spectrum, o.case.columns) == (dtype, spectrum, 0)]
+    sizes = _table_sizes()
+    square = [o for o in run.outcomes if (o.case.precision, o.case.spectrum, o.case.columns) == (dtype, spectrum, 0)]
     figure = Figure(figsize=(11, 4.8), dpi=150, facecolor="white", layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    _lines(left, [(o.case.size, o) for o in square if SIZES.get(o.case.size) == o.case.batch])
+    _lines(left, [(o.case.size, o) for o in square if sizes.get(o.case.size) == o.case.batch])
     _lines(right, [(o.case.batch, o) for o in square if o.case.size == SWEEP_SIZE])
-    _dress(left, "size d (batch as in the table)")
-    _dress(right, f"batch B (d = {SWEEP_SIZE})")
+    dress(left, "size d (batch as in the table)")
+    dress(right, f"batch B (d = {SWEEP_SIZE})")
     left.set_ylabel("microseconds per matrix")
-    figure.suptitle(f"{dtype}, {spectrum}: {headline()}", fontsize=9, x=0.01, ha="left")
+    figure.suptitle(f"{dtype}, {spectrum}: {run.headline}", fontsize=9, x=0.01, ha="left")
     handles, labels = max((axes.get_legend_handles_labels() for axes in (left, right)), key=lambda pair: len(pair[1]))
     if handles:
         figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     figure.savefig(Path(path))
 
 
+def _table_sizes() -> dict[int, int]:
+    """Size → batch in the first group of goals."""
+    first = table()[0].title
+    return {goal.case.size: goal.case.batch for goal in table() if goal.title == first}
+
+
 def _lines(axes: Any, points: list[tuple[int, Outcome]]) -> None:
     for (contest, name), (label, color, marker, line) in _STYLES.items():
         held = sorted(((x, o) for x, o in points if o.contest == contest), key=lambda point: point[0])
-        timed = [(x, o[name].timing, o.case.batch) for x, o in held]
+        timed = [(x, o[name].timing, o.case.batch) for x, o in held if name in o]
         known = [(x, timing.seconds / batch * 1e6) for x, timing, batch in timed if timing is not None]
         if known:
             axes.plot(*zip(*known, strict=True), color=color, marker=marker, linestyle=line, label=label, markersize=5)
 
 
-def _dress(axes: Any, label: str) -> None:
+def dress(axes: Any, label: str) -> None:
+    """Logarithmic axes with a light grid."""
     from matplotlib.ticker import NullLocator, ScalarFormatter
 
     axes.set(yscale="log", xlabel=label)

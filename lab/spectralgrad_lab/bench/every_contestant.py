@@ -1,41 +1,44 @@
-"""The outcomes as text and as JSON, with a description of the machine."""
+"""All contestants of all contests as text: every ratio, then every time and error."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import product
-from typing import Any
 
 from spectralgrad.diagnostics.table import number, render
 
-from ..machine import machine
-from .contests import Entry, Outcome
+from .outcomes import Outcome
 
 TITLES = {
     "eigh": "eigh",
+    "eigvalsh": "eigenvalues only",
+    "svd": "svd, rows × columns (batch)",
+    "svd_grad": "U f(S) Vᴴ, rows × columns (batch), forward and backward",
     "inv_sqrt": "A^(-1/2), forward and backward",
     "covariance": "square root of a covariance, channels × positions (batch), forward and backward",
     "polar": "polar factor, rows × columns (batch)",
+    "whitening": "whitening layer, channels × positions (batch), forward and backward",
 }
 LEGEND = (
     "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
     "uses its best thread count. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
-    "ns5, ns10: Newton–Schulz in plain torch. *: timed, but the error of one of the two exceeds rounding (see the\n"
-    "second table). wrong: claims to be exact but is not, so not timed. failed: raised an error."
+    "ns5, ns10: Newton–Schulz in plain torch. sqrth, polar: new in torch 2.15. *: timed, but the error of one of the\n"
+    "two exceeds rounding (see the second table). wrong: claims to be exact but is not, so not timed. failed: raised\n"
+    "an error."
 )
-_SHORT = {"float32": "f32", "float64": "f64"}
+_SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 
 Block = list[Outcome]
 Cell = Callable[[Outcome], str]
 
 
-def as_table(outcomes: Iterable[Outcome]) -> str:
+def details(outcomes: Iterable[Outcome]) -> str:
     """The ratios, with one table per contest and spectrum, followed by the times and errors.
 
     Example:
         >>> from spectralgrad_lab.bench import Case, run
-        >>> text = as_table(run([("eigh", Case(2, 3, torch.float32))], seconds=0.01))
+        >>> text = details(run([("eigh", Case(2, 3, torch.float32))], seconds=0.01))
         >>> text.splitlines()[0]
         'eigh, wishart: times faster'
     """
@@ -78,6 +81,8 @@ def _time_columns(block: Block) -> dict[str, Cell]:
 
 
 def _ratio(outcome: Outcome, ours: str, rival: str) -> str:
+    if ours not in outcome or rival not in outcome:
+        return ""
     ratio = outcome.ratio(ours, rival)
     if ratio is not None:
         return number(ratio) + ("" if outcome[ours].right and outcome[rival].right else "*")
@@ -86,48 +91,9 @@ def _ratio(outcome: Outcome, ours: str, rival: str) -> str:
 
 
 def _time(outcome: Outcome, name: str) -> str:
+    if name not in outcome:
+        return ""
     entry = outcome[name]
     if entry.timing is None:
         return "failed" if entry.note else f"wrong ({number(entry.error)})"
     return f"{entry.timing.seconds * 1e3:.3g} ({number(entry.error)})"
-
-
-def as_json(outcomes: Iterable[Outcome], seconds: float) -> dict[str, Any]:
-    """The machine and all outcomes for json.dump; missing times and NaN become null."""
-    return {"machine": machine(), "seconds per contest": seconds, "results": [_record(o) for o in outcomes]}
-
-
-def _record(outcome: Outcome) -> dict[str, Any]:
-    case = outcome.case
-    entries = outcome.entries
-    pairs = product((e.name for e in entries if e.ours), [e.name for e in entries if not e.ours])
-    return {
-        "contest": outcome.contest,
-        "batch": case.batch,
-        "size": case.size,
-        "columns": case.columns or case.size,
-        "dtype": case.precision,
-        "spectrum": case.spectrum,
-        "contestants": [_contestant(e) for e in entries],
-        "ratios": {f"{a}:{b}": outcome.ratio(a, b) for a, b in pairs},
-    }
-
-
-def _contestant(entry: Entry) -> dict[str, Any]:
-    timing = entry.timing
-    return {
-        "name": entry.name,
-        "ours": entry.ours,
-        "seconds": timing and timing.seconds,
-        "threads": timing and timing.threads,
-        "calls": timing and timing.calls,
-        "error": entry.error if entry.error - entry.error == 0 else None,  # neither NaN nor infinite
-        "right": entry.right,
-        "note": entry.note,
-    }
-
-
-def headline() -> str:
-    """A line that describes the machine."""
-    m = machine()
-    return f"{m['cpu']}, {m['instruction set']}, {m['threads']} threads, torch {m['torch']}, kernel {m['kernel']}"
