@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 
 from spectralgrad.cli import main
+from spectralgrad.errors import ArgumentError
 from spectralgrad_lab.transfer.features.decoder_files import load_decoders
 from spectralgrad_lab.transfer.features.encoder_file import load_encoder
 from spectralgrad_lab.transfer.features.style_command import visible
@@ -93,7 +94,8 @@ def test_strength_zero_keeps_invisible_pixels_too(networks, pictures, tmp_path):
 
 def test_invisible_pixels_have_the_mean_colour():
     picture = Picture(torch.rand(3, 4, 4), torch.zeros(1, 4, 4))
-    assert torch.equal(visible(picture), torch.zeros(3, 4, 4))
+    with pytest.raises(ArgumentError, match="transparent everywhere"):
+        visible(picture)
     assert torch.equal(visible(Picture(picture.pixels)), picture.pixels)
     half = Picture(picture.pixels, torch.tensor([0.0, 0.1, 1.0, 1.0]).expand(1, 4, 4))
     assert torch.equal(visible(half)[..., 1:], picture.pixels[..., 1:])

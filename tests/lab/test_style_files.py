@@ -178,8 +178,19 @@ class TestDecoderFile:
         encoder = Encoder()
         encoder.digest = module.VGG16
         files = sorted(SHIPPED.glob("*.safetensors"))
-        assert {load_decoder(path, encoder).level for path in files} == {int(path.stem[-1]) for path in files}
+        assert {load_decoder(path, encoder).level for path in files} == {1, 2, 3}
+        assert all(load_decoder(path, encoder).level == int(path.stem[-1]) for path in files)
         assert sum(path.stat().st_size for path in files) < 10e6
+
+    def test_levels_that_a_folder_lacks_are_those_of_the_lab(self, tmp_path):
+        encoder = Encoder()
+        encoder.digest = module.VGG16
+        decoder = Decoder(4)
+        save_decoder(tmp_path / "decoder-4.safetensors", decoder, module.VGG16)
+        assert sorted(load_decoders(tmp_path, encoder, (4, 3, 1))) == [1, 3, 4]
+        encoder.digest = "another"
+        with pytest.raises(DecoderError, match=r"decoder-3\.safetensors: no such file"):
+            load_decoders(tmp_path, encoder, (3,))
 
     def test_widths_of_decoders(self):
         with pytest.raises(ValueError, match="four positive widths"):

@@ -99,7 +99,8 @@ def test_two_processes_equal_one(whole, config, tmp_path):
     for wanted, row in zip(rows(whole), rows(tmp_path / "steady"), strict=True):
         assert row == pytest.approx(wanted, rel=1e-2)  # Adam divides gradients by their size: rounding grows
     train_translation(shared["gradients"], tmp_path / "one")
-    assert rows(tmp_path / "gradients") == [pytest.approx(row, rel=1e-5) for row in rows(tmp_path / "one")]
+    # Convolutions round differently for one image and for two, and five untrained hops of gd magnify that.
+    assert rows(tmp_path / "gradients") == [pytest.approx(row, rel=1e-4) for row in rows(tmp_path / "one")]
     for name in ("generators", "discriminators"):
         one, two = (gradient(tmp_path / folder, name) for folder in ("one", "gradients"))
         assert float((one - two).norm()) < 1e-3 * float(one.norm())
@@ -299,6 +300,12 @@ class TestErrors:
         own = tmp_path / "text.png"
         assert "would be overwritten" in self.refused(capsys, "apply", whole, own, "--style", "cat", "-o", own)
         assert [path.name for path in tmp_path.iterdir()] == ["text.png"]
+
+    def test_no_run_to_resume(self, tmp_path, capsys):
+        with pytest.raises(SystemExit) as stop:
+            command("train", "--out", tmp_path / "none", "--resume")
+        assert stop.value.code == 2
+        assert f"there is no run in {tmp_path / 'none'} to resume" in capsys.readouterr().err
 
     def test_a_checkpoint_of_another_network_is_not_continued(self, whole, config, tmp_path, capsys):
         for file in whole.iterdir():

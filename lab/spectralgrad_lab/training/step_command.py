@@ -61,17 +61,19 @@ def run_step_command(
         train: trains with a configuration, a folder, whether to resume, and progress callbacks.
         parser: prints the usage if a flag is invalid, and exits with 2.
     """
+    nothing = options.resume and not (options.out / CONFIG).exists()
+    hint = f"; there is no run in {options.out} to resume" if nothing else ""
     try:
         config = config_of(options, defaults)
     except ConfigError as problem:
-        parser.error(str(problem))
+        parser.error(f"{problem}{hint}")
     is_leader = os.environ.get("RANK", "0") == "0"
     keep_memory()
     try:
         with short_warnings():
             result = train(config, options.out, options.resume, steps_for_terminal())
     except (ConfigError, RunExistsError) as problem:
-        parser.error(str(problem))
+        parser.error(f"{problem}{hint}")
     except STOPPING as problem:
         return print_stop(problem, command, options.out, is_leader)
     if is_leader:

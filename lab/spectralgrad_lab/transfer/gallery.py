@@ -34,9 +34,13 @@ class Look:
     method: str
     strength: float
 
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """Kind, method and strength, as a label has them."""
+        return KINDS[self.kind], self.method, "" if self.kind == "translation" else f"{self.strength:g}"
+
     def __str__(self) -> str:
-        words = [KINDS[self.kind], self.method]
-        return ", ".join(words if self.kind == "translation" else [*words, f"{self.strength:g}"])
+        return ", ".join(filter(None, self.words))
 
 
 def looks(kinds: Iterable[str], methods: Iterable[str], strengths: Iterable[float]) -> list[Look]:
@@ -47,6 +51,26 @@ def looks(kinds: Iterable[str], methods: Iterable[str], strengths: Iterable[floa
         ['colours, exact, 0.5', 'colours, exact, 1']
     """
     return [Look(*values) for values in product(kinds, methods, strengths)]
+
+
+def distinctions(wanted: Sequence[Look]) -> list[str]:
+    """Labels with what distinguishes the looks, since there is little room; the whole look if there is only one.
+
+    Example:
+        >>> distinctions(looks(["color"], ["exact"], [0.5, 1]))
+        ['strength 0.5', 'strength 1']
+        >>> distinctions(looks(["color", "style"], ["exact", "svd-pi"], [1]))[:2]
+        ['colours, exact', 'colours, svd-pi']
+    """
+    differ = [len({look.words[place] for look in wanted}) > 1 for place in range(3)]
+    if not any(differ):
+        return [str(look) for look in wanted]
+    only_strength = differ == [False, False, True]
+    return [
+        ("strength " if only_strength else "")
+        + ", ".join(word for word, shown in zip(look.words, differ, strict=True) if shown and word)
+        for look in wanted
+    ]
 
 
 @dataclass(frozen=True)
@@ -113,8 +137,9 @@ def gallery(
         for style in styles.values():
             cells.append(apply(content, style, look))
             report(1)
-        return Row(content, f"{name}\n{look}", cells) if first else Row(None, str(look), cells)
+        return Row(content, f"{name}\n{labels[look]}", cells) if first else Row(None, labels[look], cells)
 
+    labels = dict(zip(wanted, distinctions(wanted), strict=True))
     rows = [row(name, content, look, first) for name, content, look, first in _each(contents, wanted)]
     return contact_sheet(list(styles.items()), rows, side)
 

@@ -114,6 +114,8 @@ def load_decoder(path: str | Path, encoder: Encoder) -> Decoder:
 def load_decoders(folder: str | Path, encoder: Encoder, levels: Iterable[int]) -> dict[int, Decoder]:
     """Read the decoders of several levels from a folder, or from the runs ``level-1`` and so on in it.
 
+    A level that the folder lacks is taken from those that come with the lab, if they belong to this encoder.
+
     Raises:
         DecoderError: one is missing or cannot be used; the message says how to train it.
     """
@@ -121,6 +123,8 @@ def load_decoders(folder: str | Path, encoder: Encoder, levels: Iterable[int]) -
     for level in levels:
         check_level(level)
         places = [decoder_file(place, level) for place in (Path(folder), run_folder(Path(folder), level))]
+        if _belongs(decoder_file(SHIPPED, level), encoder):
+            places.append(decoder_file(SHIPPED, level))
         path = next((place for place in places if place.is_file()), places[0])
         if not path.is_file():
             raise DecoderError(
@@ -131,6 +135,10 @@ def load_decoders(folder: str | Path, encoder: Encoder, levels: Iterable[int]) -
         if found[level].level != level:
             raise DecoderError(f"{path}: expected a decoder of level {level}, got one of level {found[level].level}")
     return found
+
+
+def _belongs(path: Path, encoder: Encoder) -> bool:
+    return path.is_file() and bool(_metadata(path)["encoder"] == encoder.digest)
 
 
 def _metadata(path: Path) -> dict[str, Any]:

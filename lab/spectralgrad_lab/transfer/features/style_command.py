@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from spectralgrad.errors import ArgumentError
 from spectralgrad.rules import methods, resolve
 
 from ..pictures import Picture, find_picture, read_picture, write_picture
@@ -85,6 +86,9 @@ def run(options: argparse.Namespace) -> None:
 def visible(picture: Picture) -> Tensor:
     """RGB (3, H, W) in which invisible pixels have the mean colour of the others, so that they bring no style.
 
+    Raises:
+        ArgumentError: the image is transparent everywhere.
+
     Example:
         >>> half = torch.tensor([1.0, 0.0]).view(1, 1, 2)
         >>> visible(Picture(torch.tensor([0.25, 1.0]).expand(3, 1, 2), alpha=half))[0]
@@ -92,7 +96,9 @@ def visible(picture: Picture) -> Tensor:
     """
     if picture.alpha is None:
         return picture.rgb
-    mean = (picture.rgb * picture.alpha).sum((1, 2)) / picture.alpha.sum().clamp_min(1e-6)
+    if not picture.alpha.any():
+        raise ArgumentError("style transfer: the image is transparent everywhere, so it has no features")
+    mean = (picture.rgb * picture.alpha).sum((1, 2)) / picture.alpha.sum()
     return torch.where(picture.alpha > 0, picture.rgb, mean.view(3, 1, 1))
 
 

@@ -49,7 +49,9 @@ def find_picture(name: str | Path) -> Path:
     """
     path = Path(name)
     is_bare = path.name == str(name) and not path.suffix
-    return art_path(str(name)) if is_bare and not path.is_file() else path
+    if path.is_file() or not is_bare or (path.is_dir() and str(name) not in art()):
+        return path  # a folder is refused by the reader
+    return art_path(str(name))
 
 
 def picture_name(path: Path) -> str:
