@@ -275,3 +275,41 @@ def test_threads_do_not_disturb_each_other():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@dataclass(frozen=True)
+class _Shared(sg.GapMethod):
+    """One gap matrix for the whole batch, possibly of another type than the input."""
+
+    name, summary, reference = "shared", "one matrix for all", "none"
+    wide: bool = False
+
+    def gaps(self, w):
+        ones = torch.ones(w.shape[-1], w.shape[-1], dtype=torch.float64 if self.wide else w.dtype)
+        return ones.triu(1) - ones.tril(-1)
+
+
+def _cubes(decomposition, A, method):
+    vectors = decomposition(A, method=method)
+    return (vectors[-1] ** 3).sum()
+
+
+@pytest.mark.parametrize("decomposition", [sg.eigh, sg.svd])
+def test_the_kernel_reads_no_gap_matrix_of_another_shape_or_type(decomposition):
+    X = torch.randn(50, 6, 6, generator=torch.Generator().manual_seed(0))
+    A = (X + X.mT).requires_grad_()
+    loss = _cubes(decomposition, A, _Shared())
+    (fused,) = torch.autograd.grad(loss, A, retain_graph=True)
+    (formula,) = torch.autograd.grad(loss, A, create_graph=True)
+    assert_close(fused, formula.detach(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError, match=r"[Dd]ouble"):  # as torch says of products of two types
+        torch.autograd.grad(_cubes(decomposition, A, _Shared(wide=True)), A)
+
+
+@pytest.mark.parametrize("decomposition", [sg.eigh, sg.svd])
+def test_the_kernel_reads_no_saved_tensors_of_another_type(decomposition):
+    A = torch.stack([with_spectrum([1.0, 2, 4], dtype=torch.float32, seed=seed) for seed in range(5)]).requires_grad_()
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: x.double(), lambda x: x):
+        loss = _cubes(decomposition, A, "svd-pade")
+    with pytest.raises(RuntimeError, match=r"[Dd]ouble|dtype|same type"):
+        torch.autograd.grad(loss, A)

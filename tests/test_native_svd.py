@@ -266,3 +266,14 @@ def test_instruction_sets_below_the_machines_own_agree(isa):
     used, good = forked.run("-c", code, check=True, environment={"SPECTRALGRAD_ISA": isa}).stdout.split()
     assert good == "True"
     assert used == isa or isa != "baseline"
+
+
+@pytest.mark.parametrize("shape", [(512, 1), (512, 5), (4000, 1), (4000, 2), (3, 4000), (16000, 1)], ids=str)
+def test_long_matrices_are_as_accurate_as_by_lapack(shape):
+    M = torch.rand(16, *shape, generator=torch.Generator().manual_seed(0))
+    reference = torch.linalg.svdvals(M.double())
+    ours, lapack = (
+        ((S.double() - reference).abs().amax(-1) / reference[:, 0]).mean()
+        for S in (sg.svd(M).S, torch.linalg.svd(M, full_matrices=False).S)
+    )
+    assert ours <= 3 * lapack + torch.finfo(M.dtype).eps

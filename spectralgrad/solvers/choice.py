@@ -24,6 +24,7 @@ from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
+_FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 BATCHES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _NAMES = {
@@ -128,10 +129,10 @@ def in_lanes(A: Tensor) -> bool:
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for the singular value decompositions of this batch."""
-    native = kernel()
-    if native is None or not native.takes(M):
+    native, (m, n) = kernel(), M.shape[-2:]
+    if native is None or not native.takes(M) or (min(m, n) <= _FEW and max(m, n) > _LONG):
         return None
-    return native if _enough(M, table().smallest_svd_batch(M.shape[-2], M.shape[-1], M.dtype)) else None
+    return native if _enough(M, table().smallest_svd_batch(m, n, M.dtype)) else None
 
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from . import choice
@@ -36,8 +37,10 @@ def eigh_gradient(
     native = choice.kernel_for_derivatives(V)
     if native is None:
         return None
-    K = 0.0 if cotangents[1] is None else gaps(w)
-    return None if K is None else native.eigh_gradient(eigenpairs, cotangents, K, filters, saturates)
+    K = 0.0 if cotangents[1] is None else _fitting(gaps(w), V)
+    if K is None or not _of_type(V.dtype, *eigenpairs, *cotangents):
+        return None
+    return native.eigh_gradient(eigenpairs, cotangents, K, filters, saturates)
 
 
 def svd_gradient(
@@ -58,5 +61,23 @@ def svd_gradient(
     native = choice.kernel_for_svd_gradient(factors[0], factors[2])
     if native is None:
         return None
-    K = gaps(factors[1])
-    return None if K is None else native.svd_gradient(factors, cotangents, K, filters, saturates)
+    U, S, _ = factors
+    K = _fitting(gaps(S), S.unsqueeze(-1).expand(*S.shape, S.shape[-1]))
+    if K is None or not _of_type(U.dtype, *factors, *cotangents):
+        return None
+    return native.svd_gradient(factors, cotangents, K, filters, saturates)
+
+
+def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:
+    """Return the gap matrix in the shape that the kernel reads, or None if it has another type.
+
+    A rule may return one matrix for the whole batch.
+    """
+    if not isinstance(K, Tensor):
+        return K
+    return K.expand(like.shape) if _of_type(like.dtype, K) and K.is_cpu else None
+
+
+def _of_type(dtype: torch.dtype, *tensors: Tensor | None) -> bool:
+    """True if all are of one type: the kernel reads memory, and hooks on saved tensors may change it."""
+    return all(x is None or x.dtype == dtype for x in tensors)

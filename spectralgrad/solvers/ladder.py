@@ -45,7 +45,13 @@ class Problem:
     def solve(self, A: Tensor, operation: str) -> Factors:
         """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks."""
         counts.call(A.shape[:-2].numel())
-        by_kernel = self.kernel(A)  # first, because it checks for NaN itself and the check below would be wasted
+        return self.completed(A, self.kernel(A), operation)
+
+    def completed(self, A: Tensor, by_kernel: tuple[Factors, int] | None, operation: str) -> Factors:
+        """Return what the kernel found, where it was used and succeeded, and otherwise the result of the fallbacks.
+
+        The kernel comes first, because it checks for NaN itself and the check below would be wasted.
+        """
         if by_kernel is not None and not by_kernel[1]:
             return by_kernel[0]
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang

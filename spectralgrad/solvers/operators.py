@@ -77,16 +77,16 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
 def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return the eigenpairs in as few steps as possible, or None if something else has to be done.
 
-    The kernel must serve and succeed, no gradient be wanted, and nothing observe the call. The usual way is taken
-    otherwise; it makes the checks, and raises the errors, that are not made here.
+    The kernel must serve, no gradient be wanted, and nothing observe the call. The usual way is taken otherwise; it
+    makes the checks that are not made here.
     """
     if not function.unobserved(A) or A.dim() < 2 or A.shape[-1] != A.shape[-2]:
         return None
     found = choice.eigh_by_kernel(A)
-    if found is None or found[1]:
+    if found is None:
         return None
-    w, V = found[0]
-    counts.call(w.numel() // w.shape[-1])
+    counts.call(A.shape[:-2].numel())
+    w, V = EIGH.completed(A, found, "eigh")
     return w, V
 
 

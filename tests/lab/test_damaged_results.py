@@ -18,9 +18,9 @@ from spectralgrad_lab.comparison import gradient_errors
 from spectralgrad_lab.comparison.gradient_errors import GAPS, GradientErrors
 from spectralgrad_lab.comparison.grid import compare
 from spectralgrad_lab.comparison.trained_layer import trained_layer
-from spectralgrad_lab.report import report
+from spectralgrad_lab.report import page, report, template
 from spectralgrad_lab.report.axes import Axis
-from spectralgrad_lab.report.page import contents, render
+from spectralgrad_lab.report.page import contents
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
 from spectralgrad_lab.training.config import ConfigError
@@ -92,7 +92,7 @@ def test_mutated_rows_are_read_or_left_out_and_the_page_is_made(tmp_path, monkey
 def alone(result, folder):
     """Its page, which must not fail in any way."""
     try:
-        render(contents([result], folder)).encode("utf-8")
+        template.fill(page._TEMPLATE, **contents([result], folder)).encode("utf-8")
     except Exception as problem:
         pytest.fail(f"{problem!r}: {result}")
 

@@ -259,7 +259,7 @@ def test_without_results_or_jinja_the_error_says_what_to_do(tmp_path, capsys, mo
     assert "`spectralgrad compare` writes them" in capsys.readouterr().err
     assert main(["report", str(tmp_path), "--out", str(tmp_path / "no" / "page.html")]) == 1
     assert "does not exist; create it first" in capsys.readouterr().err
-    monkeypatch.setattr("spectralgrad_lab.report.page.find_spec", lambda _: None)
+    monkeypatch.setattr("spectralgrad_lab.report.template.find_spec", lambda _: None)
     assert main(["report", str(tmp_path)]) == 1
     assert "pip install jinja2" in capsys.readouterr().err
 

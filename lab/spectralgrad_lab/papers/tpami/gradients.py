@@ -38,7 +38,7 @@ def gradient_of_vectors() -> Mapping[str, Value]:
     """⟨Eq. 2, Z⟩ against a central difference of ⟨V, H⟩ in a symmetric direction Z, and its symmetric part."""
     A, H, Z = with_spectrum(EVEN), gaussian(6, 6, seed=1), sym(gaussian(6, 6, seed=2))
     w, V = sg.eigh(A)
-    printed, step = eq2(V, sg.Analytic().gaps(w), H), 1e-5
+    printed, step = eq2(V, sg.Analytic().gaps(w), H), 1e-6
 
     def loss(M: Tensor) -> Tensor:
         vectors = sg.eigh(M).eigenvectors
