@@ -27,7 +27,10 @@ def real_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def widen(A: Tensor) -> Tensor:
     """Convert ``A`` to its working precision."""
-    return A.to(_WIDER[A.dtype]) if A.dtype in _WIDER else A
+    if A.dtype in _WIDER or torch.compiler.is_compiling():
+        # Compiled torch.func.grad cannot pass its own input to an autograd function that calls an operator.
+        return A.to(working_dtype(A.dtype))
+    return A
 
 
 def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:

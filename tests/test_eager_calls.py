@@ -313,3 +313,14 @@ def test_the_kernel_reads_no_saved_tensors_of_another_type(decomposition):
         loss = _cubes(decomposition, A, "svd-pade")
     with pytest.raises(RuntimeError, match=r"[Dd]ouble|dtype|same type"):
         torch.autograd.grad(loss, A)
+
+
+@pytest.mark.parametrize("decomposition", [sg.eigh, sg.svd])
+def test_the_input_of_a_compiled_gradient_may_go_straight_into_a_decomposition(decomposition):
+    def loss(A):
+        factors = decomposition(A)
+        return sum(factor.abs().sin().sum() for factor in factors)
+
+    A = torch.stack([with_spectrum([1.0, 2, 4], seed=seed) for seed in range(5)])
+    compiled = torch.compile(torch.func.grad(loss), backend="aot_eager", fullgraph=True)
+    assert_close(compiled(A), torch.func.grad(loss)(A))

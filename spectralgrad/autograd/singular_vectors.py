@@ -44,7 +44,7 @@ def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
 class _SVD(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
-        return solvers.svd(M.detach())  # compiled torch.func.grad cannot run an operator on its own tensors
+        return solvers.svd(M)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
