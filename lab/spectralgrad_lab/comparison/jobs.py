@@ -79,13 +79,6 @@ def worker_errors(name: str) -> Iterator[None]:
     Raises:
         JobStoppedError: a signal stopped the run, or the process must not start another one.
         JobError: the run could not be carried out.
-
-    Example:
-        >>> with worker_errors("exact-seed0"):
-        ...     raise ValueError("no images")
-        Traceback (most recent call last):
-        ...
-        spectralgrad_lab.comparison.jobs.JobError: exact-seed0: no images
     """
     if _stop.is_set():  # the pool hands out jobs before a process is free
         raise JobStoppedError(f"{name}: not started")
