@@ -203,7 +203,7 @@ def test_hooks_see_and_change_gradients():
     assert_close(doubled, 2 * plain, rtol=1e-14, atol=0)
 
 
-def test_a_gradient_that_nobody_asks_for():
+def test_a_gradient_that_is_not_requested():
     A = _matrix("distinct", 3, torch.float64)
     for context in (torch.no_grad, torch.inference_mode):
         with context():

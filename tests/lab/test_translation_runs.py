@@ -99,8 +99,9 @@ def test_two_processes_equal_one(whole, config, tmp_path):
     for wanted, row in zip(rows(whole), rows(tmp_path / "steady"), strict=True):
         assert row == pytest.approx(wanted, rel=1e-2)  # Adam divides gradients by their size: rounding grows
     train_translation(shared["gradients"], tmp_path / "one")
-    # Convolutions round differently for one image and for two, and five untrained hops of gd magnify that.
-    assert rows(tmp_path / "gradients") == [pytest.approx(row, rel=1e-4) for row in rows(tmp_path / "one")]
+    rounding = 8 * torch.finfo(torch.float32).eps  # the style loss, 0.07, is a difference of codes of size 1
+    expected = [pytest.approx(row, rel=1e-5, abs=rounding) for row in rows(tmp_path / "one")]
+    assert rows(tmp_path / "gradients") == expected
     for name in ("generators", "discriminators"):
         one, two = (gradient(tmp_path / folder, name) for folder in ("one", "gradients"))
         assert float((one - two).norm()) < 1e-3 * float(one.norm())
