@@ -20,6 +20,7 @@ template <class T> struct Entry {
   int (*root_single)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
   int (*complex_lanes)(const T*, T*, T*, int64_t, int64_t, int);
   int (*complex_single)(const T*, T*, T*, int64_t, int64_t, int);
+  int (*eigh_gradient)(const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, T, int, int, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -42,6 +43,10 @@ int sg_eigh_c64(const float*, float*, float*, int64_t, int64_t, int);
 int sg_eigh_c128(const double*, double*, double*, int64_t, int64_t, int);
 int sg_eigh_single_c64(const float*, float*, float*, int64_t, int64_t, int);
 int sg_eigh_single_c128(const double*, double*, double*, int64_t, int64_t, int);
+int sg_eigh_gradient_f32(const float*, const float*, const float*, const float*, const float*, float*, int64_t, int64_t,
+                         float, int, int, int);
+int sg_eigh_gradient_f64(const double*, const double*, const double*, const double*, const double*, double*, int64_t,
+                         int64_t, double, int, int, int);
 const char* sg_isa();
 }
 
@@ -59,6 +64,13 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
         A[(size_t)(b * d * d + i * d + j)] = sum;
       }
   if (entry.eigh(A.data(), w.data(), V.data(), batch, d, threads)) return 1e30;
+  for (int absent = 0; absent < 3; absent++) {  // the gradients with respect to V and w, one of which may be absent
+    const T *gV = absent == 1 ? nullptr : G.data(), *gw = absent == 2 ? nullptr : w.data(), *K = absent ? A.data() : nullptr;
+    if (entry.eigh_gradient(V.data(), w.data(), gV, gw, K, X.data(), batch, d, (T)1e-4, absent != 1, absent != 2, threads))
+      return 1e30;
+    for (T x : X)
+      if (!std::isfinite(x)) return 1e30;
+  }
   double worst = 0;
   for (int64_t b = 0; b < batch; b++)
     for (int64_t i = 0; i < d; i++)
@@ -180,9 +192,9 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 
 int main() {
   Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-                      sg_eigh_c64, sg_eigh_single_c64};
+                      sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32};
   Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-                      sg_eigh_c128, sg_eigh_single_c128};
+                      sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64};
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();
