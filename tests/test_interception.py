@@ -20,6 +20,7 @@ import spectralgrad as sg
 from spectralgrad import solvers
 from spectralgrad.dispatch import function, torch_internals
 from spectralgrad.native import Kernel, kernel
+from spectralgrad.solvers import choice
 from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import with_spectrum
 
@@ -342,8 +343,8 @@ KERNEL_CALLS = {
 
 @pytest.mark.parametrize("call", KERNEL_CALLS)
 def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call, monkeypatch):
-    inside, answers = [], []
-    run, kernel_call, intercepted = Operator.__call__, Kernel._call, function.intercepted
+    inside, answers, seen = [], [], []
+    run, kernel_call, intercepted, plan = Operator.__call__, Kernel._call, function.intercepted, choice.plan
 
     def enter(self, *args, **kwargs):
         inside.append(self)
@@ -356,15 +357,25 @@ def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call
         answers.append(intercepted(*tensors))
         return answers[-1]
 
-    def check(self, *args, **kwargs):
-        assert inside or answers[-1:] == [False], "the kernel was called outside an operator, and nothing was asked"
-        answers.clear()
-        return kernel_call(self, *args, **kwargs)
+    def checked(run):
+        def check(*args, **kwargs):
+            assert inside or answers[-1:] == [False], "the kernel was called outside an operator, and nothing was asked"
+            answers.clear()
+            seen.append(run)
+            return run(*args, **kwargs)
+
+        return check
+
+    def checked_plan(shape, dtype):
+        found = plan(shape, dtype)
+        return found and found._replace(**{name: checked(getattr(found, name)) for name in ("eigh", "root", "frechet")})
 
     monkeypatch.setattr(Operator, "__call__", enter)
-    monkeypatch.setattr(Kernel, "_call", check)
+    monkeypatch.setattr(Kernel, "_call", checked(kernel_call))
     monkeypatch.setattr(function, "intercepted", ask)
+    monkeypatch.setattr(choice, "plan", checked_plan)
     KERNEL_CALLS[call](_matrices(torch.float32))
+    assert seen or kernel() is None or call not in ("sqrt exact", "inv_sqrt exact", "eigh")
 
 
 OPERATORS = {name: value for name, value in vars(solvers).items() if isinstance(value, Operator)}
@@ -420,8 +431,8 @@ def test_a_packaged_layer_computes_the_same():
 
 
 PRIVATE = {
-    "_dispatch_tls_local_include_set": torch._C,
-    "_dispatch_keys": torch._C,
+    "_keys_of": torch_internals,  # looked up at import
+    "_keys_of_thread": torch_internals,
     "DispatchKeySet": torch._C,
     "_len_torch_function_stack": torch._C,
 }
@@ -431,10 +442,14 @@ PRIVATE = {
 def test_without_a_private_name_calls_go_through_the_operators(name, monkeypatch):
     A = _matrices()
     expected = sg.matrix_inv_sqrt(A)
-    torch_internals._ordinary_keys.cache_clear()
-    monkeypatch.delattr(PRIVATE[name], name)
+    torch_internals._extraordinary_keys.cache_clear()
+    if PRIVATE[name] is torch_internals:
+        monkeypatch.setattr(torch_internals, name, None)
+    else:
+        monkeypatch.delattr(PRIVATE[name], name)
     assert not function.eager(A)
     assert_close(sg.matrix_inv_sqrt(A), expected, rtol=1e-12, atol=1e-12)
+    torch_internals._extraordinary_keys.cache_clear()
 
 
 OTHERS = {

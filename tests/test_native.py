@@ -1,5 +1,6 @@
 """The native kernel: LAPACK's bar for every size, independence of lanes, threads and neighbours, and its way down."""
 
+import ctypes
 import multiprocessing
 import threading
 
@@ -9,7 +10,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel
+from spectralgrad.native import kernel, library
 from spectralgrad.solvers import choice, eigh_ratio, tuning
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
@@ -117,7 +118,7 @@ def test_fused_roots_agree_with_lapack(verb, spectrum, dtype, monkeypatch):
     A = torch.stack([with_spectrum(SPECTRA[spectrum], dtype=dtype, seed=s) for s in range(19)])
     G = symmetric_noise(6, dtype) + torch.ones(6, 6, dtype=dtype).triu()
     fused = verb(A), gradient(verb, A, G)
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     plain = verb(A), gradient(verb, A, G)
     for x, y in zip(fused, plain, strict=True):
         assert_close(x, y, rtol=1e3 * unit(dtype), atol=1e3 * unit(dtype) * float(y.abs().max()))
@@ -216,21 +217,49 @@ def test_a_forked_child_can_call():
     assert child.exitcode == 0
 
 
+def _spoil_third(monkeypatch, method, straight):
+    """Make the kernel fail on the third of four 3×3 matrices; return the list of its calls.
+
+    A call of a small matrix goes straight to the C function, others through a method of the kernel.
+    """
+    calls = []
+    if not straight:
+        run = getattr(NATIVE, method)
+
+        def spoiled(*args):
+            calls.append(method)
+            *results, _ = run(*args)
+            for x in results:
+                x[2] = torch.nan
+            return *results, 1
+
+        monkeypatch.setattr(choice, "plan", lambda shape, dtype: None)
+        monkeypatch.setattr(NATIVE, method, spoiled)
+        return calls
+    plan = choice.plan(torch.Size([4, 3, 3]), torch.float64)
+    name, results = {"eigh": ("eigh", [1]), "root_and_eigenpairs": ("root", [2, 3, 4])}[method]
+
+    def spoiled_function(*args):
+        calls.append(name)
+        getattr(plan, name)(*args)
+        for k in results:  # eigenvalues; or their roots, the vectors and the root of the matrix
+            size = 3 if k < 3 else 9
+            for entry in range(2 * size, 3 * size):
+                ctypes.c_double.from_address(args[k] + 8 * entry).value = float("nan")
+        return 1
+
+    monkeypatch.setattr(choice, "plan", lambda shape, dtype: plan._replace(**{name: spoiled_function}))
+    return calls
+
+
 @needs_kernel
+@pytest.mark.parametrize("straight", [True, False])
 @pytest.mark.parametrize("function", [sg.matrix_sqrt, sg.matrix_inv_sqrt])
-def test_a_root_that_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, function):
+def test_a_root_that_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, function, straight):
     """The kernel runs once; the other matrices keep its results."""
     A = torch.stack([with_spectrum([1.0, 2, 3], seed=seed) for seed in range(4)])
-    expected, calls, run = function(A), [], NATIVE.root_and_eigenpairs
-
-    def spoiled(*args):
-        calls.append(args)
-        S, s, V, _ = run(*args)
-        for x in (S, s, V):
-            x[2] = torch.nan
-        return S, s, V, 1
-
-    monkeypatch.setattr(NATIVE, "root_and_eigenpairs", spoiled)
+    expected = function(A)
+    calls = _spoil_third(monkeypatch, "root_and_eigenpairs", straight)
     monkeypatch.setattr(NATIVE, "eigh", lambda A: pytest.fail("the kernel was run again"))
     result = function(A)
     assert len(calls) == 1
@@ -242,17 +271,11 @@ def test_a_root_that_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch,
 
 
 @needs_kernel
-def test_the_kernels_eigh_is_not_run_again_on_what_it_fails_on(monkeypatch):
+@pytest.mark.parametrize("straight", [True, False])
+def test_the_kernels_eigh_is_not_run_again_on_what_it_fails_on(monkeypatch, straight):
     A = torch.stack([with_spectrum([1.0, 2, 3], seed=seed) for seed in range(4)])
-    expected, calls, run = sg.eigh(A), [], NATIVE.eigh
-
-    def spoiled(A):
-        calls.append(A)
-        w, V, _ = run(A)
-        w[2] = V[2] = torch.nan
-        return w, V, 1
-
-    monkeypatch.setattr(NATIVE, "eigh", spoiled)
+    expected = sg.eigh(A)
+    calls = _spoil_third(monkeypatch, "eigh", straight)
     w, V = sg.eigh(A)
     assert len(calls) == 1
     assert_close(w, expected.eigenvalues)
@@ -260,7 +283,7 @@ def test_the_kernels_eigh_is_not_run_again_on_what_it_fails_on(monkeypatch):
 
 
 def test_kernel_can_be_switched_off(monkeypatch):
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     assert kernel() is None
     assert choice.kernel_for_functions(torch.eye(3)) is None
     assert_close(sg.eigh(torch.eye(3)).eigenvalues, torch.ones(3))
@@ -299,13 +322,13 @@ def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     if NATIVE is None:
         pytest.skip("the native kernel was not built or is switched off")
-    choice.table.cache_clear()
+    choice.forget()
     try:
         mine = choice.Table(float32=(7,) * len(choice.SIZES))
         tuning._store(NATIVE.isa, mine)
         assert choice.table() == mine
-        choice.table.cache_clear()
+        choice.forget()
         (tmp_path / "spectralgrad" / "solvers.json").write_text("{")
         assert choice.table() == choice.Table()
     finally:
-        choice.table.cache_clear()
+        choice.forget()

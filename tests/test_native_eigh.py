@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel
+from spectralgrad.native import kernel, library
 from spectralgrad.solvers import choice, lapack
 
 from . import forked
@@ -150,11 +150,11 @@ def test_the_table_decides_between_lanes_and_one_by_one(dtype, monkeypatch):
     assert called == ["eigh", "eigvalsh", "eigh_single", "eigvalsh_single", "eigh_single", "eigvalsh_single"]
 
 
-@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shape", [(3, 3), (20, 8, 8), (2, 3, 33, 33), (0, 4, 4), (5, 0, 0), (2, 600, 600)])
 def test_eigenvalues_alone_agree_with_torch(shape, dtype, native, monkeypatch):
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", native)
+    monkeypatch.setattr(library, "switched_off", not native)
     X = torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
     A = X @ X.mH
     w, expected = sg.solvers.eigvalsh(A), torch.linalg.eigvalsh(A)
@@ -172,9 +172,9 @@ def test_eigenvalues_alone_in_transforms_and_compiled():
     assert_close(torch.compile(sg.solvers.eigvalsh, backend="aot_eager", fullgraph=True)(A), expected)
 
 
-@pytest.mark.parametrize("native", ["1", "0"])
+@pytest.mark.parametrize("native", [True, False])
 def test_eigenvalues_of_bad_input_are_an_error_that_names_the_position(native, monkeypatch):
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", native)
+    monkeypatch.setattr(library, "switched_off", not native)
     A = torch.eye(5).repeat(4, 1, 1)
     A[2, 3, 1] = torch.nan
     with pytest.raises(sg.NonFiniteError, match=r"eigvalsh.*position 2"):
@@ -185,7 +185,7 @@ def test_eigenvalues_that_a_driver_fails_on_come_from_the_ladder(monkeypatch):
     def refuse(A):
         raise torch.linalg.LinAlgError("did not converge")
 
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     monkeypatch.setattr(lapack, "eigvalsh", refuse)
     monkeypatch.setattr(lapack, "eigh", refuse)
     sg.solvers.reset_report()
@@ -211,7 +211,7 @@ def test_complex_functions_by_the_kernel_agree_with_lapack(verb, dtype, monkeypa
     monkeypatch.setattr(NATIVE, "eigh", lambda A: called.append(A.dtype) or run(A))
     result = verb(A)
     assert called == [dtype]
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     expected = verb(A)
     assert_close(result, expected, rtol=0, atol=1e3 * unit(dtype) * float(expected.abs().max()))
 

@@ -6,6 +6,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.native import library
 from spectralgrad.solvers import lapack, orthogonal
 
 from .helpers import DTYPES
@@ -26,7 +27,7 @@ SIZE = 8.0  # max|A| of every matrix, so that a scaled one can be told from one 
 @pytest.fixture(autouse=True)
 def _lapack_alone_with_a_fresh_report(monkeypatch):
     """The drivers that are spoiled here stand behind the native kernel; test_native.py has its way down."""
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     sg.solvers.reset_report()
 
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.autograd import singular_vectors
-from spectralgrad.native import Kernel, kernel
+from spectralgrad.native import Kernel, kernel, library
 from spectralgrad.solvers import choice, svd_gradient
 
 from .helpers import REAL
@@ -127,8 +127,8 @@ def test_values_alone_need_one_product(monkeypatch):
     """The gradient of Σσ²/2 is M itself; gaps are not computed, in the kernel or without it."""
     monkeypatch.setattr(sg.Pade, "gaps", lambda self, w: pytest.fail("gaps were computed"))
     for shape in ((8, 5, 4), (8, 4, 5), (3, 20, 20), (3, 17, 40)):
-        for off in ("", "0"):
-            monkeypatch.setenv("SPECTRALGRAD_NATIVE", off)
+        for off in (False, True):
+            monkeypatch.setattr(library, "switched_off", off)
             M = torch.randn(shape, requires_grad=True)
             (sg.svd(M).S.square() / 2).sum().backward()
             assert_close(M.grad, M.detach())
@@ -137,7 +137,7 @@ def test_values_alone_need_one_product(monkeypatch):
 def test_without_the_kernel(monkeypatch):
     M = torch.randn(8, 5, 4, dtype=torch.float64, requires_grad=True)
     (expected,) = torch.autograd.grad(loss(M), M)
-    monkeypatch.setenv("SPECTRALGRAD_NATIVE", "0")
+    monkeypatch.setattr(library, "switched_off", True)
     assert choice.kernel_for_svd_gradient(*sg.svd(M)[::2]) is None
     assert_close(torch.autograd.grad(loss(M), M)[0], expected)
 

@@ -77,7 +77,7 @@ class _Eigh(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor]:
         if w is not None and V is not None:
             return w.clone(), V.clone()
-        return _replaced(*solvers.eigh(A, operation), rule)
+        return _replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

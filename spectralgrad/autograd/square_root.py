@@ -36,7 +36,8 @@ def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the root, √λ and the eigenvectors, without gradient."""
-    return solvers.root_and_eigenpairs(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
+    settings = domain.operation, inverse, domain.solver_rtol, domain.clamp
+    return solvers.root_at_once(A, *settings) or solvers.root_and_eigenpairs(A, *settings)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -102,7 +103,8 @@ class _ExactRoot(function.DerivativeRule):
         A, R, s, V = ctx.saved_tensors
         if function.differentiating():
             return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None
-        return solvers.root_derivative(V, s, g, ctx.inverse), None, None
+        found = solvers.root_derivative_at_once(V, s, g, ctx.inverse)
+        return (solvers.root_derivative(V, s, g, ctx.inverse) if found is None else found), None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

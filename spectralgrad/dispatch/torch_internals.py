@@ -5,6 +5,7 @@ Each has a fallback for versions of torch without that name: the answer that lea
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -14,6 +15,10 @@ from torch.autograd import forward_ad
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
+
+# Looked up once: every eager call asks.
+_keys_of: Callable[[Tensor], Any] | None = getattr(torch._C, "_dispatch_keys", None)
+_keys_of_thread: Callable[[], Any] | None = getattr(torch._C, "_dispatch_tls_local_include_set", None)
 
 
 def intercepted(*tensors: Tensor) -> bool:
@@ -30,13 +35,12 @@ def intercepted(*tensors: Tensor) -> bool:
         >>> intercepted(x), intercepted(x.to("meta")), intercepted((1j * x).conj().imag)
         (False, True, True)
     """
-    try:
-        seen: int = torch._C._dispatch_tls_local_include_set().raw_repr()
-        for x in tensors:
-            seen |= torch._C._dispatch_keys(x).raw_repr()
-        return bool(seen & ~_ordinary_keys()) or in_function_mode()
-    except AttributeError:
+    if _keys_of is None or _keys_of_thread is None:
         return True
+    seen: int = _keys_of_thread().raw_repr()
+    for x in tensors:
+        seen |= _keys_of(x).raw_repr()
+    return (seen & _extraordinary_keys()) != 0 or in_function_mode()
 
 
 def in_function_mode() -> bool:
@@ -48,12 +52,15 @@ def in_function_mode() -> bool:
 
 
 @cache
-def _ordinary_keys() -> int:
-    keys: Any = torch._C.DispatchKey
+def _extraordinary_keys() -> int:
+    """All keys but the ordinary ones, as bits; all of them if torch has no such names."""
     bits = 0
-    for name in _ORDINARY:
-        bits |= torch._C.DispatchKeySet(getattr(keys, name)).raw_repr()
-    return bits
+    try:
+        for name in _ORDINARY:
+            bits |= torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
+    except AttributeError:
+        return -1
+    return ~bits
 
 
 def in_transform() -> bool:

@@ -18,7 +18,10 @@ _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
 _VERSION = b"7"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
-_SQRT, _INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
+SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
+
+# Read once, because a look-up in the environment costs as much as decomposing a small matrix.
+switched_off = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
 
 
 class Kernel:
@@ -71,7 +74,7 @@ class Kernel:
     @staticmethod
     def decomposes(A: Tensor) -> bool:
         """True if the kernel computes eigenvalues for the tensor's dtype and device."""
-        return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.device.type == "cpu"
+        return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.is_cpu
 
     def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
@@ -92,14 +95,19 @@ class Kernel:
         """The same with SIMD inside a matrix."""
         return self._eigvalsh("eigh_single", A)
 
+    def symmetric(self, lanes: bool, dtype: torch.dtype) -> list[Any]:
+        """Return the C functions of eigenpairs, roots and derivatives, for callers that prepare their arguments."""
+        names = ("eigh", "root", "frechet") if lanes else ("eigh_single", "root_single", "frechet")
+        return [self._functions[name, dtype] for name in names]
+
     def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)
-        w, V = A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), torch.empty_like(A)
+        w, V = _values_of(A), torch.empty_like(A)
         return w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
     def _eigvalsh(self, name: str, A: Tensor) -> tuple[Tensor, int]:
         A = _in_memory(A)
-        w = A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+        w = _values_of(A)
         return w, self._call(name, A, A.data_ptr(), w.data_ptr(), None)
 
     def eigh_gradient(
@@ -158,7 +166,7 @@ class Kernel:
         pointers = [None if x is None else x.data_ptr() for x in (*inputs, gM)]
         sizes, flags = (U.shape[:-2].numel(), *gM.shape[-2:]), filters + 2 * saturates
         run = self._functions["svd_gradient", U.dtype]
-        _checked("svd_gradient", run(*pointers, *sizes, floor, flags, torch.get_num_threads()))
+        checked("svd_gradient", run(*pointers, *sizes, floor, flags, torch.get_num_threads()))
         return gM
 
     def root_and_eigenpairs(
@@ -171,9 +179,9 @@ class Kernel:
         ``single``, the eigenpairs are those of :meth:`eigh_single`.
         """
         A = _in_memory(A)
-        s, V, S = A.new_empty(*A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
+        s, V, S = _values_of(A), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
-        name, which = "root_single" if single else "root", _INV_SQRT if inverse else _SQRT
+        name, which = "root_single" if single else "root", INV_SQRT if inverse else SQRT
         return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative))
 
     def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
@@ -181,7 +189,7 @@ class Kernel:
 
         With ``terms`` > 0 it is the derivative by SVD-Taylor with that many terms of its series.
         """
-        return self._frechet(_INV_SQRT if inverse else _SQRT, V, _in_memory(s), None, G, terms)
+        return self._frechet(INV_SQRT if inverse else SQRT, V, _in_memory(s), None, G, terms)
 
     def function_derivative(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
@@ -199,18 +207,26 @@ class Kernel:
     def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
         d = A.shape[-1]
         batch = A.numel() // (d * d) if d else 0
-        return _checked(name, self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads()))
+        return checked(name, self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads()))
 
     def _svd(self, M: Tensor, *results: int | None) -> int:
         sizes = M.shape[:-2].numel(), *M.shape[-2:]
         status = self._functions["svd", M.dtype](M.data_ptr(), *results, *sizes, torch.get_num_threads())
-        return _checked("svd", status)
+        return checked("svd", status)
 
 
-def _checked(name: str, status: int) -> int:
+def checked(name: str, status: int) -> int:
+    """Return the status of a C function, or raise an error if it is negative."""
     if status < 0:
         raise MemoryError(f"spectralgrad's native {name}: not enough memory for its workspace")
     return status
+
+
+def _values_of(A: Tensor) -> Tensor:
+    """Return a new tensor (*, d) for the real eigenvalues of matrices (*, d, d)."""
+    if A.is_complex():
+        return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+    return A.new_empty(*A.shape[:-1])  # torch reads separate sizes faster than a tuple
 
 
 def _in_memory(x: Tensor) -> Tensor:
@@ -235,26 +251,19 @@ def _in_memory(x: Tensor) -> Tensor:
 def kernel() -> Kernel | None:
     """Return the kernel, or None if it was not built, cannot be loaded, fails its self-test, or is disabled.
 
-    Set SPECTRALGRAD_NATIVE=0 to disable it.
+    To disable it, set SPECTRALGRAD_NATIVE=0 in the environment before the process starts.
 
     Example:
         >>> native = kernel()
         >>> native is None or native.isa in ("avx512", "avx2", "baseline")
         True
     """
-    return None if _switched_off() else _load()[0]
+    return None if switched_off else _load()[0]
 
 
 def absence() -> str:
     """Return why there is no kernel."""
-    if _switched_off():
-        return "switched off by SPECTRALGRAD_NATIVE=0"
-    return _load()[1]
-
-
-def _switched_off() -> bool:
-    # `in` first: a failing lookup, the common case, costs twice as much.
-    return "SPECTRALGRAD_NATIVE" in os.environ and os.environ["SPECTRALGRAD_NATIVE"] == "0"
+    return "switched off by SPECTRALGRAD_NATIVE=0" if switched_off else _load()[1]
 
 
 @cache

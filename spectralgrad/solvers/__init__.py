@@ -1,12 +1,14 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
+from .at_once import eigh as eigh_at_once
+from .at_once import root_and_eigenpairs as root_at_once
+from .at_once import root_derivative as root_derivative_at_once
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .gradients import eigh_gradient, svd_gradient
 from .ladder import eigh_ratio, svd_ratio
 from .operators import (
     eigh,
-    eigh_at_once,
     eigvalsh,
     function_derivative,
     polar_factors,
@@ -32,7 +34,9 @@ __all__ = [
     "report",
     "reset_report",
     "root_and_eigenpairs",
+    "root_at_once",
     "root_derivative",
+    "root_derivative_at_once",
     "svd",
     "svd_gradient",
     "svd_ratio",

@@ -12,13 +12,15 @@ import math
 import os
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
+from ..precision import negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .lapack import Factors
 
@@ -115,16 +117,56 @@ def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
 def _eigensolver(A: Tensor) -> tuple[Kernel, bool] | None:
     """Return the kernel and :func:`in_lanes` if the table selects the kernel for this batch, otherwise None."""
     native = kernel()
-    if native is None or not native.decomposes(A) or A.numel() == 0:
+    if native is None or not native.decomposes(A):
         return None
-    lanes = in_lanes(A)
-    return (native, lanes) if lanes or A.shape[-1] <= table().largest_single(A.dtype) else None
+    lanes = in_lanes(A.shape, A.dtype)
+    return None if lanes is None else (native, lanes)
 
 
-def in_lanes(A: Tensor) -> bool:
-    """True if the batch is large enough for one matrix per SIMD lane; otherwise they are decomposed one at a time."""
-    least = table().smallest_batch(A.shape[-1], A.dtype)
-    return least is not None and A.shape[:-2].numel() >= least
+@lru_cache(maxsize=1024)
+def in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
+    """True if the kernel decomposes one matrix per SIMD lane, False if one at a time, None if it is not used."""
+    if not shape.numel():
+        return None
+    least = table().smallest_batch(shape[-1], dtype)
+    if least is not None and shape[:-2].numel() >= least:
+        return True
+    return False if shape[-1] <= table().largest_single(dtype) else None
+
+
+class Plan(NamedTuple):
+    """What the kernel computes for symmetric matrices of one shape and type, as C functions and their arguments."""
+
+    eigh: Any
+    root: Any | None  # None if products in torch are faster
+    frechet: Any | None
+    batch: int
+    d: int
+    values: tuple[int, ...]  # the shape of the eigenvalues
+    zero: float  # the default tolerances of roots, relative to the norm
+    negative: float
+
+
+@lru_cache(maxsize=1024)
+def plan(shape: torch.Size, dtype: torch.dtype) -> Plan | None:
+    """Return the plan for real matrices, or None if the kernel is not used for them."""
+    native = kernel()
+    real = dtype in (torch.float32, torch.float64)
+    if native is None or not real or len(shape) < 2 or shape[-1] != shape[-2]:
+        return None
+    lanes, d = in_lanes(shape, dtype), shape[-1]
+    if lanes is None:
+        return None
+    eigh, *functions = native.symmetric(lanes, dtype)
+    root, frechet = functions if d <= table().fused else (None, None)
+    tolerances = rank_tolerance(d, dtype), negative_tolerance(d, dtype)
+    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), *tolerances)
+
+
+def forget() -> None:
+    """Read the table again at the next call."""
+    for remembered in (table, in_lanes, plan):
+        remembered.cache_clear()
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:

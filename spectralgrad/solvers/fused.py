@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -28,7 +29,8 @@ def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[
         for position in batch_positions(w.amin(-1) < -limit)[:1]:
             raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
     values = w.clamp_min(0)
-    return values, values > _tolerance(w, rtol) * size.unsqueeze(-1)
+    tolerance = rank_tolerance(d, w.dtype) if rtol < 0 else rtol
+    return values, values > tolerance * size.unsqueeze(-1)
 
 
 def root_and_eigenpairs(
@@ -38,21 +40,38 @@ def root_and_eigenpairs(
     native = choice.kernel_for_functions(A)
     if native is None:
         w, V = EIGH.solve(A, operation)
-        return *_composed_root(w, V, operation, inverse, rtol, clamp), V
+        return *_composed_root(w, V, operation, inverse, rtol, clamp), V.contiguous()
     counts.call(A.shape[:-2].numel())
-    negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
-    single = not choice.in_lanes(A)
-    S, s, V, doubtful = native.root_and_eigenpairs(A, inverse, _tolerance(A, rtol), negative, single)
+    zero, negative = _default_tolerances(A.shape[-1], A.dtype)
+    single = not choice.in_lanes(A.shape, A.dtype)
+    S, s, V, doubtful = native.root_and_eigenpairs(
+        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single
+    )
     if doubtful:
-        # Matrices failed or are indefinite. Errors for NaN input come first; then the failed ones are decomposed
-        # again; then _composed_root raises an error for eigenvalues that are negative beyond rounding.
-        A = EIGH.readable(A, operation)
-        w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
-        failed = EIGH.repair(A, (w, V), operation)
-        composed = _composed_root(w, V, operation, inverse, rtol, clamp)
-        for position in failed:
-            S[position], s[position] = (x[position] for x in composed)
+        repair(A, (S, s, V), operation, inverse, rtol, clamp)
     return S, s, V
+
+
+def repair(
+    A: Tensor, results: tuple[Tensor, Tensor, Tensor], operation: str, inverse: bool, rtol: float, clamp: bool
+) -> None:
+    """Complete, in place, what the kernel left undone: matrices failed, or are indefinite, which is an error.
+
+    Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
+    beyond rounding raise an error.
+    """
+    S, s, V = results
+    A = EIGH.readable(A, operation)
+    w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
+    failed = EIGH.repair(A, (w, V), operation)
+    composed = _composed_root(w, V, operation, inverse, rtol, clamp)
+    for position in failed:
+        S[position], s[position] = (x[position] for x in composed)
+
+
+@lru_cache
+def _default_tolerances(d: int, dtype: torch.dtype) -> tuple[float, float]:
+    return rank_tolerance(d, dtype), negative_tolerance(d, dtype)
 
 
 def _composed_root(
@@ -76,7 +95,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     two eigenvalues.
     """
     native = choice.kernel_for_derivatives(V)
-    if native is not None:
+    if native is not None and s.dtype == V.dtype == G.dtype:  # hooks on saved tensors may change types
         return native.root_derivative(V, s, G, inverse, terms)
     weights = inverse_sums(s)
     if terms:
@@ -107,14 +126,12 @@ def _series_share(s: Tensor, terms: int) -> Tensor:
 def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ, the derivative of a matrix function, for a real symmetric Γ."""
     native = choice.kernel_for_derivatives(V)
-    return congruence(V, gamma, hermitian(G)) if native is None else native.function_derivative(V, gamma, G)
+    if native is not None and gamma.dtype == V.dtype == G.dtype:
+        return native.function_derivative(V, gamma, G)
+    return congruence(V, gamma, hermitian(G))
 
 
 def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
     """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
     with full_precision(V):
         return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH
-
-
-def _tolerance(A: Tensor, rtol: float) -> float:
-    return rank_tolerance(A.shape[-1], A.dtype) if rtol < 0 else rtol

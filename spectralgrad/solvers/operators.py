@@ -39,13 +39,9 @@ class Operator(Generic[P, R]):
         if not function.eager(*tensors):
             result: R = self.operator(*args, **kwargs)
             return result
-        with_graph, run = torch.is_grad_enabled(), self.function
-        for x in tensors:
-            if with_graph and x.requires_grad:
-                args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
-                with_graph = False
-            if not x.numel():
-                run = self.packed
+        if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
+            args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
+        run = self.function if all(x.numel() for x in tensors) else self.packed
         return run(*args, **kwargs)
 
 
@@ -72,22 +68,6 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
     """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
     w, V = EIGH.solve(A, operation)
     return w, V  # LAPACK's are in column-major order; only the operator makes them contiguous
-
-
-def eigh_at_once(A: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Return the eigenpairs in as few steps as possible, or None if something else has to be done.
-
-    The kernel must serve, no gradient be wanted, and nothing observe the call. The usual way is taken otherwise; it
-    makes the checks that are not made here.
-    """
-    if not function.unobserved(A) or A.dim() < 2 or A.shape[-1] != A.shape[-2]:
-        return None
-    found = choice.eigh_by_kernel(A)
-    if found is None:
-        return None
-    counts.call(A.shape[:-2].numel())
-    w, V = EIGH.completed(A, found, "eigh")
-    return w, V
 
 
 @eigh.operator.register_fake
@@ -162,8 +142,7 @@ def root_and_eigenpairs(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.fused.root_and_eigenpairs`."""
-    S, s, V = fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp)
-    return S, s, V.contiguous()
+    return fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp)
 
 
 @root_and_eigenpairs.operator.register_fake

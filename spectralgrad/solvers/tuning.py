@@ -53,7 +53,7 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
         tuple(single.values()),
     )
     _store(native.isa, result)
-    choice.table.cache_clear()
+    choice.forget()
     return result
 
 

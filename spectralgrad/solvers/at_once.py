@@ -1,0 +1,79 @@
+"""The shortest way to eigenpairs and roots of small batches, for which Python costs more than the computation.
+
+What to call depends on shape and type alone and is looked up once for each. What remains is one guard, new tensors and
+the call. Whatever the guard does not let through takes the usual way through the operators, which makes the checks that
+are not made here; matrices that the kernel fails on go down the usual ladder.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from ..native import kernel
+from ..native.library import INV_SQRT, SQRT, checked
+from . import choice, fused
+from .call_counts import counts
+from .ladder import EIGH
+
+
+def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
+    """Return eigenvalues and eigenvectors, or None if they have to be computed in the usual way.
+
+    The kernel must be used, no gradient be wanted, and nothing observe the call.
+    """
+    plan = _plan(A)
+    if plan is None:
+        return None
+    A = A if A.is_contiguous() else A.contiguous()
+    pointer = A.data_ptr()
+    w, V = A.new_empty(*plan.values), torch.empty_like(A)  # torch reads separate sizes faster than a tuple
+    failed = plan.eigh(pointer, w.data_ptr(), V.data_ptr(), plan.batch, plan.d, torch.get_num_threads())
+    counts.call(plan.batch)
+    if failed:
+        w, V = EIGH.completed(A, ((w, V), checked("eigh", failed)), operation)
+    return w, V
+
+
+def root_and_eigenpairs(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The same for :func:`spectralgrad.solvers.root_and_eigenpairs`."""
+    plan = _plan(A)
+    if plan is None or plan.root is None:
+        return None
+    A = A if A.is_contiguous() else A.contiguous()
+    s, V, S = A.new_empty(*plan.values), torch.empty_like(A), torch.empty_like(A)
+    pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
+    tolerances = plan.zero if rtol < 0 else rtol, math.inf if clamp else plan.negative
+    which = INV_SQRT if inverse else SQRT
+    doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
+    counts.call(plan.batch)
+    if checked("root", doubtful):
+        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp)
+    return S, s, V
+
+
+def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | None:
+    """The same for :func:`spectralgrad.solvers.root_derivative`."""
+    plan = _plan(V)
+    if plan is None or plan.frechet is None or not function.unobserved(G):
+        return None
+    if not s.dtype == V.dtype == G.dtype or not V.is_contiguous() or not s.is_contiguous() or not s.data_ptr():
+        return None  # hooks on saved tensors may change them
+    G = G if G.is_contiguous() else G.contiguous()
+    X = torch.empty_like(G)
+    pointers = V.data_ptr(), s.data_ptr(), None, G.data_ptr(), X.data_ptr()
+    which = INV_SQRT if inverse else SQRT
+    checked("frechet", plan.frechet(which, 0, *pointers, plan.batch, plan.d, torch.get_num_threads()))
+    return X
+
+
+def _plan(A: Tensor) -> choice.Plan | None:
+    """Return what to call for ``A`` if the call can go straight to the kernel."""
+    if not function.unobserved(A) or kernel() is None or not A.data_ptr():  # memory may have been freed, as by FSDP
+        return None
+    return choice.plan(A.shape, A.dtype)
