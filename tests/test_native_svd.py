@@ -1,5 +1,7 @@
 """The native SVD: LAPACK's bar for every shape, singular values as good as LAPACK's, independence of neighbours."""
 
+import ctypes
+
 import mpmath
 import numpy as np
 import pytest
@@ -198,18 +200,38 @@ def test_bad_matrix_gives_nan_for_itself_only(shape, bad):
         assert torch.equal(torch.isnan(x).flatten(1).all(-1), ~good)
 
 
-def test_what_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch):
-    M = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
-    expected, calls, run = sg.svd(M), [], NATIVE.svd
+def _spoil(monkeypatch, M, position, straight):
+    """Make the kernel fail on one matrix of a batch (B, m, n); return the list of its calls.
+
+    Without gradient a call goes straight to the C function, otherwise through a method of the kernel.
+    """
+    calls, run, plan = [], NATIVE.svd, choice.svd_plan(M.shape, M.dtype)
 
     def lame(X):
         calls.append(X)
         *factors, _ = run(X)
         for x in factors:
-            x[4] = torch.nan
+            x[position] = torch.nan
         return *factors, 1
 
+    def lame_function(*args):
+        calls.append(args)
+        plan.svd(*args)
+        k = min(M.shape[1:])
+        for entry in range(k):  # the singular values
+            ctypes.c_float.from_address(args[2] + 4 * (position * k + entry)).value = float("nan")
+        return 1
+
     monkeypatch.setattr(NATIVE, "svd", lame)
+    monkeypatch.setattr(choice, "svd_plan", lambda *_: plan._replace(svd=lame_function) if straight else None)
+    return calls
+
+
+@pytest.mark.parametrize("straight", [True, False])
+def test_what_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, straight):
+    M = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
+    expected = sg.svd(M)
+    calls = _spoil(monkeypatch, M, 4, straight)
     U, S, Vh = sg.svd(M)
     assert len(calls) == 1
     assert_close(S, expected.S)
@@ -235,8 +257,10 @@ def test_nothing_to_decompose(shape):
 
 
 def test_the_kernel_serves_sg_svd_and_can_be_switched_off(monkeypatch):
-    M, calls, run = torch.randn(64, 3, 3), [], NATIVE.svd
-    monkeypatch.setattr(NATIVE, "svd", lambda M: calls.append(M) or run(M))
+    M, calls = torch.randn(64, 3, 3), []
+    plan = choice.svd_plan(M.shape, M.dtype)
+    counted = plan._replace(svd=lambda *args: calls.append(args) or plan.svd(*args))
+    monkeypatch.setattr(choice, "svd_plan", lambda *_: counted)
     S = sg.svd(M).S
     assert len(calls) == 1
     monkeypatch.setattr(library, "switched_off", True)

@@ -30,7 +30,7 @@ def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
     Singular triplets that the rule discards carry no gradient.
     """
     U, S, Vh = function.apply(_SVD, M, rule)
-    keep = rule.kept(M, S.flip(-1), M)
+    keep = None if rule.keeps_all else rule.kept(M, S.flip(-1), M)
     if keep is None:
         return U, S, Vh
     keep = keep.flip(-1)
@@ -44,7 +44,7 @@ def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
 class _SVD(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
-        return solvers.svd(M)
+        return solvers.svd_at_once(M) or solvers.svd(M)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

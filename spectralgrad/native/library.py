@@ -100,6 +100,10 @@ class Kernel:
         names = ("eigh", "root", "frechet") if lanes else ("eigh_single", "root_single", "frechet")
         return [self._functions[name, dtype] for name in names]
 
+    def singular(self, dtype: torch.dtype) -> Any:
+        """The same for singular value decompositions."""
+        return self._functions["svd", dtype]
+
     def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)
         w, V = _values_of(A), torch.empty_like(A)

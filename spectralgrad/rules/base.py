@@ -205,6 +205,11 @@ class GapMethod(Method):
         """Eigenvalues (*, d) to use instead of the solver's, on the whole space; None to use those, on the range."""
         return None
 
+    @property
+    def keeps_all(self) -> bool:
+        """True if the method cannot discard eigenpairs, so that :meth:`kept` need not be called."""
+        return type(self).kept is GapMethod.kept
+
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
         """Return a boolean mask (*, d) of the eigenpairs that the method keeps; None if it keeps all."""
         return None

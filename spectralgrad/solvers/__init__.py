@@ -3,6 +3,7 @@
 from .at_once import eigh as eigh_at_once
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
+from .at_once import svd as svd_at_once
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .gradients import eigh_gradient, svd_gradient
@@ -38,6 +39,7 @@ __all__ = [
     "root_derivative",
     "root_derivative_at_once",
     "svd",
+    "svd_at_once",
     "svd_gradient",
     "svd_ratio",
     "svdvals",

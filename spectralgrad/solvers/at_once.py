@@ -1,4 +1,4 @@
-"""The shortest way to eigenpairs and roots of small batches, for which Python costs more than the computation.
+"""The shortest way to decompositions and roots of small batches, for which Python costs more than the computation.
 
 What to call depends on shape and type alone and is looked up once for each. What remains is one guard, new tensors and
 the call. Whatever the guard does not let through takes the usual way through the operators, which makes the checks that
@@ -17,7 +17,7 @@ from ..native import kernel
 from ..native.library import INV_SQRT, SQRT, checked
 from . import choice, fused
 from .call_counts import counts
-from .ladder import EIGH
+from .ladder import EIGH, SVD
 
 
 def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
@@ -70,6 +70,23 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | 
     which = INV_SQRT if inverse else SQRT
     checked("frechet", plan.frechet(which, 0, *pointers, plan.batch, plan.d, torch.get_num_threads()))
     return X
+
+
+def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | None:
+    """The same for U, S and Vh."""
+    if not function.unobserved(M) or kernel() is None or not M.data_ptr():
+        return None
+    plan = choice.svd_plan(M.shape, M.dtype)
+    if plan is None:
+        return None
+    M = M if M.is_contiguous() else M.contiguous()
+    U, S, Vh = M.new_empty(*plan.U), M.new_empty(*plan.S), M.new_empty(*plan.Vh)
+    pointers = M.data_ptr(), U.data_ptr(), S.data_ptr(), Vh.data_ptr()
+    failed = plan.svd(*pointers, *plan.sizes, torch.get_num_threads())
+    counts.call(plan.sizes[0])
+    if failed:
+        U, S, Vh = SVD.completed(M, ((U, S, Vh), checked("svd", failed)), operation)
+    return U, S, Vh
 
 
 def _plan(A: Tensor) -> choice.Plan | None:

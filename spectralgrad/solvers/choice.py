@@ -163,18 +163,46 @@ def plan(shape: torch.Size, dtype: torch.dtype) -> Plan | None:
     return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), *tolerances)
 
 
+class SVDPlan(NamedTuple):
+    """The same for singular value decompositions: the C function, its sizes, and the shapes of its results."""
+
+    svd: Any
+    sizes: tuple[int, int, int]
+    U: tuple[int, ...]
+    S: tuple[int, ...]
+    Vh: tuple[int, ...]
+
+
+@lru_cache(maxsize=1024)
+def svd_plan(shape: torch.Size, dtype: torch.dtype) -> SVDPlan | None:
+    """Return the plan for matrices (*, m, n), or None if the kernel is not used for them."""
+    native = kernel()
+    if native is None or dtype not in (torch.float32, torch.float64) or len(shape) < 2:
+        return None
+    *batch, m, n = shape
+    if not _svd_by_kernel(m, n, shape.numel(), dtype):
+        return None
+    k, count = min(m, n), shape[:-2].numel()
+    return SVDPlan(native.singular(dtype), (count, m, n), (*batch, m, k), (*batch, k), (*batch, k, n))
+
+
 def forget() -> None:
     """Read the table again at the next call."""
-    for remembered in (table, in_lanes, plan):
+    for remembered in (table, in_lanes, plan, svd_plan):
         remembered.cache_clear()
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for the singular value decompositions of this batch."""
     native, (m, n) = kernel(), M.shape[-2:]
-    if native is None or not native.takes(M) or (min(m, n) <= _FEW and max(m, n) > _LONG):
-        return None
-    return native if _enough(M, table().smallest_svd_batch(m, n, M.dtype)) else None
+    return native if native is not None and native.takes(M) and _svd_by_kernel(m, n, M.numel(), M.dtype) else None
+
+
+def _svd_by_kernel(m: int, n: int, entries: int, dtype: torch.dtype) -> bool:
+    """True if the table selects the kernel for m×n matrices with so many entries in all."""
+    least = table().smallest_svd_batch(m, n, dtype)
+    long = min(m, n) <= _FEW and max(m, n) > _LONG
+    return least is not None and not long and 0 < entries >= least * m * n
 
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
@@ -183,13 +211,6 @@ def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
     if native is None or not native.takes(U) or U.numel() * Vh.numel() == 0:
         return None
     return native if math.isqrt(U.shape[-2] * Vh.shape[-1]) <= GRADIENT_UP_TO else None
-
-
-def _enough(A: Tensor, least: int | None) -> bool:
-    if least is None:
-        return False
-    count = A.numel()
-    return count > 0 and count >= least * A.shape[-2] * A.shape[-1]  # slices of a shape are slow
 
 
 def eigh(A: Tensor) -> Factors:
