@@ -34,6 +34,7 @@ class DerivativeRule:
     transformed: ClassVar[Any]
     traced: ClassVar[Any]
     immediate: ClassVar[Any]
+    run: ClassVar[Any]
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -49,6 +50,7 @@ class DerivativeRule:
         cls.transformed = _variant(cls, {})
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
+        cls.run = super(absent, cls.immediate).apply
 
 
 def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:
@@ -66,7 +68,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     if torch.compiler.is_compiling():
         return rule.traced.apply(*inputs)
     if not in_transform():
-        return rule.immediate.apply(*inputs)
+        return rule.run(*inputs)
     if nested("Jvp") > 1:
         raise NotImplementedError(
             "forward mode over forward mode (jacfwd of jacfwd, jvp of jvp) is not supported; "
