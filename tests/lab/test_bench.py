@@ -305,6 +305,17 @@ def test_a_large_batch_repeats_its_matrices_and_is_checked_in_part(monkeypatch):
     assert run([("eigh", case)], 0.001)[0]["ours"].right
 
 
+def test_a_large_batch_of_features_is_whitened_as_a_whole_and_checked_in_part(monkeypatch):
+    from spectralgrad_lab.bench import cases
+
+    monkeypatch.setattr(cases, "_DISTINCT", 3 * 5 * 4)
+    case = Case(10, 3, torch.float64, "gaussian", 5)
+    assert case.distinct == 4
+    (outcome,) = run([("whitening", case)], 0.001)
+    assert outcome["ours"].right
+    assert not any(entry.note for entry in outcome.entries)
+
+
 def test_functions_of_newer_versions_of_torch_take_part(monkeypatch):
     def root(A):
         w, V = torch.linalg.eigh(A)

@@ -140,14 +140,14 @@ def polar_factor(M: Tensor) -> Judge:
     return judge
 
 
-def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor]) -> Judge:
+def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor], picked: slice | Tensor) -> Judge:
     """Value and gradient in X of ⟨layer(X), G⟩ against the same layer in float64, within 30 √d ε κ of the covariance.
 
-    ``reference`` may be differentiated by autograd: in float64, the gaps of a sample covariance leave nine digits.
+    The layer whitens all samples together; those of the positions ``picked`` are compared. ``reference`` may be differentiated by autograd: in float64, the gaps of a sample covariance leave nine digits.
     """
     leaf = widened(X).requires_grad_()
     value = reference(leaf)
-    truth = value.detach(), *torch.autograd.grad(value, leaf, widened(G))
+    truth = [x[picked] for x in (value.detach(), *torch.autograd.grad(value, leaf, widened(G)))]
     spread = torch.linalg.cond(torch.cov(leaf.detach().transpose(0, 1).flatten(1)))
     allowed = _THRESHOLD * X.shape[1] ** 0.5 * torch.finfo(X.dtype).eps * spread
 

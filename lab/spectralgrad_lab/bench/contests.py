@@ -162,7 +162,7 @@ def _whitening(case: Case) -> Contest:
         Contestant("batchnorm", _both_ways(torchs, X, G, tuple(torchs.parameters()))),
         Contestant("autograd", _both_ways(plain, X, G, (weight, bias))),
     ]
-    judge = accuracy.whitened(X, G, lambda leaf: composition(leaf, weight.double(), bias.double()))
+    judge = accuracy.whitened(X, G, lambda leaf: composition(leaf, weight.double(), bias.double()), checked(case))
     return Contest("whitening", case, contestants, judge)
 
 
