@@ -309,7 +309,7 @@ def test_a_large_batch_of_features_is_whitened_as_a_whole_and_checked_in_part(mo
     from spectralgrad_lab.bench import cases
 
     monkeypatch.setattr(cases, "_DISTINCT", 3 * 5 * 4)
-    case = Case(10, 3, torch.float64, "gaussian", 5)
+    case = Case(10, 3, torch.float32, "gaussian", 5)
     assert case.distinct == 4
     (outcome,) = run([("whitening", case)], 0.001)
     assert outcome["ours"].right
