@@ -9,6 +9,7 @@ from . import errors, linalg, solvers
 from .errors import ArgumentError, IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
+from .linalg.eigenvalues import eigvalsh, svdvals
 from .linalg.matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -77,6 +78,7 @@ __all__ = [
     "covariance_sqrt",
     "diagnostics",
     "eigh",
+    "eigvalsh",
     "errors",
     "linalg",
     "matrix_exp",
@@ -93,5 +95,6 @@ __all__ = [
     "solvers",
     "spectral_projector",
     "svd",
+    "svdvals",
     "training",
 ]

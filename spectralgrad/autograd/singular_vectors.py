@@ -24,12 +24,12 @@ from .gap_rule import GapRule
 from .pairwise import norm
 
 
-def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
+def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
     """Return U, S and Vh of matrices (*, m, n) in working precision, differentiated by ``rule``.
 
     Singular triplets that the rule discards carry no gradient.
     """
-    U, S, Vh = function.apply(_SVD, M, rule)
+    U, S, Vh = function.apply(_SVD, M, rule, operation)
     keep = None if rule.keeps_all else rule.kept(M, S.flip(-1), M)
     if keep is None:
         return U, S, Vh
@@ -43,8 +43,8 @@ def decompose(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
 
 class _SVD(function.DerivativeRule):
     @staticmethod
-    def forward(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
-        return solvers.svd_at_once(M) or solvers.svd(M)
+    def forward(M: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+        return solvers.svd_at_once(M, operation) or solvers.svd(M, operation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -55,10 +55,10 @@ class _SVD(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
-        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None
+        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None, None
 
     @staticmethod
-    def jvp(ctx, dM, _):  # type: ignore[no-untyped-def]
+    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
         U, S, Vh = ctx.saved_tensors
         with full_precision(U):
             V = Vh.mH

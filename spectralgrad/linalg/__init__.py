@@ -3,6 +3,7 @@
 from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
+from .eigenvalues import eigvalsh, svdvals
 from .matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -21,6 +22,7 @@ __all__ = [
     "covariance",
     "covariance_sqrt",
     "eigh",
+    "eigvalsh",
     "lyapunov",
     "matrix_exp",
     "matrix_function",
@@ -32,4 +34,5 @@ __all__ = [
     "polar",
     "spectral_projector",
     "svd",
+    "svdvals",
 ]

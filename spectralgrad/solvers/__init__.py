@@ -1,6 +1,7 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .at_once import eigh as eigh_at_once
+from .at_once import eigvalsh as eigvalsh_at_once
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
@@ -28,6 +29,7 @@ __all__ = [
     "eigh_gradient",
     "eigh_ratio",
     "eigvalsh",
+    "eigvalsh_at_once",
     "function_derivative",
     "inverse_sums",
     "polar_factors",

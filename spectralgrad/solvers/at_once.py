@@ -38,6 +38,19 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
     return w, V
 
 
+def eigvalsh(A: Tensor) -> Tensor | None:
+    """The same for eigenvalues alone; None also if the kernel fails on a matrix."""
+    plan = _plan(A)
+    if plan is None:
+        return None
+    A = A if A.is_contiguous() else A.contiguous()
+    w = A.new_empty(*plan.values)
+    if plan.eigh(A.data_ptr(), w.data_ptr(), None, plan.batch, plan.d, torch.get_num_threads()):
+        return None
+    counts.call(plan.batch)
+    return w
+
+
 def root_and_eigenpairs(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> tuple[Tensor, Tensor, Tensor] | None:

@@ -1,0 +1,102 @@
+"""Eigenvalues and singular values without vectors."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from .. import solvers
+from ..autograd import eigenvectors, singular_vectors
+from ..dispatch import function
+from ..dispatch.overrides import overridable
+from ..errors import check_matrix, check_square
+from ..precision import full_precision, narrow, widen
+from ..rules import Pade
+
+
+@overridable
+def eigvalsh(A: Tensor) -> Tensor:
+    r"""Compute the eigenvalues of Hermitian matrices in ascending order.
+
+    .. math:: \bar A=V\,\mathrm{diag}(\bar\lambda)\,V^H .
+
+    No eigenvectors are computed if no gradient is required. Conventions are those of :func:`torch.linalg.eigvalsh`:
+    only the lower triangle is read. The gradient is Hermitian.
+
+    At a tie (equal eigenvalues), a loss that treats the tied eigenvalues alike, such as their sum, has its true
+    gradient. A single one of them has no gradient there; the result is the one for the eigenvectors that the solver
+    chose, of norm at most one. For second derivatives of a sum :math:`\sum_if(\lambda_i)` at a tie, take the trace of
+    :func:`matrix_function`, which is exact there; through ``eigvalsh`` their part between tied eigenvectors is lost.
+
+    Args:
+        A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
+
+    Returns:
+        the eigenvalues (*, d), real.
+
+    Raises:
+        NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
+        SolverError: no solver could decompose a matrix.
+
+    Example:
+        >>> A = torch.tensor([[2.0, 1.0], [1.0, 2.0]], requires_grad=True)
+        >>> w = eigvalsh(A)
+        >>> w.detach()
+        tensor([1., 3.])
+        >>> torch.autograd.grad(w[-1], A)[0]
+        tensor([[0.5000, 0.5000],
+                [0.5000, 0.5000]])
+
+    Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985).
+    """
+    found = solvers.eigvalsh_at_once(A)
+    if found is not None:
+        return found
+    check_square(A, "eigvalsh")
+    with full_precision(A):
+        wide = widen(A)
+        w = (
+            solvers.eigvalsh(wide)
+            if function.needs_no_gradient(A)
+            else eigenvectors.decompose(wide, Pade(), "eigvalsh")[0]
+        )
+    return narrow(w, A.dtype)
+
+
+@overridable
+def svdvals(M: Tensor) -> Tensor:
+    r"""Compute the singular values of matrices in descending order.
+
+    .. math:: \bar M=U\,\mathrm{diag}(\bar\sigma)\,V^H .
+
+    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`. A
+    singular value has no gradient at zero, where it has a kink like :math:`\lvert x\rvert`; the result there is of norm
+    at most one.
+
+    Args:
+        M: matrices (*, m, n), real or complex; half types are computed in float32.
+
+    Returns:
+        the singular values (*, min(m, n)), real and non-negative.
+
+    Raises:
+        NonFiniteError, SolverError: as in :func:`eigvalsh`.
+
+    Example:
+        >>> M = torch.tensor([[3.0, 0.0], [0.0, 3.0], [0.0, 0.0]], requires_grad=True)   # both singular values are 3
+        >>> S = svdvals(M)
+        >>> torch.autograd.grad(S.sum(), M)[0]   # of the nuclear norm
+        tensor([[1., 0.],
+                [0., 1.],
+                [0., 0.]])
+
+    Reference: Lewis and Sendov, Nonsmooth analysis of singular values (2005).
+    """
+    check_matrix(M, "svdvals")
+    with full_precision(M):
+        wide = widen(M)
+        S = (
+            solvers.svdvals(wide)
+            if function.needs_no_gradient(M)
+            else singular_vectors.decompose(wide, Pade(), "svdvals")[1]
+        )
+    return narrow(S, M.dtype)
