@@ -6,7 +6,16 @@ Gradients are exact where they exist, including at repeated eigenvalues, and bou
 from typing import TYPE_CHECKING
 
 from . import errors, linalg, solvers
-from .errors import ArgumentError, IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
+from .errors import (
+    ArgumentError,
+    IndefiniteError,
+    MethodError,
+    NonFiniteError,
+    NotDefiniteError,
+    ShapeError,
+    SolverError,
+    SpectralError,
+)
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
 from .linalg.eigenvalues import eigvalsh, svdvals
@@ -65,6 +74,7 @@ __all__ = [
     "MethodError",
     "NewtonSchulz",
     "NonFiniteError",
+    "NotDefiniteError",
     "Pade",
     "SVDNewton",
     "ShapeError",

@@ -67,6 +67,18 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
         )
 
 
+class NotDefiniteError(SpectralError, _LinAlgError, ValueError):
+    """The second matrix of a generalised eigenproblem must be positive definite but is singular or indefinite."""
+
+    def __init__(self, eigenvalue: float, largest: float, position: tuple[int, ...], operation: str) -> None:
+        self.eigenvalue, self.position = eigenvalue, position
+        where = "the matrix" if not position else f"batch position {position}"
+        super().__init__(
+            f"{operation}: expected a positive definite B, got eigenvalues from {eigenvalue:.6g} to {largest:.6g} in "
+            f"{where}, which is singular to rounding or indefinite. Add a multiple of the identity to B."
+        )
+
+
 class SolverError(SpectralError, _LinAlgError):
     """No solver could decompose a matrix. ``matrix`` is the matrix and ``position`` its batch index."""
 

@@ -118,8 +118,13 @@ def _backward(
 
 def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gw: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
     """Return the part of the gradient, in the eigenbasis, that comes from the eigenvectors."""
-    coupling = V.mH @ gV
-    sizes = gauge.column_norms(gV)
+    return rotations(w, V.mH @ gV, gauge.column_norms(gV), support, gw, rule)
+
+
+def rotations(
+    w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, gw: Tensor | None, rule: GapRule
+) -> Tensor:
+    """The same from the coupling VᴴV̄ and the norms of the columns of V̄ in the basis V."""
     gauge.watch(coupling, sizes, w, gw)
     if rule.filters_gauge:
         coupling = gauge.drop_noise(coupling, sizes, w)

@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, SupportsIndex
 
+import torch
 from torch import Tensor
 
+from ..autograd import pencil
 from ..autograd.singular_vectors import completed
 from ..dispatch.overrides import overridable
-from ..errors import check_matrix, check_square
+from ..errors import ArgumentError, MethodError, ShapeError, check_matrix, check_square
 from ..precision import full_precision, narrow, widen
-from ..rules import Method, resolve
+from ..rules import GapMethod, Method, resolve
 
 
 class EighResult(NamedTuple):
-    """Ascending eigenvalues (*, d) and the corresponding eigenvectors (*, d, d) as columns."""
+    """Ascending eigenvalues (*, d) and the corresponding eigenvectors (*, d, d) as columns; of k pairs, d is k."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
 
 
 @overridable
-def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
+def eigh(
+    A: Tensor,
+    B: Tensor | None = None,
+    *,
+    k: int | None = None,
+    largest: bool = True,
+    method: str | Method = "svd-pade",
+) -> EighResult:
     r"""Compute the eigenvalues and eigenvectors of Hermitian matrices, with a gradient that is finite at ties.
 
     .. math:: A = V\,\mathrm{diag}(\lambda)\,V^H,\qquad \lambda_1\le\dots\le\lambda_d .
+
+    With ``B``, the generalised problem :math:`AV=BV\,\mathrm{diag}(\lambda)`, :math:`V^HBV=I`, with gradients in both.
+    With ``k``, only that many eigenpairs are returned; their gradient is complete, including how they rotate into the
+    discarded ones.
 
     The conventions are those of :func:`torch.linalg.eigh`: only the lower triangle is read, eigenvalues are in
     ascending order, and eigenvectors are columns. The gradient is Hermitian; ``method`` determines how it is formed.
@@ -37,15 +50,20 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
-        method: a name from ``methods("eigh")`` or a method object.
+        B: positive definite matrices of the same shape, up to broadcasting of the batch, and the same dtype.
+        k: number of eigenpairs to return, from 0 to d; None for all.
+        largest: return the largest k eigenvalues, otherwise the smallest; ascending in both cases.
+        method: a name from ``methods("eigh")`` or a method object; with ``B`` it has to be a gap rule.
 
     Returns:
-        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, d) and (*, d, d).
+        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, d) and (*, d, d), or (*, k) and (*, d, k).
 
     Raises:
         NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
+        NotDefiniteError: ``B`` is not positive definite, or singular to rounding error.
         SolverError: no solver could decompose a matrix.
         MethodError: the method is unknown or not available for ``eigh``.
+        ArgumentError: ``k`` is not an integer from 0 to d, or ``B`` does not match ``A``.
 
     Example:
         >>> A = torch.eye(3, requires_grad=True)
@@ -55,17 +73,57 @@ def eigh(A: Tensor, *, method: str | Method = "svd-pade") -> EighResult:
         tensor([[0., 0., 0.],
                 [0., 0., 0.],
                 [0., 0., 0.]])
+        >>> eigh(torch.diag(torch.tensor([8.0, 2.0])), torch.diag(torch.tensor([4.0, 2.0])), k=1).eigenvalues
+        tensor([2.])
 
-    Reference: derived in :mod:`spectralgrad.autograd.eigenvectors`; each method cites its paper.
+    Reference: derived in :mod:`spectralgrad.autograd.eigenvectors` and, for two matrices, in
+    :mod:`spectralgrad.autograd.pencil`; each method cites its paper.
     """
     rule = resolve(method, "eigh")
-    found = rule.decompose_at_once(A)
-    if found is not None:
-        return EighResult(*found)
-    check_square(A, "eigh")
+    found = rule.decompose_at_once(A) if B is None else None
+    if found is None:
+        check_square(A, "eigh")
+        found = _one(A, rule) if B is None else _two(A, B, rule)
+    w, V = found
+    if k is not None:
+        w, V = (x[..., _kept(k, A.shape[-1], largest, "eigh")] for x in (w, V))
+    return EighResult(w, V)
+
+
+def _one(A: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
     with full_precision(A):
         w, V = rule.decompose(widen(A), "eigh")
-    return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))
+    return narrow(w, A.dtype), narrow(V, A.dtype)
+
+
+def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
+    if not isinstance(rule, GapMethod):
+        raise MethodError(f"method {rule.name!r} is not available for eigh with B; use a gap rule, such as 'svd-pade'")
+    A, B = matching(A, B, "eigh")
+    with full_precision(A):
+        w, V = pencil.decompose(widen(A), widen(B), rule, "eigh")
+    return narrow(w, A.dtype), narrow(V, A.dtype)
+
+
+def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+    """Return both matrices with a common batch shape; raise an error if their sizes or types differ."""
+    check_square(B, f"{operation}, B")
+    if A.dtype != B.dtype or A.shape[-1] != B.shape[-1]:
+        raise ShapeError(
+            f"{operation}: expected B of the size and dtype of A, {tuple(A.shape[-2:])} and {A.dtype}, "
+            f"got {tuple(B.shape[-2:])} and {B.dtype}"
+        )
+    try:
+        batch = torch.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    except RuntimeError:
+        raise ShapeError(f"{operation}: batches {tuple(A.shape[:-2])} and {tuple(B.shape[:-2])} do not match") from None
+    return A.expand(*batch, *A.shape[-2:]), B.expand(*batch, *B.shape[-2:])
+
+
+def _kept(k: int, d: int, largest: bool, operation: str) -> slice:
+    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 0 <= int(k) <= d:
+        raise ArgumentError(f"{operation}: expected an integer k from 0 to {d}, got {k!r}")
+    return slice(d - int(k), d) if largest else slice(0, int(k))
 
 
 class SVDResult(NamedTuple):
@@ -77,7 +135,9 @@ class SVDResult(NamedTuple):
 
 
 @overridable
-def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-pade") -> SVDResult:
+def svd(
+    M: Tensor, full_matrices: bool = False, *, k: int | None = None, method: str | Method = "svd-pade"
+) -> SVDResult:
     r"""Compute the singular value decomposition, with a gradient that is finite at ties and at rank deficiency.
 
     .. math:: M = U\,\mathrm{diag}(\sigma)\,V^H,\qquad \sigma_1\ge\dots\ge\sigma_k\ge 0,\ k=\min(m,n).
@@ -85,11 +145,13 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
     The conventions are those of :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
     factors has its exact gradient at any rank, provided that the non-zero singular values are distinct. With
     ``full_matrices=True`` the additional columns follow the orthogonal complement of the others; their rotation among
-    themselves is arbitrary and has no gradient.
+    themselves is arbitrary and has no gradient. With ``k``, only the leading triplets are returned; their gradient is
+    complete, including how they rotate into the discarded ones.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
         full_matrices: return square U and Vh.
+        k: number of singular triplets to return, from 0 to min(m, n); None for all.
         method: a name from ``methods("svd")`` or a method object; its rule is applied to the singular values.
 
     Returns:
@@ -98,6 +160,7 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
 
     Raises:
         NonFiniteError, SolverError, MethodError: as in :func:`eigh`.
+        ArgumentError: ``k`` is out of range, or given together with ``full_matrices=True``.
 
     Example:
         >>> M = torch.ones(3, 2, requires_grad=True)
@@ -111,8 +174,13 @@ def svd(M: Tensor, full_matrices: bool = False, *, method: str | Method = "svd-p
     """
     check_matrix(M, "svd")
     rule = resolve(method, "svd")
+    if k is not None and full_matrices:
+        raise ArgumentError("svd: expected either k or full_matrices=True, got both")
     with full_precision(M):
         U, S, Vh = rule.decompose_svd(widen(M))
         if full_matrices:
             U, Vh = completed(U), completed(Vh.mH).mH
+        if k is not None:
+            kept = _kept(k, S.shape[-1], False, "svd")
+            U, S, Vh = U[..., kept], S[..., kept], Vh[..., kept, :]
     return SVDResult(narrow(U, M.dtype), narrow(S, M.dtype), narrow(Vh, M.dtype))

@@ -5,19 +5,22 @@ from __future__ import annotations
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvectors, singular_vectors
+from ..autograd import eigenvectors, pencil, singular_vectors
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Pade
+from .decompositions import matching
 
 
 @overridable
-def eigvalsh(A: Tensor) -> Tensor:
+def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
     r"""Compute the eigenvalues of Hermitian matrices in ascending order.
 
     .. math:: \bar A=V\,\mathrm{diag}(\bar\lambda)\,V^H .
+
+    With ``B``, the eigenvalues of :math:`Ax=\lambda Bx`, and :math:`\bar B=-V\,\mathrm{diag}(\lambda\bar\lambda)V^H`.
 
     No eigenvectors are computed if no gradient is required. Conventions are those of :func:`torch.linalg.eigvalsh`:
     only the lower triangle is read. The gradient is Hermitian.
@@ -29,12 +32,14 @@ def eigvalsh(A: Tensor) -> Tensor:
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
+        B: positive definite matrices, as in :func:`eigh`.
 
     Returns:
         the eigenvalues (*, d), real.
 
     Raises:
         NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
+        NotDefiniteError: ``B`` is not positive definite, or singular to rounding error.
         SolverError: no solver could decompose a matrix.
 
     Example:
@@ -48,18 +53,22 @@ def eigvalsh(A: Tensor) -> Tensor:
 
     Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985).
     """
-    found = solvers.eigvalsh_at_once(A)
+    found = solvers.eigvalsh_at_once(A) if B is None else None
     if found is not None:
         return found
     check_square(A, "eigvalsh")
+    given = (A,) if B is None else matching(A, B, "eigvalsh")
     with full_precision(A):
-        wide = widen(A)
-        w = (
-            solvers.eigvalsh(wide)
-            if function.needs_no_gradient(A)
-            else eigenvectors.decompose(wide, Pade(), "eigvalsh")[0]
-        )
+        w = _values(*map(widen, given))
     return narrow(w, A.dtype)
+
+
+def _values(A: Tensor, B: Tensor | None = None) -> Tensor:
+    if B is None:
+        free = function.needs_no_gradient(A)
+        return solvers.eigvalsh(A) if free else eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
+    free = function.needs_no_gradient(A, B)
+    return solvers.pencil_eigvalsh(A, B) if free else pencil.decompose(A, B, Pade(), "eigvalsh")[0]
 
 
 @overridable

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from . import choice, fused, orthogonal
+from . import choice, fused, orthogonal, pencil
 from .call_counts import counts
 from .ladder import EIGH, SVD, eigenvalues
 
@@ -94,6 +94,41 @@ def _(A: Tensor, operation: str = "eigvalsh") -> Tensor:
 @eigvalsh.operator.register_vmap
 def _(info, in_dims, A, operation="eigvalsh"):  # type: ignore[no-untyped-def]
     return eigvalsh(A.movedim(in_dims[0], 0), operation), 0
+
+
+@Operator
+def pencil_eigh(A: Tensor, B: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.pencil.eigh`."""
+    w, X = pencil.eigh(A, B, operation)
+    return w, X
+
+
+@pencil_eigh.operator.register_fake
+def _(A: Tensor, B: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
+    return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
+
+
+@pencil_eigh.operator.register_vmap
+def _(info, in_dims, A, B, operation="eigh"):  # type: ignore[no-untyped-def]
+    A, B = _in_front(info.batch_size, in_dims, A, B)
+    return pencil_eigh(A, B, operation), (0, 0)
+
+
+@Operator
+def pencil_eigvalsh(A: Tensor, B: Tensor, operation: str = "eigvalsh") -> Tensor:
+    """See :func:`spectralgrad.solvers.pencil.eigvalsh`."""
+    return pencil.eigvalsh(A, B, operation)
+
+
+@pencil_eigvalsh.operator.register_fake
+def _(A: Tensor, B: Tensor, operation: str = "eigvalsh") -> Tensor:
+    return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
+
+
+@pencil_eigvalsh.operator.register_vmap
+def _(info, in_dims, A, B, operation="eigvalsh"):  # type: ignore[no-untyped-def]
+    A, B = _in_front(info.batch_size, in_dims, A, B)
+    return pencil_eigvalsh(A, B, operation), 0
 
 
 @Operator

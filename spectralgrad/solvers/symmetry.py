@@ -16,9 +16,10 @@ def hermitian(G: Tensor) -> Tensor:
 
 def mirrored(A: Tensor) -> Tensor:
     """Return the Hermitian matrix with the lower triangle of ``A``; imaginary parts on the diagonal are ignored."""
-    below = A.tril(-1)
     if not A.dtype.is_complex:
-        return A.tril() + below.mT
+        lower = torch.ones(A.shape[-2:], dtype=torch.bool, device=A.device).tril()
+        return torch.where(lower, A, A.mT)  # one pass over the batch
+    below = A.tril(-1)
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 

@@ -82,8 +82,8 @@ def filtered(M: Tensor, G: Tensor) -> Judge:
     allowed = _THRESHOLD * torch.finfo(M.dtype).eps * amplified.clamp_min(max(M.shape[-2:]))
 
     def judge(results: Results) -> Verdict:
-        errors = [_distance(x, t) for x, t in zip(results, truth, strict=True)]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -98,8 +98,8 @@ def inverse_root(A: Tensor, G: Tensor) -> Judge:
 
     def judge(results: Results) -> Verdict:
         value, gradient = results
-        errors = [_distance(value, truth[0]), _distance((gradient + gradient.mH) / 2, truth[1])]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(value, truth[0]), distance((gradient + gradient.mH) / 2, truth[1])]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -120,8 +120,8 @@ def covariance_root(X: Tensor, G: Tensor) -> Judge:
     allowed = _THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition
 
     def judge(results: Results) -> Verdict:
-        errors = [_distance(x, t) for x, t in zip(results, truth, strict=True)]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -135,7 +135,7 @@ def polar_factor(M: Tensor) -> Judge:
     def judge(results: Results) -> Verdict:
         Q = widened(results[0])
         orthogonality = _skewness(Q if tall else Q.mH) / S.shape[-1] ** 0.5
-        return _verdict(torch.stack([orthogonality, _distance(Q, truth)]), allowed.expand(2, -1))
+        return verdict(torch.stack([orthogonality, distance(Q, truth)]), allowed.expand(2, -1))
 
     return judge
 
@@ -153,8 +153,8 @@ def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor], picked
 
     def judge(results: Results) -> Verdict:
         pairs = zip(results[:2], truth, strict=True)
-        errors = torch.stack([_distance(x.flatten(1), t.flatten(1)) for x, t in pairs])
-        return _verdict(errors, allowed.expand_as(errors))
+        errors = torch.stack([distance(x.flatten(1), t.flatten(1)) for x, t in pairs])
+        return verdict(errors, allowed.expand_as(errors))
 
     return judge
 
@@ -169,7 +169,7 @@ def _skewness(Q: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(Q.mH @ Q - torch.eye(Q.shape[-1], dtype=Q.dtype))
 
 
-def _distance(x: Tensor, truth: Tensor) -> Tensor:
+def distance(x: Tensor, truth: Tensor) -> Tensor:
     """Relative Frobenius error of each matrix of the batch, or Euclidean error of each row."""
     wide = widened(x)
     if truth.dim() == 2:
@@ -179,10 +179,11 @@ def _distance(x: Tensor, truth: Tensor) -> Tensor:
 
 def _within(errors: Tensor, M: Tensor) -> Verdict:
     """Whether relative errors are below LAPACK's threshold for matrices M."""
-    return _verdict(errors, torch.full_like(errors, _THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
+    return verdict(errors, torch.full_like(errors, _THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
 
 
-def _verdict(errors: Tensor, allowed: Tensor) -> Verdict:
+def verdict(errors: Tensor, allowed: Tensor) -> Verdict:
+    """The worst error, and whether each is at most what is allowed; both (results, batch)."""
     error = float(errors.max()) if bool(errors.isfinite().all()) else float("nan")
     return Verdict(error, bool((errors <= allowed).all()))
 

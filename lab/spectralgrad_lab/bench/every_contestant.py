@@ -19,6 +19,7 @@ TITLES = {
     "covariance": "square root of a covariance, channels × positions (batch), forward and backward",
     "polar": "polar factor, rows × columns (batch)",
     "whitening": "whitening layer, channels × positions (batch), forward and backward",
+    "generalised": "generalised eigenproblem, X f(w) Xᴴ, forward and backward",
 }
 LEGEND = (
     "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
