@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from . import errors, linalg, solvers
 from .errors import (
     ArgumentError,
+    ConvergenceError,
     IndefiniteError,
     MethodError,
     NonFiniteError,
@@ -19,6 +20,7 @@ from .errors import (
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
 from .linalg.eigenvalues import eigvalsh, svdvals
+from .linalg.large_operators import eigsh
 from .linalg.matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -65,6 +67,7 @@ __all__ = [
     "Analytic",
     "ArgumentError",
     "Clip",
+    "ConvergenceError",
     "Exact",
     "GapMethod",
     "IndefiniteError",
@@ -88,6 +91,7 @@ __all__ = [
     "covariance_sqrt",
     "diagnostics",
     "eigh",
+    "eigsh",
     "eigvalsh",
     "errors",
     "linalg",

@@ -93,6 +93,10 @@ class SolverError(SpectralError, _LinAlgError):
         )
 
 
+class ConvergenceError(SpectralError, _LinAlgError):
+    """An iteration for a large operator did not converge, or found that its problem has no solution."""
+
+
 class MethodError(SpectralError, ValueError):
     """The method is unknown, has an invalid parameter, or is not available for the operation."""
 

@@ -4,6 +4,7 @@ from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
 from .eigenvalues import eigvalsh, svdvals
+from .large_operators import eigsh
 from .matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -22,6 +23,7 @@ __all__ = [
     "covariance",
     "covariance_sqrt",
     "eigh",
+    "eigsh",
     "eigvalsh",
     "lyapunov",
     "matrix_exp",

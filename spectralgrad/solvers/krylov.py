@@ -1,0 +1,101 @@
+"""A few eigenpairs of a Hermitian operator from its products, by ARPACK through scipy, or by torch.lobpcg."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import ConvergenceError
+from .ladder import EIGH
+from .symmetry import hermitian
+
+Product = Callable[[Tensor], Tensor]
+
+_DENSE = 64  # size up to which the matrix is formed: Krylov methods need room between k and n
+
+
+def eigsh(
+    product: Product, like: Tensor, k: int, largest: bool, tol: float, matrix: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return k eigenvalues, ascending, and eigenvectors (n, k).
+
+    Args:
+        product: maps (n, m) to (n, m).
+        like: a vector (n, 1) of the dtype and device of the result, from which the iteration starts.
+        k: how many, at least 1.
+        largest: at the upper end of the spectrum, otherwise at the lower end.
+        tol: relative accuracy of the eigenvalues; 0 for machine precision.
+        matrix: the operator as a tensor, if it is one.
+    """
+    n = len(like)
+    if n <= _DENSE or k > n // 3:
+        A = product(torch.eye(n, dtype=like.dtype, device=like.device))
+        w, V = EIGH.solve(hermitian(A), "eigsh")
+        kept = slice(n - k, n) if largest else slice(0, k)
+        return w[kept], V[:, kept]
+    try:
+        from scipy.sparse import linalg  # type: ignore[import-untyped]
+    except ImportError:
+        return _by_lobpcg(matrix, k, largest, tol)
+    return _complete(linalg, product, like, *_by_arpack(linalg, product, like, k, largest, tol), largest, tol)
+
+
+def _complete(
+    linalg: Any, product: Product, like: Tensor, w: Tensor, V: Tensor, largest: bool, tol: float
+) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs with copies of repeated eigenvalues that the Krylov method missed.
+
+    The known ones are moved to the edge of the kept part, where they are no longer extreme. If the extreme eigenvalue
+    of the result is beyond that edge, it was missed. Rayleigh–Ritz on all of them then drops the innermost.
+    """
+    for turn in range(1, len(w) + 1):
+        edge = w[0] if largest else w[-1]
+        start = like.roll(turn, 0)  # the starts before have no share in what was missed
+        t, x = _by_arpack(linalg, _moved(product, V, edge - w), start, 1, largest, tol)
+        beyond = float(t[0] - edge) * (1 if largest else -1)
+        if beyond <= max(10 * tol, 1e3 * torch.finfo(w.dtype).eps) * float(w.abs().max()):
+            break
+        w, V = _ritz_pairs(product, torch.cat([V, x], 1))
+        kept = slice(1, None) if largest else slice(0, -1)
+        w, V = w[kept], V[:, kept]
+    return w, V
+
+
+def _ritz_pairs(product: Product, V: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs of the operator restricted to the span of V, with orthonormal vectors."""
+    basis = torch.linalg.qr(V).Q
+    w, Y = EIGH.solve(hermitian(basis.mH @ product(basis)), "eigsh")
+    return w, basis @ Y
+
+
+def _moved(product: Product, V: Tensor, by: Tensor) -> Product:
+    return lambda X: product(X) + V @ (by.unsqueeze(-1) * (V.mH @ X))
+
+
+def _by_arpack(linalg: Any, product: Product, like: Tensor, k: int, largest: bool, tol: float) -> tuple[Tensor, Tensor]:
+    def matvec(x: np.ndarray) -> np.ndarray:
+        column = torch.from_numpy(np.ascontiguousarray(x.reshape(-1, 1))).to(like.device)
+        return product(column).cpu().numpy()
+
+    start = like.cpu().numpy()[:, 0]
+    operator = linalg.LinearOperator((len(like), len(like)), matvec=matvec, dtype=start.dtype)
+    try:
+        w, V = linalg.eigsh(operator, k, which="LA" if largest else "SA", v0=start, tol=tol)
+    except linalg.ArpackError as problem:
+        raise ConvergenceError(f"eigsh: {problem}. Ask for fewer eigenpairs, or pass a larger tol.") from None
+    order = np.argsort(w.real)
+    w, V = (torch.from_numpy(np.ascontiguousarray(x)).to(like.device) for x in (w[order], V[:, order]))
+    # For complex matrices scipy runs the general ARPACK, whose vectors are not orthogonal at ties.
+    return _ritz_pairs(product, V) if V.is_complex() else (w, V)
+
+
+def _by_lobpcg(matrix: Tensor | None, k: int, largest: bool, tol: float) -> tuple[Tensor, Tensor]:
+    if matrix is None or matrix.dtype.is_complex:
+        raise ImportError("eigsh needs scipy for callables and complex matrices; run `pip install scipy`")
+    w, V = torch.lobpcg(matrix.detach(), k=k, largest=largest, tol=tol or None, niter=-1)
+    w, order = w.sort()
+    return w, V[:, order]
