@@ -7,7 +7,7 @@ from .scripts import EXAMPLES, numbers, output
 
 def test_every_example_is_short_and_tested():
     scripts = {path.name: len(path.read_text("utf-8").splitlines()) for path in EXAMPLES.glob("*.py")}
-    functions = {"whitening.py", "learnable_power.py", "procrustes.py"}
+    functions = {"whitening.py", "learnable_power.py", "procrustes.py", "ground_state.py"}
     layers = {"whitening_layer.py", "denoising_layer.py", "pooling_layer.py", "transfer_layer.py"}
     training = {"conditioning.py", "hybrid_training.py"}
     assert set(scripts) == functions | layers | training | {"picture_transfer.py"}
@@ -37,6 +37,13 @@ def test_procrustes():
     (ours,) = numbers("polar", text)
     assert torch_way != torch_way
     assert ours == ours
+
+
+def test_ground_state():
+    pytest.importorskip("scipy.sparse.linalg")
+    text = output("ground_state.py")
+    learnt = [float(x) for x in text.split(" as ")[1].split()]
+    assert learnt == pytest.approx([0.8, -0.4, 0.2, 0.5], abs=1e-3)
 
 
 def test_conditioning():

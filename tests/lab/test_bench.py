@@ -46,6 +46,8 @@ TINY = [
     ("svd_grad", Case(3, 6, torch.float32, "gaussian", 3)),
     ("svd_grad", Case(3, 3, torch.float64, "gaussian", 6)),
     ("whitening", Case(8, 3, torch.float32, "gaussian", 16)),
+    ("generalised", Case(3, 4, torch.float32)),
+    ("generalised", Case(3, 4, torch.complex128)),
 ]
 
 
