@@ -95,7 +95,9 @@ def _by_arpack(linalg: Any, product: Product, like: Tensor, k: int, largest: boo
 
 def _by_lobpcg(matrix: Tensor | None, k: int, largest: bool, tol: float) -> tuple[Tensor, Tensor]:
     if matrix is None or matrix.dtype.is_complex:
-        raise ImportError("eigsh needs scipy for callables and complex matrices; run `pip install 'spectralgrad[large]'`")
+        raise ImportError(
+            "eigsh needs scipy for callables and complex matrices; run `pip install 'spectralgrad[large]'`"
+        )
     w, V = torch.lobpcg(matrix.detach(), k=k, largest=largest, tol=tol or None, niter=-1)
     w, order = w.sort()
     return w, V[:, order]
