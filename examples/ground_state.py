@@ -1,7 +1,4 @@
-"""Learn a potential from a ground state: eigsh on a Hamiltonian given by its products, with the exact gradient.
-
-python examples/ground_state.py
-"""
+"""Learn a potential from a ground state: eigsh on a Hamiltonian given by its products, with the exact gradient."""
 
 import torch
 
@@ -30,6 +27,7 @@ optimiser = torch.optim.LBFGS([weights], max_iter=40, tolerance_change=1e-12, li
 
 
 def loss() -> torch.Tensor:
+    """The mean squared difference of the densities; a call leaves its gradient in the weights."""
     optimiser.zero_grad()
     (value := ((density(weights) - wanted) / wanted.mean()).square().mean()).backward()
     return value

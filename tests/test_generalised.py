@@ -147,9 +147,10 @@ def test_bad_input_is_refused():
     for f in (sg.eigh, sg.eigvalsh):
         with pytest.raises(sg.NotDefiniteError, match=r"positive definite B, got eigenvalues from -0\.1 to 1 .*\(1,\)"):
             f(A, B)
-        singular = torch.ones(6, 6, dtype=torch.float64)
-        with pytest.raises(sg.NotDefiniteError, match="singular to rounding"):
-            f(A[0], singular)
+        for singular in (torch.ones(6, 6), torch.zeros(6, 6), -torch.eye(6)):
+            for dtype in DTYPES:
+                with pytest.raises(sg.NotDefiniteError, match="singular to rounding"):
+                    f(matrix("spread", dtype), singular.to(dtype))
         with pytest.raises(sg.ShapeError, match="expected B of the size and dtype"):
             f(A, B[:, :3, :3])
         with pytest.raises(sg.ShapeError, match="do not match"):

@@ -32,7 +32,7 @@ from .gap_rule import GapRule
 def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and B-orthonormal eigenvectors of the pencil (A, B), differentiated by ``rule``."""
     w, X = function.apply(_Pencil, A, B, rule, operation)
-    return without_gradient(w, X, rule.kept(A, w, X))
+    return without_gradient(w, X, None if rule.keeps_all else rule.kept(A, w, X))
 
 
 class _Pencil(function.DerivativeRule):

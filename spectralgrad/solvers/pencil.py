@@ -3,7 +3,7 @@ r"""The generalised problem A x = λ B x with positive definite B, reduced to an
 With :math:`DBD=LL^H` the pencil has the eigenvalues of :math:`C=L^{-1}DAD\,L^{-H}=Y\Lambda Y^H` and the vectors
 :math:`X=DL^{-H}Y`, for which :math:`X^HBX=I`. The powers of two D make the diagonal of DBD about one, so that badly
 scaled variables cost no accuracy (van der Sluis). The reduction loses as many digits as the condition number of DBD
-has, so single precision is used only where that number is small, and double precision elsewhere.
+has, so single precision is used only where that of B is small, and double precision elsewhere.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from torch import Tensor
 
 from ..errors import NotDefiniteError, batch_positions
 from ..precision import rank_tolerance
+from . import choice
+from .call_counts import counts
 from .ladder import EIGH, eigenvalues
 from .lapack import Factors
 from .symmetry import mirrored
 
-_FLAT = 16.0  # mean of the eigenvalues of (DBD)⁻¹ up to which single precision loses less than two digits
+_FLAT = 100.0  # condition number of B up to which single precision loses no more than two digits
 
 
 def eigh(A: Tensor, B: Tensor, operation: str) -> Factors:
@@ -47,13 +49,12 @@ def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor
     wide = torch.promote_types(A.dtype, torch.float64)
     single: Factors = ()
     if A.dtype != wide:
-        definite, back, growth = _inverse_factor(B)
-        flat = definite & (growth <= _FLAT)
+        flat, back = _flat_factor(B)
         enough, C = bool(flat.all()), back @ A @ back.mH
         single = decompose(C if enough else torch.where(flat[..., None, None], C, 0), back)
         if enough:
             return single
-    definite, back, _ = _inverse_factor(B.to(wide), rank_tolerance(B.shape[-1], A.dtype))
+    definite, back = _inverse_factor(B.to(wide), rank_tolerance(B.shape[-1], A.dtype))
     for position in batch_positions(~definite)[:1]:
         w = torch.linalg.eigvalsh(B[position].to(wide))
         raise NotDefiniteError(float(w[0]), float(w[-1]), position, operation)
@@ -66,8 +67,24 @@ def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor
     )
 
 
-def _inverse_factor(B: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mask (*,) of matrices all of whose pivots are above the tolerance, L⁻¹D, and ‖L⁻¹‖²/d (*,).
+def _flat_factor(B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mask (*,) of well-conditioned matrices and, for these, a factor that reduces B to the identity.
+
+    Where the kernel serves it is B^(-1/2), which the kernel computes in one call; otherwise L⁻¹D.
+    """
+    native = choice.kernel_for_functions(B)
+    if native is None:
+        definite, back = _inverse_factor(B)
+        condition = torch.linalg.matrix_norm(back).square() * torch.linalg.matrix_norm(B)
+        return definite & (condition <= _FLAT), back
+    counts.call(B.shape[:-2].numel())
+    root, s, _, _ = native.root_and_eigenpairs(B, True, 0.0, 0.0, single=not choice.in_lanes(B.shape, B.dtype))
+    least, most = s[..., 0], s[..., -1]  # NaN where the kernel failed; zero for eigenvalues that are not positive
+    return (least > 0) & (most.square() <= _FLAT * least.square()), root
+
+
+def _inverse_factor(B: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return the mask (*,) of matrices all of whose pivots are above the tolerance, and L⁻¹D.
 
     A pivot is the part of a diagonal entry of DBD, about one, that the columns before do not explain.
     """
@@ -80,5 +97,4 @@ def _inverse_factor(B: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor, 
     identity = torch.eye(B.shape[-1], dtype=B.dtype, device=B.device).expand_as(B)
     inverse = torch.linalg.solve_triangular(L, identity, upper=False)
     definite = (info == 0) & (pivots > tolerance).all(-1)
-    growth = inverse.abs().square().sum((-2, -1)) / max(1, B.shape[-1])
-    return definite, inverse if ordinary else inverse * scale.unsqueeze(-2), growth
+    return definite, inverse if ordinary else inverse * scale.unsqueeze(-2)
