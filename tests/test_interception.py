@@ -382,6 +382,8 @@ OPERATORS = {name: value for name, value in vars(solvers).items() if isinstance(
 ARGUMENTS = {
     "eigh": lambda A: (A,),
     "eigvalsh": lambda A: (A,),
+    "pencil_eigh": lambda A: (A, torch.eye(A.shape[-1], dtype=A.dtype).expand_as(A)),
+    "pencil_eigvalsh": lambda A: (A, torch.eye(A.shape[-1], dtype=A.dtype).expand_as(A)),
     "svd": lambda A: (A[..., :3],),
     "svdvals": lambda A: (A[..., :3],),
     "root_and_eigenpairs": lambda A: (A, "matrix_sqrt", False, -1.0, False),

@@ -95,6 +95,19 @@ def test_the_gradient_reaches_the_parameters_of_every_form(form):
     assert abs((g * change).sum() - slope) < 1e-8 * max(1, abs(slope))
 
 
+def test_operator_objects_that_override_torch_functions_are_used_by_their_products():
+    """Those of linear_operator raise an error for functions that they do not know."""
+
+    class Refusing(SimpleNamespace):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise NotImplementedError
+
+    A = _matrix()
+    operator = Refusing(shape=A.shape, dtype=A.dtype, device=A.device, matmul=A.matmul)
+    assert torch.equal(sg.eigsh(operator, K).eigenvalues, sg.eigsh(A, K).eigenvalues)
+
+
 def test_the_gradient_of_a_sparse_tensor_is_sparse():
     A = torch.diag(SPECTRUM.double()).to_sparse().requires_grad_()
     (g,) = torch.autograd.grad(_loss(*sg.eigsh(A, K)), A)

@@ -15,15 +15,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def overridable(function: Callable[P, R]) -> Callable[P, R]:
+def overridable(function: Callable[P, R], accepts: Callable[[Any], bool] | None = None) -> Callable[P, R]:
     """Let arguments and modes that implement ``__torch_function__`` override ``function``. A decorator.
 
     A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations handle it.
+    So are arguments that ``accepts`` says the function can use as they are.
     """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         given = (*args, *kwargs.values()) if kwargs else args
+        if accepts is not None:
+            given = tuple(x for x in given if not accepts(x))
         if torch.compiler.is_compiling() or not has_torch_function(given) or _left_to_torch(given):
             return function(*args, **kwargs)
         return handle_torch_function(call, given, *args, **kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, SupportsIndex
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ..autograd import partial_spectrum
 from ..dispatch import function
+from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, NonFiniteError, ShapeError
 from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
@@ -16,6 +18,12 @@ from ..solvers import krylov
 from .decompositions import EighResult
 
 
+def _has_products(x: Any) -> bool:
+    """True for operator objects, such as those of linear_operator, which would refuse to override a new function."""
+    return not isinstance(x, Tensor) and any(hasattr(x, name) for name in ("matmul", "_matmul"))
+
+
+@partial(overridable, accepts=_has_products)
 def eigsh(
     operator: Any,
     k: int,
