@@ -9,6 +9,7 @@ from . import errors, linalg, solvers
 from .errors import ArgumentError, IndefiniteError, MethodError, NonFiniteError, ShapeError, SolverError, SpectralError
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
+from .linalg.gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .linalg.matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -18,6 +19,7 @@ from .linalg.matrix_functions import (
     matrix_sqrt,
 )
 from .linalg.polar_factor import polar
+from .linalg.spd_distances import affine_invariant, log_euclidean
 from .linalg.subspaces import spectral_projector
 from .rules import (
     PI,
@@ -73,12 +75,18 @@ __all__ = [
     "TopN",
     "Trunc",
     "__version__",
+    "affine_invariant",
+    "bures_wasserstein",
     "covariance",
     "covariance_sqrt",
     "diagnostics",
     "eigh",
     "errors",
+    "frechet_distance",
+    "gaussian_transport",
+    "gaussian_wasserstein",
     "linalg",
+    "log_euclidean",
     "matrix_exp",
     "matrix_function",
     "matrix_inv_sqrt",
