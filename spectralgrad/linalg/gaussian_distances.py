@@ -225,4 +225,4 @@ def _factor_and_mean(X: Tensor, correction: int) -> tuple[Tensor, Tensor]:
 
 
 def _square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=-1).square() if x.dtype.is_complex else x.square().sum(-1)
+    return (x.conj() * x).real.sum(-1)
