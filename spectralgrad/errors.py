@@ -58,7 +58,7 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
 
     def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
-        self.eigenvalue, self.position = eigenvalue, position
+        self.eigenvalue, self.position, self.tolerance = eigenvalue, position, tolerance
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "

@@ -1,5 +1,6 @@
-"""Gradient and learning-rate treatments (NOG, OLR) for the layer before a spectral layer, as optimiser hooks."""
+"""Treatments (NOG, OLR) of the layer before a spectral layer as optimiser hooks, and inverse roots for Shampoo."""
 
+from .inverse_roots import inverse_root, inverse_roots
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate
 from .optimal_rates import optimal_rate
@@ -11,6 +12,8 @@ __all__ = [
     "NearestOrthogonalGradient",
     "OptimalLearningRate",
     "PreSpectral",
+    "inverse_root",
+    "inverse_roots",
     "nearest_orthogonal",
     "optimal_rate",
     "pre_spectral_layers",
