@@ -46,6 +46,8 @@ TINY = [
     ("svd_grad", Case(3, 6, torch.float32, "gaussian", 3)),
     ("svd_grad", Case(3, 3, torch.float64, "gaussian", 6)),
     ("whitening", Case(8, 3, torch.float32, "gaussian", 16)),
+    ("frechet", Case(2, 4, torch.float32, "gaussian", 9)),
+    ("fourth_root", Case(8, 5, torch.float32)),
 ]
 
 
@@ -342,7 +344,7 @@ def _gaussian(rows, columns):
 def test_jax_takes_part_where_it_is_installed(outcomes):
     pytest.importorskip("jax", reason="JAX is optional: it is only compared with")
     for outcome in outcomes:
-        assert ("jax" in outcome) == (outcome.contest not in ("covariance", "whitening"))
+        assert ("jax" in outcome) == (outcome.contest not in ("covariance", "whitening", "frechet", "fourth_root"))
         if "jax" in outcome:
             assert outcome["jax"].right, outcome
             assert outcome["jax"].timing is not None

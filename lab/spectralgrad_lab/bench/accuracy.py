@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import singular_filter
 
-_THRESHOLD = 30.0  # as in LAPACK's own tests
+THRESHOLD = 30.0  # as in LAPACK's own tests
 
 Results = tuple[Tensor, ...]
 
@@ -79,11 +79,11 @@ def filtered(M: Tensor, G: Tensor) -> Judge:
     S = torch.linalg.svdvals(widened(M))
     gaps = (S.unsqueeze(-1) - S.unsqueeze(-2)).abs() / S[:, :1, None]
     amplified = torch.where(gaps > 0, 1 / gaps, 0).square().mean((-2, -1)).sqrt()
-    allowed = _THRESHOLD * torch.finfo(M.dtype).eps * amplified.clamp_min(max(M.shape[-2:]))
+    allowed = THRESHOLD * torch.finfo(M.dtype).eps * amplified.clamp_min(max(M.shape[-2:]))
 
     def judge(results: Results) -> Verdict:
-        errors = [_distance(x, t) for x, t in zip(results, truth, strict=True)]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -94,12 +94,12 @@ def inverse_root(A: Tensor, G: Tensor) -> Judge:
     r = w.sqrt()
     gamma = -1 / (r[:, :, None] * r[:, None, :] * (r[:, :, None] + r[:, None, :]))
     truth = (V / r[:, None, :]) @ V.mH, V @ (gamma * (V.mH @ widened(G) @ V)) @ V.mH
-    allowed = _THRESHOLD * A.shape[-1] ** 0.5 * torch.finfo(A.dtype).eps * w[:, -1] / w[:, 0]
+    allowed = THRESHOLD * A.shape[-1] ** 0.5 * torch.finfo(A.dtype).eps * w[:, -1] / w[:, 0]
 
     def judge(results: Results) -> Verdict:
         value, gradient = results
-        errors = [_distance(value, truth[0]), _distance((gradient + gradient.mH) / 2, truth[1])]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(value, truth[0]), distance((gradient + gradient.mH) / 2, truth[1])]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -117,11 +117,11 @@ def covariance_root(X: Tensor, G: Tensor) -> Judge:
     dX = 2 / n * dC @ centered
     truth = (V * r[:, None, :]) @ V.mT, dX - dX.mean(-1, keepdim=True)
     condition = w[:, -1] / w[:, -rank]
-    allowed = _THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition
+    allowed = THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition
 
     def judge(results: Results) -> Verdict:
-        errors = [_distance(x, t) for x, t in zip(results, truth, strict=True)]
-        return _verdict(torch.stack(errors), allowed.expand(2, -1))
+        errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
+        return verdict(torch.stack(errors), allowed.expand(2, -1))
 
     return judge
 
@@ -130,12 +130,12 @@ def polar_factor(M: Tensor) -> Judge:
     """Orthonormal columns or rows, and the factor of a float64 decomposition, within 30 √d ε κ(M)."""
     U, S, Vh = torch.linalg.svd(widened(M), full_matrices=False)
     truth, tall = U @ Vh, M.shape[-2] >= M.shape[-1]
-    allowed = _THRESHOLD * S.shape[-1] ** 0.5 * torch.finfo(M.dtype).eps * S[:, 0] / S[:, -1]
+    allowed = THRESHOLD * S.shape[-1] ** 0.5 * torch.finfo(M.dtype).eps * S[:, 0] / S[:, -1]
 
     def judge(results: Results) -> Verdict:
         Q = widened(results[0])
         orthogonality = _skewness(Q if tall else Q.mH) / S.shape[-1] ** 0.5
-        return _verdict(torch.stack([orthogonality, _distance(Q, truth)]), allowed.expand(2, -1))
+        return verdict(torch.stack([orthogonality, distance(Q, truth)]), allowed.expand(2, -1))
 
     return judge
 
@@ -149,12 +149,12 @@ def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor], picked
     value = reference(leaf)
     truth = [x[picked] for x in (value.detach(), *torch.autograd.grad(value, leaf, widened(G)))]
     spread = torch.linalg.cond(torch.cov(leaf.detach().transpose(0, 1).flatten(1)))
-    allowed = _THRESHOLD * X.shape[1] ** 0.5 * torch.finfo(X.dtype).eps * spread
+    allowed = THRESHOLD * X.shape[1] ** 0.5 * torch.finfo(X.dtype).eps * spread
 
     def judge(results: Results) -> Verdict:
         pairs = zip(results[:2], truth, strict=True)
-        errors = torch.stack([_distance(x.flatten(1), t.flatten(1)) for x, t in pairs])
-        return _verdict(errors, allowed.expand_as(errors))
+        errors = torch.stack([distance(x.flatten(1), t.flatten(1)) for x, t in pairs])
+        return verdict(errors, allowed.expand_as(errors))
 
     return judge
 
@@ -169,7 +169,7 @@ def _skewness(Q: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(Q.mH @ Q - torch.eye(Q.shape[-1], dtype=Q.dtype))
 
 
-def _distance(x: Tensor, truth: Tensor) -> Tensor:
+def distance(x: Tensor, truth: Tensor) -> Tensor:
     """Relative Frobenius error of each matrix of the batch, or Euclidean error of each row."""
     wide = widened(x)
     if truth.dim() == 2:
@@ -179,10 +179,11 @@ def _distance(x: Tensor, truth: Tensor) -> Tensor:
 
 def _within(errors: Tensor, M: Tensor) -> Verdict:
     """Whether relative errors are below LAPACK's threshold for matrices M."""
-    return _verdict(errors, torch.full_like(errors, _THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
+    return verdict(errors, torch.full_like(errors, THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
 
 
-def _verdict(errors: Tensor, allowed: Tensor) -> Verdict:
+def verdict(errors: Tensor, allowed: Tensor) -> Verdict:
+    """The worst of relative errors, and whether each is within what is allowed."""
     error = float(errors.max()) if bool(errors.isfinite().all()) else float("nan")
     return Verdict(error, bool((errors <= allowed).all()))
 

@@ -13,7 +13,7 @@ from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, svd
 from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 
-from . import accuracy, jax_rivals, singular_filter, timing
+from . import accuracy, frechet_and_roots, jax_rivals, singular_filter, timing
 from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .layers import composition
@@ -198,4 +198,6 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "covariance": _covariance,
     "polar": _polar,
     "whitening": _whitening,
+    "frechet": frechet_and_roots.frechet,
+    "fourth_root": frechet_and_roots.fourth_root,
 }
