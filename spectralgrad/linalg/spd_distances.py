@@ -23,17 +23,14 @@ def log_euclidean(
     matrix is that of :func:`matrix_log`, zero on the null space, so the distance is finite.
 
     Args:
-        A: positive definite matrices (*, d, d), real or complex; only the lower triangle is read.
-        B: matrices of the same size and dtype; batch dimensions broadcast.
-        squared: return the squared distance; otherwise its root, whose gradient is taken as 0 where it is 0.
-        rtol, clamp: as in :func:`matrix_sqrt`.
+        A, B: positive definite matrices (*, d, d), as in :func:`bures_wasserstein`.
+        squared, rtol, clamp: as in :func:`bures_wasserstein`.
 
     Returns:
         the distances (*,), real.
 
     Raises:
-        ShapeError: the matrices are not square or do not fit.
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> identity = torch.eye(2)
@@ -62,9 +59,7 @@ def affine_invariant(
     :math:`A^{+1/2}BA^{+1/2}`: this is the distance on the range of A if B has the same range, and is finite always.
 
     Args:
-        A: positive definite matrices (*, d, d), real or complex; only the lower triangle is read.
-        B: matrices of the same size and dtype; batch dimensions broadcast.
-        squared, rtol, clamp: as in :func:`log_euclidean`.
+        A, B, squared, rtol, clamp: as in :func:`log_euclidean`.
 
     Returns:
         the distances (*,), real.

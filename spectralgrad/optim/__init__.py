@@ -1,6 +1,6 @@
 """Treatments (NOG, OLR) of the layer before a spectral layer as optimiser hooks, and inverse roots for Shampoo."""
 
-from .inverse_roots import inverse_root, inverse_roots
+from .preconditioning import inverse_root, inverse_roots
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate
 from .optimal_rates import optimal_rate

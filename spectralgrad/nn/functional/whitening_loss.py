@@ -81,13 +81,14 @@ def whitening_mse(
         return z.sum()
     options = {"eps": eps, "whitening": whitening, "method": method, "where": where}
     with full_precision(z):
-        wide, total = widen(z), 0.0
+        wide, losses = widen(z), []
         for _ in range(iterations):
             for part in _partition(wide, sub_batch, generator):  # (V, number, size, d)
                 white = whiten(part.flatten(0, 1).mT, watch=watch, **options).mT  # type: ignore[arg-type]
                 share = part.shape[1] * part.shape[2] / (z.shape[1] * iterations)
-                total, watch = total + share * _distance(white.unflatten(0, part.shape[:2]), normalize), None
-        return torch.as_tensor(total).to(z.dtype)
+                losses.append(share * _distance(white.unflatten(0, part.shape[:2]), normalize))
+                watch = None
+        return torch.stack(losses).sum().to(z.dtype)
 
 
 def _stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
@@ -138,5 +139,5 @@ def _distance(y: Tensor, normalize: bool) -> Tensor:
         positive = squares > 0  # a sample at the mean has no direction
         y = y * reciprocal(torch.where(positive, squares, 1).sqrt(), positive)
     pairs = list(combinations(y.unbind(), 2))
-    total = sum((a - b).square().sum(-1).mean() for a, b in pairs)
-    return total / (len(pairs) * (1 if normalize else y.shape[-1]))
+    distances = torch.stack([(a - b).square().sum(-1).mean() for a, b in pairs])
+    return distances.mean() / (1 if normalize else y.shape[-1])
