@@ -1,9 +1,9 @@
 """Treatments (NOG, OLR) of the layer before a spectral layer as optimiser hooks, and inverse roots for Shampoo."""
 
-from .preconditioning import inverse_root, inverse_roots
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate
 from .optimal_rates import optimal_rate
+from .preconditioning import inverse_root, inverse_roots
 from .tracing import PreSpectral, pre_spectral_layers
 from .treatment import ConditioningWarning
 
