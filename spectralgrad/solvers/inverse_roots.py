@@ -31,7 +31,7 @@ def inverse_root(A: Tensor, operation: str, p: float, eps: float, relative: bool
     if native is not None:
         negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
         least = rtol if rtol >= 0 else 0.0 if eps else rank_tolerance(A.shape[-1], A.dtype)
-        S, doubtful = native.power(A, -1 / p, eps, relative, least, negative, not choice.in_lanes(A))
+        S, doubtful = native.power(A, -1 / p, eps, relative, least, negative, not choice.in_lanes(A.shape, A.dtype))
         if not doubtful:
             counts.call(A.shape[:-2].numel())
             return S
