@@ -65,8 +65,8 @@ def trained(make):
 fashion = load("fashion")
 for name, make, rates in (
     ("SGD", lambda p, lr: torch.optim.SGD(p, lr=lr, momentum=0.9), (0.03, 0.1, 0.3)),
-    ("Adam", lambda p, lr: torch.optim.Adam(p, lr=lr), (0.003, 0.01, 0.03)),
-    ("Shampoo", lambda p, lr: Shampoo(p, lr=lr), (0.003, 0.01, 0.03)),
+    ("Adam", lambda p, lr: torch.optim.Adam(p, lr=lr), (0.01, 0.03, 0.1)),
+    ("Shampoo", lambda p, lr: Shampoo(p, lr=lr), (0.01, 0.03, 0.1)),
 ):
     loss, accuracy, lr = min((*trained(lambda p, lr=lr, make=make: make(p, lr)), lr) for lr in rates)
     print(f"{name:8} learning rate {lr:<6} training loss {loss:.3f}   test accuracy {accuracy:.3f}")
