@@ -20,6 +20,7 @@ from .errors import (
 from .linalg.covariances import covariance, covariance_sqrt
 from .linalg.decompositions import eigh, svd
 from .linalg.eigenvalues import eigvalsh, svdvals
+from .linalg.gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .linalg.large_operators import eigsh
 from .linalg.matrix_functions import (
     matrix_exp,
@@ -30,6 +31,7 @@ from .linalg.matrix_functions import (
     matrix_sqrt,
 )
 from .linalg.polar_factor import polar
+from .linalg.spd_distances import affine_invariant, log_euclidean
 from .linalg.subspaces import spectral_projector
 from .rules import (
     PI,
@@ -87,6 +89,8 @@ __all__ = [
     "TopN",
     "Trunc",
     "__version__",
+    "affine_invariant",
+    "bures_wasserstein",
     "covariance",
     "covariance_sqrt",
     "diagnostics",
@@ -94,7 +98,11 @@ __all__ = [
     "eigsh",
     "eigvalsh",
     "errors",
+    "frechet_distance",
+    "gaussian_transport",
+    "gaussian_wasserstein",
     "linalg",
+    "log_euclidean",
     "matrix_exp",
     "matrix_function",
     "matrix_inv_sqrt",

@@ -58,7 +58,7 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
 
     def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
-        self.eigenvalue, self.position = eigenvalue, position
+        self.eigenvalue, self.position, self.tolerance = eigenvalue, position, tolerance
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
@@ -113,6 +113,25 @@ def check_square(A: Tensor, operation: str) -> None:
     check_matrix(A, operation)
     if A.shape[-1] != A.shape[-2]:
         raise ShapeError(f"{operation}: expected square matrices (*, d, d), got shape {tuple(A.shape)}")
+
+
+def check_pair(A: Tensor, B: Tensor, operation: str) -> None:
+    """Raise :class:`ShapeError` unless ``A`` and ``B`` are square, of equal size and dtype, and their batches fit."""
+    check_square(A, operation)
+    check_square(B, operation)
+    check_alike(A, B, operation)
+
+
+def check_alike(X: Tensor, Y: Tensor, operation: str) -> None:
+    """Raise :class:`ShapeError` unless the last dimensions and the dtypes agree and the batch dimensions broadcast."""
+    if X.dtype != Y.dtype:
+        raise ShapeError(f"{operation}: expected two tensors of the same dtype, got {X.dtype} and {Y.dtype}")
+    batches = zip(reversed(X.shape[:-2]), reversed(Y.shape[:-2]), strict=False)
+    if X.shape[-1] != Y.shape[-1] or any(1 not in (x, y) and x != y for x, y in batches):
+        raise ShapeError(
+            f"{operation}: expected the same last dimension and batch dimensions that broadcast, "
+            f"got shapes {tuple(X.shape)} and {tuple(Y.shape)}"
+        )
 
 
 def check_matrix(M: Tensor, operation: str) -> None:

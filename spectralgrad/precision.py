@@ -33,6 +33,11 @@ def widen(A: Tensor) -> Tensor:
     return A
 
 
+def doubled(A: Tensor) -> Tensor:
+    """Convert ``A`` to double precision, real or complex."""
+    return A.to(torch.promote_types(A.dtype, torch.float64))
+
+
 def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
     """Convert a result to the dtype of the input, or to the real dtype of the same precision if the result is real."""
     if dtype in _REAL and not X.dtype.is_complex:

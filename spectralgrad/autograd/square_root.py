@@ -30,7 +30,12 @@ from .domain import Domain
 
 def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
     """Return the square root of ``A`` or its inverse, differentiable in ``A``."""
-    result: Tensor = function.apply(_ExactRoot, A, inverse, domain)[0]
+    return with_eigenpairs(A, inverse, domain)[0]
+
+
+def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the same with √λ and the eigenvectors, which have no gradient."""
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(_ExactRoot, A, inverse, domain)
     return result
 
 
@@ -49,7 +54,7 @@ def _compose(V: Tensor, values: Tensor) -> Tensor:
     return (V * values.unsqueeze(-2)) @ V.mH
 
 
-def _inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+def inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pseudo-inverse Z and the null-space projector N of S = V diag(s) Vᴴ, differentiable in ``S``."""
     result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
     return result
@@ -122,7 +127,7 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: 
         if not inverse:
             return solve_lyapunov(R, G, s, V)
         S = exact_root(A, False, domain)
-        return solve_lyapunov(S, _inverse_moved(*_inverse_and_projector(S, s, V), G), s, V)
+        return solve_lyapunov(S, _inverse_moved(*inverse_and_projector(S, s, V), G), s, V)
 
 
 class _Lyapunov(function.DerivativeRule):
@@ -141,7 +146,7 @@ class _Lyapunov(function.DerivativeRule):
         with full_precision(V):
             H = solve_lyapunov(S, gX, s, V)
             gS = -H @ X.mH - X.mH @ H
-            inverse, null = _inverse_and_projector(S, s, V)
+            inverse, null = inverse_and_projector(S, s, V)
             dropped, held = null @ G.mH @ null, null @ gX @ null
             gS = gS + inverse @ H @ dropped + dropped @ H @ inverse  # from dN in NGN, the part of G that is dropped
             gS = gS + held @ X.mH @ inverse + inverse @ X.mH @ held  # from dN in the constraint NXN = 0
@@ -151,7 +156,7 @@ class _Lyapunov(function.DerivativeRule):
     def jvp(ctx, dS, dG, *_):  # type: ignore[no-untyped-def]
         S, G, s, V, X = ctx.saved_tensors
         with full_precision(V):
-            inverse, null = _inverse_and_projector(S, s, V)
+            inverse, null = inverse_and_projector(S, s, V)
             dropped = null @ G @ null
             rhs = dG - dS @ X - X @ dS + inverse @ dS @ dropped + dropped @ dS @ inverse
             return solve_lyapunov(S, rhs, s, V) + null @ (dS @ inverse @ X + X @ inverse @ dS) @ null

@@ -50,7 +50,7 @@ class DerivativeRule:
         cls.transformed = _variant(cls, {})
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
-        cls.run = super(absent, cls.immediate).apply
+        cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
 
 
 def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:

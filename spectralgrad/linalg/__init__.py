@@ -1,9 +1,10 @@
-"""The public functions: decompositions, matrix functions, the polar factor, covariances and two iterations."""
+"""The public functions: decompositions, matrix functions, polar factor, covariances, distances and two iterations."""
 
 from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
 from .eigenvalues import eigvalsh, svdvals
+from .gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .large_operators import eigsh
 from .matrix_functions import (
     matrix_exp,
@@ -14,17 +15,24 @@ from .matrix_functions import (
     matrix_sqrt,
 )
 from .polar_factor import polar
+from .spd_distances import affine_invariant, log_euclidean
 from .subspaces import spectral_projector
 
 __all__ = [
     "EighResult",
     "LyapunovResult",
     "SVDResult",
+    "affine_invariant",
+    "bures_wasserstein",
     "covariance",
     "covariance_sqrt",
     "eigh",
     "eigsh",
     "eigvalsh",
+    "frechet_distance",
+    "gaussian_transport",
+    "gaussian_wasserstein",
+    "log_euclidean",
     "lyapunov",
     "matrix_exp",
     "matrix_function",

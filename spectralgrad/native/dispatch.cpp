@@ -124,9 +124,10 @@ int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch
 
 template <class T>
 int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol,
-         T negative, int threads) {
+         T negative, int threads, T exponent = 0, T shift = 0, bool relative = false) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr};
+  Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr, exponent,
+            shift, relative};
   return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
     const int failed = solver.eigh(x);
     Task<T> own = x;
@@ -188,11 +189,18 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   SG_API int name(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {  \
     return root<T>(solver, f, A, r, V, S, batch, d, rtol, negative, threads);                                        \
   }
+#define SG_POWER(name, solver, T)                                                                                    \
+  SG_API int name(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T exponent, T shift,   \
+                  int relative, int threads) {                                                                       \
+    return root<T>(solver, sg::power, A, r, V, S, batch, d, rtol, negative, threads, exponent, shift, relative != 0);\
+  }
 #define SG_DEFINE(suffix, T)                                                                                         \
   SG_EIGH(sg_eigh_##suffix, ops<T>().lanes, T)                                                                       \
   SG_EIGH(sg_eigh_single_##suffix, ops<T>().single, T)                                                               \
   SG_ROOT(sg_root_##suffix, ops<T>().lanes, T)                                                                       \
   SG_ROOT(sg_root_single_##suffix, ops<T>().single, T)                                                               \
+  SG_POWER(sg_power_##suffix, ops<T>().lanes, T)                                                                     \
+  SG_POWER(sg_power_single_##suffix, ops<T>().single, T)                                                             \
   SG_API int sg_frechet_##suffix(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out,       \
                                  int64_t batch, int64_t d, int threads) {                                            \
     return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
@@ -216,4 +224,4 @@ SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
 SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
 SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "7"; }
+SG_API const char* sg_version() { return "8"; }

@@ -8,7 +8,9 @@
 //   not;
 // between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
+// A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here.
 #pragma once
+#include <cmath>
 #include <limits>
 
 #include "interface.hpp"
@@ -31,8 +33,15 @@ template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
   return r > 0 ? T(1) / r : Vec<T>{};
 }
 // √f(λ), so that S = YYᵀ with Y = V√f is symmetric bit for bit.
-template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Function f) {
-  return vsqrt(f == sg::square_root ? r : inverse_or_zero<T>(r));
+template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Vec<T> shift, const Task<T>& t) {
+  if (t.f != sg::power) return vsqrt(t.f == sg::square_root ? r : inverse_or_zero<T>(r));
+  Vec<T> base = r * r + shift;
+  for (int k = 0; k < Simd<T>::W; k++)
+    base[k] = base[k] > 0 ? std::fmin(std::pow(base[k], t.exponent / 2), std::sqrt(std::numeric_limits<T>::max())) : 0;
+  return base;
+}
+template <class T> SG_INLINE Vec<T> shift_of(Vec<T> top, const Task<T>& t) {
+  return t.relative ? top * t.shift : splat<T>(t.shift);
 }
 // x Γ_ij. Between range and null space one of q_i and q_j is zero and 1/(r_i + r_j) is the other, so that f(λ)/λ = q³
 // is (q_i² + q_j²)/(r_i + r_j).
@@ -65,7 +74,7 @@ template <class T> SG_INLINE Vec<T> weighed(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<
 template <class T, int N> struct LaneFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W, row = (N + W - 1) / W * W;
-  V v[padded], r[row], q[row], g[padded], p[padded], m[padded];
+  V v[padded], r[row], q[row], g[padded], p[padded], m[padded], shift;
 
   void spectrum(const Task<T>& t, int64_t first, int count) {
     gather(t.w + first * N, N, count, t.w + t.batch * N, N, r);
@@ -77,6 +86,7 @@ template <class T, int N> struct LaneFunction {
     V top = {}, low = {};
     for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top), low = r[i] < low ? r[i] : low;
     for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
+    shift = shift_of<T>(top, t);
     T* to = t.w + first * N;
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
@@ -95,8 +105,9 @@ template <class T, int N> struct LaneFunction {
   int compose(const Task<T>& t, int64_t first, int count) {
     read(t.V, t, first, count, v);
     const int bad = roots(t, first, count);
+    for (int k = 0; k < N; k++) r[k] = half_value<T>(r[k], shift, t);
     for (int i = 0; i < N; i++)
-      for (int k = 0; k < N; k++) v[i * N + k] *= half_value<T>(r[k], t.f);
+      for (int k = 0; k < N; k++) v[i * N + k] *= r[k];
     outer(v, v, m);
     put(m, t, first, count);
     return bad;
@@ -213,6 +224,7 @@ template <class T> struct WholeFunction {
   static constexpr int W = Simd<T>::W;
   int n, ld;
   V *v, *vt, *g, *p, *r, *q;
+  T top;  // max|λ|
 
   static size_t bytes(int64_t d) { return sizeof(V) * (size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2); }
   WholeFunction(int d, void* work) : n(d), ld((d + W - 1) / W) {
@@ -226,7 +238,8 @@ template <class T> struct WholeFunction {
   // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|.
   bool roots(T* w, T rtol, T negative) {
     spectrum(w);
-    const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1], top = low > high ? low : high;
+    const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
+    top = low > high ? low : high;
     for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
     memcpy(w, r, sizeof(T) * (size_t)n);
     constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
@@ -257,7 +270,7 @@ template <class T> struct WholeFunction {
   int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
     read(vectors, v);
     const bool bad = roots(w, t.rtol, t.negative);
-    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], t.f);
+    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], shift_of<T>(splat<T>(top), t), t);
     for (int i = 0; i < n; i++)
       for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
     flip(v, vt);

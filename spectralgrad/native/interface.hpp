@@ -5,7 +5,7 @@
 
 namespace sg {
 
-enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3 };
+enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4 };
 
 // One piece of work: matrices first … first + count − 1 of a batch of `batch`.
 template <class T> struct Task {
@@ -17,6 +17,8 @@ template <class T> struct Task {
   int terms;               // number of terms of SVD-Taylor's series; 0 for the exact derivative
   T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
   void* work;
+  T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
+  bool relative = false;      // the shift is a multiple of max|λ|
 };
 
 // The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.

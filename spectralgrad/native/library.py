@@ -16,7 +16,7 @@ from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"7"  # version of the C interface
+_VERSION = b"8"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
@@ -42,7 +42,10 @@ class Kernel:
         eigh = [*[pointer] * 3, long, long, integer]
         for dtype, (suffix, real) in _SUFFIX.items():
             root = [integer, *[pointer] * 4, long, long, real, real, integer]
+            power = [*[pointer] * 4, long, long, *[real] * 4, integer, integer]
             for name, arguments in {
+                "power": power,
+                "power_single": power,
                 "root": root,
                 "root_single": root,
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
@@ -187,6 +190,20 @@ class Kernel:
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
         name, which = "root_single" if single else "root", INV_SQRT if inverse else SQRT
         return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative))
+
+    def power(
+        self, A: Tensor, exponent: float, shift: float, relative: bool, rtol: float, negative: float, single: bool
+    ) -> tuple[Tensor, int]:
+        r"""Return :math:`(A+\epsilon I)^\alpha` and a count as in :meth:`root_and_eigenpairs`; ε is ``shift``.
+
+        Eigenvalues up to ``rtol`` times the norm count as zero before ε is added, and a sum of zero remains zero. With
+        ``relative``, ε is a multiple of the norm.
+        """
+        A = _in_memory(A)
+        w, V, S = A.new_empty(*A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
+        pointers = (A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr())
+        tail = (rtol, negative, exponent, shift, relative)
+        return S, self._call("power_single" if single else "power", A, *pointers, tail=tail)
 
     def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
         """Return the derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.

@@ -9,6 +9,7 @@ from .fusion import fuse_whitening
 from .orthogonal import OrthogonalConv2d, orthogonality_loss
 from .pooling import CovariancePooling
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
+from .whitening_loss import WhiteningMSELoss
 
 __all__ = [
     "CovariancePooling",
@@ -20,6 +21,7 @@ __all__ = [
     "PCADenoising2d",
     "SpectralModule",
     "WhiteningColoring2d",
+    "WhiteningMSELoss",
     "convert_decorrelated_batchnorm",
     "functional",
     "fuse_whitening",

@@ -1,8 +1,9 @@
-"""Gradient and learning-rate treatments (NOG, OLR) for the layer before a spectral layer, as optimiser hooks."""
+"""Treatments (NOG, OLR) of the layer before a spectral layer as optimiser hooks, and inverse roots for Shampoo."""
 
 from .nearest import NearestOrthogonalGradient, nearest_orthogonal
 from .olr import OptimalLearningRate
 from .optimal_rates import optimal_rate
+from .preconditioning import inverse_root, inverse_roots
 from .tracing import PreSpectral, pre_spectral_layers
 from .treatment import ConditioningWarning
 
@@ -11,6 +12,8 @@ __all__ = [
     "NearestOrthogonalGradient",
     "OptimalLearningRate",
     "PreSpectral",
+    "inverse_root",
+    "inverse_roots",
     "nearest_orthogonal",
     "optimal_rate",
     "pre_spectral_layers",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from . import choice, fused, orthogonal, pencil
+from . import choice, fused, inverse_roots, orthogonal, pencil
 from .call_counts import counts
 from .ladder import EIGH, SVD, eigenvalues
 
@@ -248,3 +248,19 @@ def _(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 @polar_factors.operator.register_vmap
 def _(info, in_dims, M):  # type: ignore[no-untyped-def]
     return polar_factors(M.movedim(in_dims[0], 0)), (0, 0, 0)
+
+
+@Operator
+def inverse_root(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool) -> Tensor:
+    """See :func:`spectralgrad.solvers.inverse_roots.inverse_root`."""
+    return inverse_roots.inverse_root(A, operation, p, eps, relative, rtol, clamp)
+
+
+@inverse_root.operator.register_fake
+def _(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool) -> Tensor:
+    return A.new_empty(A.shape)
+
+
+@inverse_root.operator.register_vmap
+def _(info, in_dims, A, *arguments):  # type: ignore[no-untyped-def]
+    return inverse_root(A.movedim(in_dims[0], 0), *arguments), 0

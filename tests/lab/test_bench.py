@@ -48,6 +48,8 @@ TINY = [
     ("whitening", Case(8, 3, torch.float32, "gaussian", 16)),
     ("generalised", Case(3, 4, torch.float32)),
     ("generalised", Case(3, 4, torch.complex128)),
+    ("frechet", Case(2, 4, torch.float32, "gaussian", 9)),
+    ("fourth_root", Case(8, 5, torch.float32)),
 ]
 
 
@@ -344,7 +346,7 @@ def _gaussian(rows, columns):
 def test_jax_takes_part_where_it_is_installed(outcomes):
     pytest.importorskip("jax", reason="JAX is optional: it is only compared with")
     for outcome in outcomes:
-        assert ("jax" in outcome) == (outcome.contest not in ("covariance", "whitening"))
+        assert ("jax" in outcome) == (outcome.contest not in ("covariance", "whitening", "frechet", "fourth_root"))
         if "jax" in outcome:
             assert outcome["jax"].right, outcome
             assert outcome["jax"].timing is not None

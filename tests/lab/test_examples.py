@@ -31,6 +31,14 @@ def test_pooling_layer(capsys):
     assert "method at the end: exact" in text
 
 
+def test_shampoo(capsys):
+    text = printed("shampoo.py", capsys)
+    losses, accuracies = numbers("training loss", text), numbers("test accuracy", text)
+    assert len(losses) == len(accuracies) == 3
+    assert losses[2] < min(losses[:2])  # Shampoo is the last
+    assert accuracies[2] > max(accuracies[:2]) - 0.02
+
+
 def test_transfer_layer(capsys):
     text = printed("transfer_layer.py", capsys)
     labels = ("content as it is", "half strength", "learnt matrix", "style's own matrix")

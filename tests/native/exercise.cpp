@@ -21,6 +21,8 @@ template <class T> struct Entry {
   int (*complex_lanes)(const T*, T*, T*, int64_t, int64_t, int);
   int (*complex_single)(const T*, T*, T*, int64_t, int64_t, int);
   int (*eigh_gradient)(const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, T, int, int, int);
+  int (*power)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
+  int (*power_single)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -47,6 +49,10 @@ int sg_eigh_gradient_f32(const float*, const float*, const float*, const float*,
                          float, int, int, int);
 int sg_eigh_gradient_f64(const double*, const double*, const double*, const double*, const double*, double*, int64_t,
                          int64_t, double, int, int, int);
+int sg_power_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, int, int);
+int sg_power_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
+int sg_power_single_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, int, int);
+int sg_power_single_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
 const char* sg_isa();
 }
 
@@ -85,6 +91,9 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
       if (root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, threads)) return 1e30;
     for (int terms : {0, 10}) entry.frechet(f, terms, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
   }
+  for (auto power : {entry.power, entry.power_single})
+    for (int relative : {0, 1})
+      if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-0.25, (T)1e-3, relative, threads)) return 1e30;
   entry.frechet(3, 0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
   A[0] = std::numeric_limits<T>::quiet_NaN();
   if (!entry.eigh(A.data(), w.data(), V.data(), batch, d, threads)) return 1e30;
@@ -192,9 +201,9 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 
 int main() {
   Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-                      sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32};
+                      sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32};
   Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-                      sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64};
+                      sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64};
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();

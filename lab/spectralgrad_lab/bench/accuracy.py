@@ -15,7 +15,7 @@ from torch import Tensor
 
 from . import singular_filter
 
-_THRESHOLD = 30.0  # as in LAPACK's own tests
+THRESHOLD = 30.0  # as in LAPACK's own tests
 
 Results = tuple[Tensor, ...]
 
@@ -79,7 +79,7 @@ def filtered(M: Tensor, G: Tensor) -> Judge:
     S = torch.linalg.svdvals(widened(M))
     gaps = (S.unsqueeze(-1) - S.unsqueeze(-2)).abs() / S[:, :1, None]
     amplified = torch.where(gaps > 0, 1 / gaps, 0).square().mean((-2, -1)).sqrt()
-    allowed = _THRESHOLD * torch.finfo(M.dtype).eps * amplified.clamp_min(max(M.shape[-2:]))
+    allowed = THRESHOLD * torch.finfo(M.dtype).eps * amplified.clamp_min(max(M.shape[-2:]))
 
     def judge(results: Results) -> Verdict:
         errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
@@ -94,7 +94,7 @@ def inverse_root(A: Tensor, G: Tensor) -> Judge:
     r = w.sqrt()
     gamma = -1 / (r[:, :, None] * r[:, None, :] * (r[:, :, None] + r[:, None, :]))
     truth = (V / r[:, None, :]) @ V.mH, V @ (gamma * (V.mH @ widened(G) @ V)) @ V.mH
-    allowed = _THRESHOLD * A.shape[-1] ** 0.5 * torch.finfo(A.dtype).eps * w[:, -1] / w[:, 0]
+    allowed = THRESHOLD * A.shape[-1] ** 0.5 * torch.finfo(A.dtype).eps * w[:, -1] / w[:, 0]
 
     def judge(results: Results) -> Verdict:
         value, gradient = results
@@ -117,7 +117,7 @@ def covariance_root(X: Tensor, G: Tensor) -> Judge:
     dX = 2 / n * dC @ centered
     truth = (V * r[:, None, :]) @ V.mT, dX - dX.mean(-1, keepdim=True)
     condition = w[:, -1] / w[:, -rank]
-    allowed = _THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition
+    allowed = THRESHOLD * w.shape[-1] ** 0.5 * torch.finfo(X.dtype).eps * condition
 
     def judge(results: Results) -> Verdict:
         errors = [distance(x, t) for x, t in zip(results, truth, strict=True)]
@@ -130,7 +130,7 @@ def polar_factor(M: Tensor) -> Judge:
     """Orthonormal columns or rows, and the factor of a float64 decomposition, within 30 √d ε κ(M)."""
     U, S, Vh = torch.linalg.svd(widened(M), full_matrices=False)
     truth, tall = U @ Vh, M.shape[-2] >= M.shape[-1]
-    allowed = _THRESHOLD * S.shape[-1] ** 0.5 * torch.finfo(M.dtype).eps * S[:, 0] / S[:, -1]
+    allowed = THRESHOLD * S.shape[-1] ** 0.5 * torch.finfo(M.dtype).eps * S[:, 0] / S[:, -1]
 
     def judge(results: Results) -> Verdict:
         Q = widened(results[0])
@@ -143,13 +143,14 @@ def polar_factor(M: Tensor) -> Judge:
 def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor], picked: slice | Tensor) -> Judge:
     """Value and gradient in X of ⟨layer(X), G⟩ against the same layer in float64, within 30 √d ε κ of the covariance.
 
-    The layer whitens all samples together; those of the positions ``picked`` are compared. ``reference`` may be differentiated by autograd: in float64, the gaps of a sample covariance leave nine digits.
+    The layer whitens all samples together; those of the positions ``picked`` are compared. ``reference`` may be
+    differentiated by autograd: in float64, the gaps of a sample covariance leave nine digits.
     """
     leaf = widened(X).requires_grad_()
     value = reference(leaf)
     truth = [x[picked] for x in (value.detach(), *torch.autograd.grad(value, leaf, widened(G)))]
     spread = torch.linalg.cond(torch.cov(leaf.detach().transpose(0, 1).flatten(1)))
-    allowed = _THRESHOLD * X.shape[1] ** 0.5 * torch.finfo(X.dtype).eps * spread
+    allowed = THRESHOLD * X.shape[1] ** 0.5 * torch.finfo(X.dtype).eps * spread
 
     def judge(results: Results) -> Verdict:
         pairs = zip(results[:2], truth, strict=True)
@@ -179,11 +180,11 @@ def distance(x: Tensor, truth: Tensor) -> Tensor:
 
 def _within(errors: Tensor, M: Tensor) -> Verdict:
     """Whether relative errors are below LAPACK's threshold for matrices M."""
-    return verdict(errors, torch.full_like(errors, _THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
+    return verdict(errors, torch.full_like(errors, THRESHOLD * max(M.shape[-2:]) * torch.finfo(M.dtype).eps))
 
 
 def verdict(errors: Tensor, allowed: Tensor) -> Verdict:
-    """The worst error, and whether each is at most what is allowed; both (results, batch)."""
+    """The worst of relative errors, and whether each is within what is allowed."""
     error = float(errors.max()) if bool(errors.isfinite().all()) else float("nan")
     return Verdict(error, bool((errors <= allowed).all()))
 

@@ -13,7 +13,7 @@ from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, svd
 from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 
-from . import accuracy, generalised, jax_rivals, singular_filter, timing
+from . import accuracy, frechet_and_roots, generalised, jax_rivals, singular_filter, timing
 from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .layers import composition
@@ -199,4 +199,6 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "polar": _polar,
     "whitening": _whitening,
     "generalised": generalised.contest,
+    "frechet": frechet_and_roots.frechet,
+    "fourth_root": frechet_and_roots.fourth_root,
 }

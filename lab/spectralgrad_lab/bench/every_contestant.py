@@ -20,11 +20,14 @@ TITLES = {
     "polar": "polar factor, rows × columns (batch)",
     "whitening": "whitening layer, channels × positions (batch), forward and backward",
     "generalised": "generalised eigenproblem, X f(w) Xᴴ, forward and backward",
+    "frechet": "Fréchet distance, samples × features (batch), forward and backward",
+    "fourth_root": "A^(-1/4) without gradient",
 }
 LEGEND = (
     "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
     "uses its best thread count. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
-    "ns5, ns10: Newton–Schulz in plain torch. sqrth, polar: new in torch 2.15. *: timed, but the error of one of the\n"
+    "ns5, ns10: Newton–Schulz in plain torch. eigvals: of the product of covariances, the usual FID code.\n"
+    "sqrth, polar: new in torch 2.15. *: timed, but the error of one of the\n"
     "two exceeds rounding (see the second table). wrong: claims to be exact but is not, so not timed. failed: raised\n"
     "an error."
 )

@@ -3,6 +3,7 @@
 from .coloring import color, wct, whiten
 from .normalization import apply_matrix, normalize
 from .pooling import covariance_pooling, upper_triangle
+from .whitening_loss import whitening_mse
 from .whitening_matrices import principal_projector, whitening_matrix
 
 __all__ = [
@@ -15,4 +16,5 @@ __all__ = [
     "wct",
     "whiten",
     "whitening_matrix",
+    "whitening_mse",
 ]

@@ -1,0 +1,228 @@
+r"""Distances between Gaussian distributions, and the linear map that transports one to the other.
+
+The Wasserstein distance of order two between Gaussians with means :math:`\mu` and covariances A, B is
+
+.. math:: W^2=\|\mu_1-\mu_2\|^2+\mathrm{tr}A+\mathrm{tr}B-2\,\mathrm{tr}(A^{1/2}BA^{1/2})^{1/2} .
+
+The last three terms are the squared Bures–Wasserstein distance. They are computed from any factors
+:math:`A=X^HX`, :math:`B=Y^HY`, such as square roots or the centred samples themselves; see
+:mod:`spectralgrad.autograd.procrustes`. Products square singular values, so single precision continues in double.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..autograd import modulus, procrustes, square_root
+from ..autograd.domain import Domain
+from ..dispatch.overrides import overridable
+from ..errors import ShapeError, check_alike, check_matrix, check_pair, check_tolerance
+from ..precision import doubled, full_precision, narrow, widen
+from ..rules import Exact
+from .covariances import root_of_count
+from .spd_distances import finished
+
+
+@overridable
+def bures_wasserstein(
+    A: Tensor, B: Tensor, *, squared: bool = True, rtol: float | None = None, clamp: bool = False
+) -> Tensor:
+    r"""Compute the squared Bures–Wasserstein distance between positive semi-definite matrices.
+
+    .. math:: \mathrm{tr}A+\mathrm{tr}B-2\,\mathrm{tr}(A^{1/2}BA^{1/2})^{1/2}
+              =\min_Q\|A^{1/2}-B^{1/2}Q\|^2 ,\qquad \bar A=I-T,
+
+    with the minimum over orthogonal Q and the :func:`gaussian_transport` T from A to B. It is computed as the norm of a
+    difference: never negative, accurate for nearly equal matrices, and its gradient vanishes where they are equal. For
+    singular matrices the gradient is that within the matrices of the same rank.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        B: matrices of the same size and dtype; batch dimensions broadcast.
+        squared: return the squared distance; otherwise its root, whose gradient is taken as 0 where it is 0.
+        rtol, clamp: as in :func:`matrix_sqrt`.
+
+    Returns:
+        the distances (*,), real.
+
+    Raises:
+        ShapeError: the matrices are not square or do not fit.
+        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+
+    Example:
+        >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 0.0]))
+        >>> round(bures_wasserstein(A, B).item(), 4)         # (2 - 1)² + (1 - 0)²
+        2.0
+        >>> A = torch.eye(2, requires_grad=True)             # all eigenvalues equal, and both matrices equal
+        >>> torch.autograd.grad(bures_wasserstein(A, torch.eye(2)), A)[0].abs().max()
+        tensor(0.)
+
+    Reference: Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, 2019.
+    """
+    check_pair(A, B, "bures_wasserstein")
+    with full_precision(A):
+        domain = _domain("bures_wasserstein", rtol, clamp)
+        return narrow(finished(_between_covariances(A, B, domain), squared), A.dtype)
+
+
+@overridable
+def gaussian_wasserstein(
+    mean1: Tensor,
+    cov1: Tensor,
+    mean2: Tensor,
+    cov2: Tensor,
+    *,
+    squared: bool = True,
+    rtol: float | None = None,
+    clamp: bool = False,
+) -> Tensor:
+    r"""Compute the squared Wasserstein distance between Gaussians: the Fréchet distance, or FID for Inception features.
+
+    .. math:: \|\mu_1-\mu_2\|^2+\mathrm{tr}\,C_1+\mathrm{tr}\,C_2-2\,\mathrm{tr}(C_1^{1/2}C_2C_1^{1/2})^{1/2}
+
+    Args:
+        mean1: means (*, d) of the first Gaussians.
+        cov1: their covariances (*, d, d), possibly singular.
+        mean2: means of the second Gaussians; all batch dimensions broadcast.
+        cov2: their covariances.
+        squared, rtol, clamp: as in :func:`bures_wasserstein`.
+
+    Returns:
+        the distances (*,), real.
+
+    Raises:
+        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+
+    Example:
+        >>> zero, identity = torch.zeros(2), torch.eye(2)
+        >>> gaussian_wasserstein(zero, identity, zero + 3, 4 * identity)    # 3² + 3² + (2 - 1)² + (2 - 1)²
+        tensor(20.)
+
+    Reference: Dowson and Landau, The Fréchet distance between multivariate normal distributions, 1982; Heusel et al.,
+    GANs trained by a two time-scale update rule, NeurIPS 2017.
+    """
+    check_pair(cov1, cov2, "gaussian_wasserstein")
+    for mean, C in ((mean1, cov1), (mean2, cov2)):
+        if mean.dim() < 1 or mean.shape[-1] != C.shape[-1] or mean.dtype != C.dtype:
+            raise ShapeError(
+                f"gaussian_wasserstein: expected means (*, {C.shape[-1]}) of {C.dtype}, "
+                f"got shape {tuple(mean.shape)} of {mean.dtype}"
+            )
+    with full_precision(cov1):
+        domain = _domain("gaussian_wasserstein", rtol, clamp)
+        shift = doubled(mean1) - doubled(mean2)
+        distance = _between_covariances(cov1, cov2, domain) + _square(shift)
+        return narrow(finished(distance, squared), cov1.dtype)
+
+
+@overridable
+def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool = True) -> Tensor:
+    r"""Compute the squared Fréchet distance between samples, each described by its mean and covariance.
+
+    This is :func:`gaussian_wasserstein` of the samples' moments. If there are fewer samples than features, no
+    covariance is formed: with centred samples :math:`X_c` and :math:`Y_c`, divided by :math:`\sqrt{n-c}`,
+
+    .. math:: \mathrm{tr}(C_1^{1/2}C_2C_1^{1/2})^{1/2}=\|X_cY_c^H\|_* ,
+
+    so 256 samples of 2048 features need the SVD of one 256×256 matrix. The gradient is exact for equal samples and at
+    any rank, so the distance can be a loss.
+
+    Args:
+        X: samples (*, n, d): n samples of d features; half types are computed in float32.
+        Y: samples (*, m, d) of the same dtype; batch dimensions broadcast.
+        correction: c; 1 divides by n − 1, as the usual FID code does, 0 by n.
+        squared: as in :func:`bures_wasserstein`.
+
+    Returns:
+        the distances (*,), real.
+
+    Raises:
+        ShapeError: the samples do not fit, or there are not more than ``correction`` of them.
+        NonFiniteError: the input contains NaN or Inf.
+
+    Example:
+        >>> X = torch.randn(8, 100)                           # fewer samples than features: singular covariances
+        >>> round(frechet_distance(X, X + 0.1).item(), 4)     # 100 · 0.1²
+        1.0
+
+    Reference: as in :func:`gaussian_wasserstein`.
+    """
+    check_matrix(X, "frechet_distance")
+    check_matrix(Y, "frechet_distance")
+    check_alike(X, Y, "frechet_distance")
+    with full_precision(X):
+        (first, mean1), (second, mean2) = (_factor_and_mean(doubled(Z), correction) for Z in (X, Y))
+        distance = _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
+        return narrow(finished(distance, squared), X.dtype)
+
+
+@overridable
+def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp: bool = False) -> Tensor:
+    r"""Compute the optimal transport map between centred Gaussians with covariances A and B.
+
+    .. math:: T=A^{-1/2}(A^{1/2}BA^{1/2})^{1/2}A^{-1/2},\qquad TAT=B .
+
+    :math:`x\mapsto\mu_2+T(x-\mu_1)` transports one Gaussian to the other, and :math:`I-T` is the gradient of
+    :func:`bures_wasserstein` in A. For a singular A, T is zero within its null space; :math:`TAT=B` then holds if B has
+    no larger rank than A and its range is not orthogonal to parts of that of A.
+
+    Args:
+        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        B: matrices of the same size and dtype; batch dimensions broadcast.
+        rtol, clamp: as in :func:`matrix_sqrt`.
+
+    Returns:
+        the map (*, d, d), Hermitian.
+
+    Raises:
+        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+
+    Example:
+        >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 9.0]))
+        >>> gaussian_transport(A, B)
+        tensor([[0.5000, 0.0000],
+                [0.0000, 3.0000]])
+
+    Reference: Peyré and Cuturi, Computational Optimal Transport, remark 2.31.
+    """
+    check_pair(A, B, "gaussian_transport")
+    with full_precision(A):
+        domain = _domain("gaussian_transport", rtol, clamp)
+        R, s, V = (doubled(x) for x in square_root.with_eigenpairs(widen(A), False, domain))
+        S = doubled(Exact().root(widen(B), False, domain))
+        Z, _ = square_root.inverse_and_projector(R, s, V)
+        factors = modulus.polar_on_range(S @ R, "gaussian_transport")
+        right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
+        both = Z @ modulus.modulus(S @ R, factors) @ Z
+        return narrow(right + right.mH - both, A.dtype)
+
+
+def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
+    check_tolerance(rtol, operation)
+    return Domain(operation, True, rtol, clamp)
+
+
+def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:
+    R, S = (doubled(Exact().root(widen(C), False, domain)) for C in (A, B))
+    return _distance(R, S, domain.operation)
+
+
+def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:
+    """Return the squared distance between factors (*, m, d) and (*, n, d) whose batch dimensions broadcast."""
+    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
+    X, Y = (Z.expand(*batch, *Z.shape[-2:]) for Z in (X, Y))
+    return procrustes.squared_distance(X, Y, operation)
+
+
+def _factor_and_mean(X: Tensor, correction: int) -> tuple[Tensor, Tensor]:
+    """Return a factor of the covariance with at most d rows, and the mean (*, d)."""
+    mean = X.mean(-2, keepdim=True)
+    centered = (X - mean) / root_of_count(X.mT, correction)
+    if X.shape[-2] > X.shape[-1]:
+        centered = Exact().root(centered.mH @ centered, False, Domain("frechet_distance"))
+    return centered, mean.squeeze(-2)
+
+
+def _square(x: Tensor) -> Tensor:
+    return (x.conj() * x).real.sum(-1)

@@ -1,0 +1,109 @@
+"""Distances between positive definite matrices from their logarithms."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..autograd import modulus, scalar_functions
+from ..autograd.domain import Domain, Spectrum
+from ..dispatch.overrides import overridable
+from ..errors import check_pair, check_tolerance
+from ..precision import doubled, full_precision, narrow, widen
+from ..rules import Exact
+
+
+@overridable
+def log_euclidean(
+    A: Tensor, B: Tensor, *, squared: bool = True, rtol: float | None = None, clamp: bool = False
+) -> Tensor:
+    r"""Compute the squared log-Euclidean distance :math:`\|\log A-\log B\|_F^2` between positive definite matrices.
+
+    The gradient is exact at equal eigenvalues, and zero where the matrices are equal. The logarithm of a singular
+    matrix is that of :func:`matrix_log`, zero on the null space, so the distance is finite.
+
+    Args:
+        A, B: positive definite matrices (*, d, d), as in :func:`bures_wasserstein`.
+        squared, rtol, clamp: as in :func:`bures_wasserstein`.
+
+    Returns:
+        the distances (*,), real.
+
+    Raises:
+        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+
+    Example:
+        >>> identity = torch.eye(2)
+        >>> log_euclidean(identity, torch.e * identity)
+        tensor(2.)
+
+    Reference: Arsigny et al., Log-Euclidean metrics for fast and simple calculus on diffusion tensors, 2006.
+    """
+    check_pair(A, B, "log_euclidean")
+    check_tolerance(rtol, "log_euclidean")
+    domain = Domain("log_euclidean", True, rtol, clamp)
+    with full_precision(A):
+        return narrow(finished(_squares(_log(widen(A), domain) - _log(widen(B), domain)), squared), A.dtype)
+
+
+@overridable
+def affine_invariant(
+    A: Tensor, B: Tensor, *, squared: bool = True, rtol: float | None = None, clamp: bool = False
+) -> Tensor:
+    r"""Compute the squared affine-invariant (Riemannian, Fisher–Rao) distance between positive definite matrices.
+
+    .. math:: \|\log(A^{-1/2}BA^{-1/2})\|_F^2=\sum_i\ln^2\mu_i,\qquad Bx_i=\mu_iAx_i ,
+
+    invariant under :math:`A,B\mapsto TAT^H,TBT^H` for every invertible T. The gradient is exact at equal eigenvalues,
+    and zero where the matrices are equal. For singular matrices the logarithm is taken on the range of
+    :math:`A^{+1/2}BA^{+1/2}`: this is the distance on the range of A if B has the same range, and is finite always.
+
+    Args:
+        A, B, squared, rtol, clamp: as in :func:`log_euclidean`.
+
+    Returns:
+        the distances (*,), real.
+
+    Raises:
+        ShapeError, IndefiniteError, NonFiniteError: as in :func:`log_euclidean`.
+
+    Example:
+        >>> A, T = torch.diag(torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 5.0], [0.0, 2.0]])
+        >>> round(affine_invariant(T @ A @ T.mT, torch.e * T @ A @ T.mT).item(), 4)
+        2.0
+
+    Reference: Pennec, Fillard and Ayache, A Riemannian framework for tensor computing, 2006.
+    """
+    check_pair(A, B, "affine_invariant")
+    check_tolerance(rtol, "affine_invariant")
+    domain = Domain("affine_invariant", True, rtol, clamp)
+    with full_precision(A):
+        Z, S = (doubled(Exact().root(widen(C), inverse, domain)) for C, inverse in ((A, True), (B, False)))
+        return narrow(finished(4 * _squares(_log_of_modulus(S @ Z, domain)), squared), A.dtype)
+
+
+def _log(A: Tensor, domain: Domain) -> Tensor:
+    return Exact().function(A, scalar_functions.LOG, domain)
+
+
+def _log_of_modulus(M: Tensor, domain: Domain) -> Tensor:
+    """Return log (MᴴM)^(1/2) on the range.
+
+    The eigenvalues of MᴴM itself range over the product of two condition numbers. Their roots stay above the rounding
+    error of double precision, so none of them is taken for zero that the roots of A and B resolve.
+    """
+    factors = modulus.polar_on_range(M, domain.operation)
+    spectrum = Spectrum(factors.values, factors.vectors.mH, factors.values > 0)
+    return Exact().compose(modulus.modulus(M, factors), scalar_functions.LOG, spectrum)
+
+
+def _squares(X: Tensor) -> Tensor:
+    return (X.conj() * X).real.sum((-2, -1))
+
+
+def finished(distance: Tensor, squared: bool) -> Tensor:
+    """Return the squared distance or its root, with gradient 0 where it is 0."""
+    if squared:
+        return distance
+    positive = distance > 0
+    return torch.where(positive, torch.where(positive, distance, 1).sqrt(), 0)
