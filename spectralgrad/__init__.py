@@ -19,6 +19,7 @@ from .linalg.matrix_functions import (
 )
 from .linalg.polar_factor import polar
 from .linalg.subspaces import spectral_projector
+from .rescue import override_linalg
 from .rules import (
     PI,
     SVDPI,
@@ -88,6 +89,7 @@ __all__ = [
     "methods",
     "nn",
     "optim",
+    "override_linalg",
     "polar",
     "register_method",
     "solvers",
