@@ -8,9 +8,9 @@ from ..io import programs
 from .override import override_linalg
 
 _DESCRIPTION = """\
-Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad, whose
-gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to its main thread and
-not to other processes that it starts."""
+Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad,
+whose gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to its main
+thread and not to other processes that it starts."""
 _EXAMPLES = """\
 examples:
   spectralgrad rescue train.py --epochs 3

@@ -14,7 +14,7 @@ from ..rules import Method, resolve
 from .replacements import REPLACEMENTS, call
 
 
-class override_linalg(TorchFunctionMode, ContextDecorator):
+class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     r"""Let torch's spectral functions use this library's forward pass and gradient, in code that you cannot edit.
 
     Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``torch.svd``, ``Tensor.svd``, the

@@ -72,7 +72,7 @@ def _svdvals(method: Method, A: Tensor, *, driver: str | None = None, out: Any =
 def _matrix_norm(
     method: Method,
     A: Tensor,
-    ord: Any = "fro",
+    ord: Any = "fro",  # noqa: A002
     dim: Any = (-2, -1),
     keepdim: bool = False,
     *,
@@ -95,7 +95,7 @@ def _matrix_norm(
 def _norm(
     method: Method,
     A: Tensor,
-    ord: Any = None,
+    ord: Any = None,  # noqa: A002
     dim: Any = None,
     keepdim: bool = False,
     *,
@@ -175,7 +175,7 @@ def _widens(A: Tensor, dtype: torch.dtype | None) -> bool:
 
 def _table() -> dict[Any, Replacement]:
     linalg: Any = torch.linalg
-    found = {
+    found: dict[Any, Replacement] = {
         linalg.eigh: _eigh,
         linalg.eigvalsh: _eigvalsh,
         linalg.svd: _svd,
