@@ -94,6 +94,11 @@ def _parser() -> argparse.ArgumentParser:
         fill=_later("diagnostics.fuzzing.command", "add_arguments"),
     )
     commands.add_parser(
+        "doctor",
+        help="run a program and report which call makes a gradient non-finite or wrong, and what to write instead",
+        fill=_later("diagnostics.checkup.command", "add_arguments"),
+    )
+    commands.add_parser(
         "rescue",
         help="run a program with torch.linalg.eigh, svd and their relatives replaced",
         fill=_later("rescue.command", "add_arguments"),
