@@ -9,9 +9,9 @@ from ... import linalg
 
 _NAMES = {
     "__add__": "add", "__mul__": "mul", "__pow__": "pow", "__radd__": "add", "__rdiv__": "reciprocal",
-    "__rmul__": "mul", "__rtruediv__": "reciprocal", "__setitem__": "where", "__sub__": "sub", "__truediv__": "div", "absolute": "abs",
-    "clamp_min": "clamp", "clip": "clamp", "divide": "div", "float_power": "pow", "multiply": "mul", "negative": "neg",
-    "subtract": "sub", "true_divide": "div",
+    "__rmul__": "mul", "__rtruediv__": "reciprocal", "__setitem__": "where", "__sub__": "sub", "__truediv__": "div",
+    "absolute": "abs", "clamp_min": "clamp", "clip": "clamp", "divide": "div", "float_power": "pow",
+    "multiply": "mul", "negative": "neg", "subtract": "sub", "true_divide": "div",
 }  # fmt: skip
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _BOUNDS = ("clamp", "relu", "abs", "maximum", "where", "threshold")

@@ -40,8 +40,9 @@ class Watch(TorchFunctionMode):
             return func(*args, **kwargs)
         operation = OPERATIONS.get(func)
         if operation is not None and args and isinstance(args[0], Tensor) and kwargs.get("out") is None:
-            return self._call(operation, func, args, kwargs)
-        result = func(*args, **kwargs)
+            result = self._call(operation, func, args, kwargs)
+        else:
+            result = func(*args, **kwargs)
         composed = self._lineage.follow(func, args, kwargs, result)
         if composed is not None:
             composed.source.finding.note_composed(composed)
