@@ -110,6 +110,8 @@ def test_functions_of_singular_values_are_recognised(name):
         lambda w, V: (V * linalg.eigh(APART).eigenvalues) @ V.mT,
         lambda w, V: w.sqrt().sum() * V,
         lambda w, V: torch.diag(V),
+        lambda w, V: (V * torch.ones_like(w)) @ V.mT,
+        lambda w, V: (V * (w > 2)) @ V.mT,
     ],
 )
 def test_nothing_else_is_taken_for_a_matrix_function(use):
@@ -262,11 +264,41 @@ def test_transforms_compiled_functions_and_threads_still_work():
         thread = threading.Thread(target=lambda: linalg.eigvalsh(TIED))
         thread.start()
         thread.join()
+        A = APART.clone().requires_grad_()
+        rows = torch.autograd.grad(linalg.eigvalsh(A), A, torch.eye(4, dtype=A.dtype), is_grads_batched=True)[0]
+    assert torch.allclose(rows.sum(0), torch.eye(4, dtype=A.dtype), atol=1e-14)
     assert torch.allclose(batched, torch.eye(4, dtype=torch.float64).expand(2, 4, 4), atol=1e-14)
     assert float(compiled) == pytest.approx(9)
     assert report.unseen == 1
-    assert len(report.findings) == 1
+    assert [(x.operation.name, x.gradients) for x in report.findings] == [
+        ("torch.linalg.eigh", 0),
+        ("torch.linalg.eigvalsh", 1),
+    ]
     assert "1 call inside torch.func transforms" in str(report)
+
+
+def test_a_scripted_function_is_found_in_the_graph():
+    scripted = torch.jit.script(scripted_vectors)
+    A = torch.eye(3, requires_grad=True)
+    with doctor() as report:
+        loss = scripted(A)[0, 0] + linalg.eigh(APART.clone().requires_grad_()).eigenvalues.sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    unknown, known = sorted(report.findings, key=lambda finding: finding.place.line)
+    assert (unknown.verdict, unknown.operation.name, unknown.gradients) == ("non-finite", "torch.linalg.eigh", 2)
+    assert (known.verdict, known.gradients) == ("fine", 2)
+    assert "TorchScript or another thread" in str(report)
+    assert json.loads(report.as_json())["findings"][1]["rank"] is None
+
+
+def scripted_vectors(A: torch.Tensor) -> torch.Tensor:
+    return torch.linalg.eigh(A)[1]
+
+
+def test_an_svd_of_a_positive_matrix_is_taken_for_its_eigendecomposition():
+    for M, instead in ((TIED, "sg.matrix_inv_sqrt(A)"), (-TIED, "sg.matrix_function(M @ M.mH")):
+        report, _ = examined(lambda M: ((r := linalg.svd(M))[0] * r[1].rsqrt() @ r[0].mT)[0].sum(), M)
+        assert report.findings[0].instead(report.findings[0].composed[0]).startswith(instead)
 
 
 def test_inside_a_rescue_the_callers_line_is_named():

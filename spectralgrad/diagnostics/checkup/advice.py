@@ -20,8 +20,7 @@ def advice(finding: Finding) -> list[str]:
     if verdict == "error":
         return _after_failure(finding)
     lines = [
-        f"{function.text} is composed here; write {function.instead(finding.operation.is_svd)}, "
-        "whose gradient has no gaps."
+        f"{function.text} is composed here; write {finding.instead(function)}, whose gradient has no gaps."
         for function in finding.composed
     ]
     special = {
@@ -37,7 +36,7 @@ def advice(finding: Finding) -> list[str]:
 def _precaution(finding: Finding) -> list[str]:
     """For a place that is fine: a function composed by hand will not be at the next tie."""
     return [
-        f"No tie so far, but {x.text} is composed here; {x.instead(finding.operation.is_svd)} has no gap problem."
+        f"No tie so far, but {x.text} is composed here; {finding.instead(x)} has no gap problem."
         for x in finding.composed
         if x.scaled and not finding.ties
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -66,6 +67,7 @@ class Finding:
     failure: str = ""
     verdicts: Counter[str] = field(default_factory=Counter)
     composed: list[Composed] = field(default_factory=list)
+    positive: bool = False  # an SVD of Hermitian positive semi-definite matrices only
 
     def note_forward(self, found: Forward | None) -> None:
         """Add the spectrum of a call."""
@@ -75,9 +77,17 @@ class Finding:
             self.rank = found.rank if self.rank < 0 else min(self.rank, found.rank)
             self.condition = max(self.condition, found.condition)
 
-    def note_backward(self, found: Backward) -> None:
-        """Add what a backward pass delivered."""
+    def note_symmetry(self, positive: bool) -> None:
+        """Add whether the matrices of an SVD were Hermitian and positive semi-definite."""
+        self.positive = positive and (self.positive or self.calls == 1)
+
+    def note_backward(self, measure: Callable[[], Backward]) -> None:
+        """Add what a backward pass delivered, unless it cannot be measured, as for batched gradients (vmap)."""
         self.gradients += 1
+        try:
+            found = measure()
+        except RuntimeError:
+            return
         self.gauge, self.between_ties = max(self.gauge, found.gauge), max(self.between_ties, found.between_ties)
         self.error = max(self.error, found.error)
         verdict = _verdict(found)
@@ -97,6 +107,12 @@ class Finding:
         function = replace(function, source=None)
         if not function.harmless and function not in self.composed and len(self.composed) < _COMPOSED:
             self.composed.append(function)
+
+    def instead(self, function: Composed) -> str:
+        """What to write instead of a function composed here; the SVD of a positive matrix is its eigendecomposition."""
+        if self.operation.is_svd and self.positive:
+            return f"{function.instead(is_svd=False)} (A is symmetric and positive semi-definite)"
+        return function.instead(self.operation.is_svd)
 
     @property
     def verdict(self) -> str:
@@ -132,7 +148,7 @@ class Finding:
             "verdict": self.verdict,
             "verdicts": dict(self.verdicts),
             "composed": [x.text for x in self.composed],
-            "instead": [x.instead(self.operation.is_svd) for x in self.composed],
+            "instead": [self.instead(x) for x in self.composed],
         }
 
     def spectrum(self) -> str:

@@ -80,7 +80,7 @@ class Lineage:
         trace = _elementwise(name, traces, operands, args, kwargs)
         if trace is not None:
             target = args[0] if name == "__setitem__" else result
-            if isinstance(target, Tensor):
+            if isinstance(target, Tensor) and (target.is_floating_point() or target.is_complex()):
                 self.start(target, replace(trace, part=trace.part or _is_part(trace, target)))
         return None
 
@@ -127,6 +127,8 @@ def _elementwise(
         steps = (*values.steps, Step("reciprocal")) if "div" in name else values.steps
         return replace(vectors, role="scaled", steps=steps, part=values.part or vectors.part)
     if first.role != "values" or any(trace.role != "values" or trace.source != first.source for trace in traces):
+        return None
+    if name.endswith("_like"):  # zeros_like and others do not use the values
         return None
     return replace(first, steps=(*first.steps, Step.of(name, args, kwargs, len(operands))))
 

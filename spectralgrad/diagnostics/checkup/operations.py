@@ -101,3 +101,15 @@ def as_columns(factors: Factors) -> Factors:
     if "Vh" in factors:
         columns["V"] = factors["Vh"].mH
     return {name: x if name == "w" else x[..., :k] for name, x in columns.items()}
+
+
+def is_positive(A: Tensor, factors: Factors) -> bool:
+    """True if A is Hermitian and, up to rounding, positive semi-definite: its left and right vectors agree."""
+    if A.shape[-1] != A.shape[-2] or not A.numel():
+        return False
+    A, U, w, V = (x.detach() for x in (A, factors["U"], factors["w"], factors["V"]))
+    eps = torch.finfo(w.dtype).eps
+    size = w.amax(-1)
+    close = (A - A.mH).abs().amax((-2, -1)) <= 8 * eps * size
+    aligned = (U.conj() * V).sum(-2).real > 0
+    return bool(close.all() and (aligned | (w <= w.shape[-1] * 8 * eps * size.unsqueeze(-1))).all())

@@ -89,10 +89,12 @@ def _entry(finding: Finding) -> str:
     """The text of one place."""
     place, shape = finding.place, "×".join(map(str, finding.shape))
     mark = "✓" if finding.verdict == "fine" else "✗"
-    lines = [f"{mark} {place} in {place.function}: {place.code or finding.operation.name}"]
+    where = f"{place} in {place.function}: {place.code}" if place.line else place.file
+    lines = [f"{mark} {where}"]
     if place.called_from:
         lines.append(f"called from {place.called_from}")
-    lines.append(f"{finding.operation.name} of {shape} {finding.dtype}, {_count(finding.calls, 'call')}")
+    what = f" of {shape} {finding.dtype}" if finding.shape else ""
+    lines.append(f"{finding.operation.name}{what}, {_count(finding.calls, 'call')}")
     lines += [finding.spectrum()] if finding.spectrum() else []
     if finding.verdict != "fine":
         lines.append(f"{finding.verdict}: {VERDICTS[finding.verdict]}{_times(finding)}")

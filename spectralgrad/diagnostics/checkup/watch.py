@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ...dispatch.function import transformed
-from . import measures
+from . import hidden, measures
 from .findings import Finding
 from .lineage import Lineage, Trace
 from .measures import Factors
-from .operations import OPERATIONS, Operation, as_columns, eigenvalues
+from .operations import OPERATIONS, Operation, as_columns, eigenvalues, is_positive
 from .places import calling_place
 from .report import Report
 
@@ -42,6 +42,8 @@ class Watch(TorchFunctionMode):
         if operation is not None and args and isinstance(args[0], Tensor) and kwargs.get("out") is None:
             result = self._call(operation, func, args, kwargs)
         else:
+            if func in hidden.BACKWARDS and args and not transformed():
+                hidden.listen(args[0], self.report)
             result = func(*args, **kwargs)
         composed = self._lineage.follow(func, args, kwargs, result)
         if composed is not None:
@@ -65,6 +67,7 @@ class Watch(TorchFunctionMode):
         except Exception as error:
             finding.note_failure(error)
             raise
+        hidden.mark(result)
         call = _Call(finding, operation, self._sample)
         call.look(A, result)
         if watched:
@@ -93,6 +96,8 @@ class _Call:
     def look(self, A: Tensor, result: Any) -> None:
         """Measure the spectrum."""
         self.factors = self.operation.read(result)
+        if self.operation.kind == "svd":
+            self.finding.note_symmetry(is_positive(A, as_columns(self.factors)))
         w = self.factors.get("w")
         if w is None and self.operation.kind == "function":
             w = eigenvalues(A, self._sample)
@@ -110,18 +115,19 @@ class _Call:
         kept = {name: x.detach() for name, x in self.factors.items()}
 
         def finish(gradient: Tensor | None) -> None:
-            if gradient is None:
-                return
-            cotangents = dict(received)
-            received.clear()
-            factors = as_columns(kept) if self.operation.kind in ("eigh", "svd") else {}
-            if factors:
-                cotangents = _as_columns_of(factors, cotangents)
-            self.finding.note_backward(
-                measures.backward(factors, cotangents, gradient.detach(), self._sample, self.operation.ours)
-            )
+            if gradient is not None:
+                cotangents = dict(received)
+                received.clear()
+                self.finding.note_backward(lambda: self._measured(kept, cotangents, gradient))
 
         A.register_hook(finish)
+
+    def _measured(self, kept: Factors, cotangents: Factors, gradient: Tensor) -> measures.Backward:
+        cotangents = {name: g.detach() for name, g in cotangents.items()}
+        factors = as_columns(kept) if self.operation.kind in ("eigh", "svd") else {}
+        if factors:
+            cotangents = as_columns({"w": torch.zeros_like(factors["w"]), **cotangents})
+        return measures.backward(factors, cotangents, gradient.detach(), self._sample, self.operation.ours)
 
 
 def _keeper(received: Factors, name: str) -> Callable[[Tensor | None], None]:
@@ -129,10 +135,6 @@ def _keeper(received: Factors, name: str) -> Callable[[Tensor | None], None]:
 
     def keep(g: Tensor | None) -> None:
         if g is not None:
-            received[name] = g.detach()
+            received[name] = g
 
     return keep
-
-
-def _as_columns_of(factors: Factors, cotangents: Factors) -> Factors:
-    return as_columns({"w": torch.zeros_like(factors["w"]), **cotangents})
