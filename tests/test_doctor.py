@@ -288,6 +288,7 @@ def test_a_scripted_function_is_found_in_the_graph():
     assert (unknown.verdict, unknown.operation.name, unknown.gradients) == ("non-finite", "torch.linalg.eigh", 2)
     assert (known.verdict, known.gradients) == ("fine", 2)
     assert "TorchScript or another thread" in str(report)
+    assert "PYTORCH_JIT=0" in str(report)
     assert json.loads(report.as_json())["findings"][1]["rank"] is None
 
 

@@ -51,6 +51,8 @@ def _after_failure(finding: Finding) -> list[str]:
 
 def _nonfinite(finding: Finding) -> list[str]:
     ours = _OURS.get(finding.operation.name)
+    if not finding.place.line:
+        return ["If it is in TorchScript, set the environment variable PYTORCH_JIT=0: its lines are then examined too."]
     if ours is None:
         return ["The matrix is singular to working precision there; use a pseudo-inverse, or add a multiple of I."]
     return [

@@ -52,7 +52,7 @@ def forward(w: Tensor) -> Forward | None:
             int(found.ties.max()),
             float(found.relative_gap.min()) if w.shape[-1] > 1 else float("inf"),
             int(found.rank.min()),
-            float(found.condition.nan_to_num(nan=torch.inf).max()),  # 0/0 for the zero matrix
+            float(torch.where(found.condition.isnan(), torch.inf, found.condition).max()),  # 0/0 for the zero matrix
         )
 
 
