@@ -33,6 +33,7 @@ from .linalg.matrix_functions import (
 from .linalg.polar_factor import polar
 from .linalg.spd_distances import affine_invariant, log_euclidean
 from .linalg.subspaces import spectral_projector
+from .rescue import override_linalg
 from .rules import (
     PI,
     SVDPI,
@@ -112,6 +113,7 @@ __all__ = [
     "methods",
     "nn",
     "optim",
+    "override_linalg",
     "polar",
     "register_method",
     "solvers",

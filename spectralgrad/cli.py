@@ -93,6 +93,16 @@ def _parser() -> argparse.ArgumentParser:
         help="test every operation and method on difficult random matrices",
         fill=_later("diagnostics.fuzzing.command", "add_arguments"),
     )
+    commands.add_parser(
+        "doctor",
+        help="run a program and report which call makes a gradient non-finite or wrong, and what to write instead",
+        fill=_later("diagnostics.checkup.command", "add_arguments"),
+    )
+    commands.add_parser(
+        "rescue",
+        help="run a program with torch.linalg.eigh, svd and their relatives replaced",
+        fill=_later("rescue.command", "add_arguments"),
+    )
     tune = commands.add_parser(
         "tune",
         help="measure which eigensolver is fastest for each matrix size on this machine, and save the result",

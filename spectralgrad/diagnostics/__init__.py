@@ -1,16 +1,20 @@
 """Tools that show whether a gradient can be trusted: inspection, a training monitor, conformance and fuzz tests."""
 
 from ..autograd.gauge import GaugeWarning
+from .checkup import Finding, Report, doctor
 from .inspection import Inspection, gauge_warnings, inspect
 from .monitor import Monitor
 from .records import Record
 from .smoothness import effective_smoothness
 
 __all__ = [
+    "Finding",
     "GaugeWarning",
     "Inspection",
     "Monitor",
     "Record",
+    "Report",
+    "doctor",
     "effective_smoothness",
     "gauge_warnings",
     "inspect",

@@ -11,11 +11,12 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd import gauge
-from ..autograd.pairwise import differences, identity_mask, norm
+from ..autograd.pairwise import identity_mask, norm
 from ..errors import ShapeError, check_square
 from ..linalg import matrix_functions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, widen
+from ..precision import full_precision, negative_tolerance, widen
 from ..rules import Exact, GapMethod, Method, resolve
+from .spectrum import ratio, spectrum
 from .table import number, render
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -130,27 +131,22 @@ def inspect(
         wide = widen(A).clone()
         w, V = solvers.eigh(wide)
         w = _as_used(rule, w)
-        size, eps = norm(w), torch.finfo(w.dtype).eps
-        upper = torch.ones_like(identity_mask(w)).triu(1)
-        gap = torch.where(upper, differences(w).abs(), torch.inf)
-        unresolved = gauge.tied(w) & upper
-        resolved = torch.where(unresolved, torch.inf, gap)
+        found = spectrum(w)
         bias, bound = rule.bias(w), rule.bound(w)
-        spread = w.abs().amin(-1) if w.shape[-1] else size
         return Inspection(
             method=rule,
             size=A.shape[-1],
             dtype=A.dtype,
             eigenvalues=w,
-            asymmetry=_ratio(torch.linalg.matrix_norm(wide - wide.mH), torch.linalg.matrix_norm(wide)),
-            condition=size / spread,
-            rank=(w.abs() > rank_tolerance(A.shape[-1], w.dtype) * size.unsqueeze(-1)).sum(-1),
-            relative_gap=_ratio(_smallest(gap), size),
+            asymmetry=ratio(torch.linalg.matrix_norm(wide - wide.mH), torch.linalg.matrix_norm(wide)),
+            condition=found.condition,
+            rank=found.rank,
+            relative_gap=found.relative_gap,
             exact_ties=(w.diff(dim=-1) == 0).sum(-1),
-            ties=unresolved.sum((-2, -1)),
-            noise=eps * size / _smallest(resolved),
-            bias=torch.full_like(size, torch.nan) if bias is None else _largest(bias.abs()),
-            bound=torch.full_like(size, torch.nan) if bound is None else bound,
+            ties=found.ties,
+            noise=found.noise,
+            bias=torch.full_like(found.norm, torch.nan) if bias is None else _largest(bias.abs()),
+            bound=torch.full_like(found.norm, torch.nan) if bound is None else bound,
             gradient_error=_gradient_error(wide, rule),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )
@@ -210,7 +206,7 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
             S = matrix_functions.matrix_sqrt(X, method=method, clamp=True)
             gradients.append(torch.autograd.grad((S * G).sum().real, X)[0])
     got, exact = gradients
-    error = _ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
+    error = ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
     w = torch.linalg.eigvalsh(A)
     limit = negative_tolerance(d, w.dtype) * norm(w)
     negative = w.amin(-1) < -limit if d else torch.zeros_like(error, dtype=torch.bool)
@@ -230,16 +226,8 @@ def _gauge_sensitivity(w: Tensor, V: Tensor, cotangent: Tensor | None, loss: Los
     return gauge.sensitivity(V.mH @ cotangent, gauge.column_norms(cotangent), gauge.tied(w) & ~identity_mask(w))
 
 
-def _smallest(x: Tensor) -> Tensor:
-    return x.amin((-2, -1)) if x.shape[-1] else x.new_full(x.shape[:-2], torch.inf)
-
-
 def _largest(x: Tensor) -> Tensor:
     return x.amax((-2, -1)) if x.shape[-1] else x.new_zeros(x.shape[:-2])
-
-
-def _ratio(x: Tensor, size: Tensor) -> Tensor:
-    return torch.where(size > 0, x / torch.where(size > 0, size, 1), 0)
 
 
 def _position(index: int, shape: torch.Size) -> tuple[int, ...] | int:

@@ -26,6 +26,7 @@ class DerivativeRule:
         traced: without ``jvp``, because Dynamo cannot trace a function that has one.
         immediate: context and forward pass combined, for eager calls. This is faster: with a separate
             ``setup_context``, which the transforms need, torch binds the arguments again at every call.
+        run: the ``apply`` of ``immediate`` without torch's wrapper in Python, which only concerns transforms.
     """
 
     generate_vmap_rule = True

@@ -101,3 +101,20 @@ def in_backward_pass() -> bool:
         return torch._C._current_graph_task_id() != -1
     except AttributeError:
         return False
+
+
+def remove_function_mode(mode: object) -> None:
+    """Remove the innermost entry of ``mode`` from the ``TorchFunctionMode`` stack of this thread, if there is one.
+
+    Modes that were entered later stay active.
+    """
+    above = []
+    try:
+        while torch._C._len_torch_function_stack() > 0:
+            top = torch._C._pop_torch_function_stack()
+            if top is mode:
+                break
+            above.append(top)
+    finally:
+        for other in reversed(above):
+            torch._C._push_on_torch_function_stack(other)

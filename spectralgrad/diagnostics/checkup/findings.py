@@ -1,0 +1,176 @@
+"""What the doctor knows about one line of source, over all the calls that it made."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..table import number
+from .composed import Composed
+from .measures import Backward, Forward
+from .operations import Operation
+from .places import Place
+
+# From the worst to the harmless, with what it means for the gradient.
+VERDICTS = {
+    "error": "the call failed",
+    "non-finite": "finite cotangents came in, a gradient with NaN or Inf went out",
+    "arrived non-finite": "the gradient already had NaN or Inf when it reached this call",
+    "gauge": "the loss depends on the choice of vectors within a tie, so its gradient does not exist there",
+    "lost": "a function composed from the factors loses the part of its gradient between tied vectors, or distorts it",
+    "noisy": "rounding errors, amplified by small gaps, reach the gradient",
+    "fine": "nothing found",
+}
+_NOISY = 1e-2  # estimated relative error above which a gradient is reported
+_COMPOSED = 8  # different functions kept for one line
+
+
+@dataclass
+class Finding:
+    """One operation at one line of source. Numbers are the worst over its calls.
+
+    Attributes:
+        place: file, line, function and the caller outside installed packages.
+        operation: the function that was called.
+        shape: shape of the matrices in the last call.
+        dtype: their dtype.
+        calls: number of calls.
+        gradients: number of backward passes that reached it.
+        ties: largest number of pairs of values closer than 64 ε ‖A‖ in one matrix.
+        relative_gap: smallest |λi − λj|/‖A‖; infinite for a single value.
+        rank: smallest numerical rank; -1 if the spectrum is unknown.
+        condition: largest condition number.
+        gauge: largest share of the cotangent that depends on the choice of vectors within ties, 0 to 1.
+        between_ties: largest entry of the cotangent between tied vectors, relative to the cotangent.
+        error: largest estimated relative error of the gradient.
+        failure: message of the first exception.
+        verdicts: how often each of :data:`VERDICTS` was given.
+        composed: the functions that were composed by hand from the factors.
+    """
+
+    place: Place
+    operation: Operation
+    shape: tuple[int, ...] = ()
+    dtype: str = ""
+    calls: int = 0
+    gradients: int = 0
+    ties: int = 0
+    relative_gap: float = math.inf
+    rank: int = -1
+    condition: float = 1.0
+    gauge: float = 0.0
+    between_ties: float = 0.0
+    error: float = 0.0
+    failure: str = ""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    composed: list[Composed] = field(default_factory=list)
+    positive: bool = False  # an SVD of Hermitian positive semi-definite matrices only
+
+    def note_forward(self, found: Forward | None) -> None:
+        """Add the spectrum of a call."""
+        if found is not None:
+            self.ties = max(self.ties, found.ties)
+            self.relative_gap = min(self.relative_gap, found.relative_gap)
+            self.rank = found.rank if self.rank < 0 else min(self.rank, found.rank)
+            self.condition = max(self.condition, found.condition)
+
+    def note_symmetry(self, positive: bool) -> None:
+        """Add whether the matrices of an SVD were Hermitian and positive semi-definite."""
+        self.positive = positive and (self.positive or self.calls == 1)
+
+    def note_backward(self, measure: Callable[[], Backward]) -> None:
+        """Add what a backward pass delivered, unless it cannot be measured, as for batched gradients (vmap)."""
+        self.gradients += 1
+        try:
+            found = measure()
+        except RuntimeError:
+            return
+        self.gauge, self.between_ties = max(self.gauge, found.gauge), max(self.between_ties, found.between_ties)
+        self.error = max(self.error, found.error)
+        verdict = _verdict(found)
+        if verdict in ("gauge", "noisy", "fine") and self.ties and any(function.scaled for function in self.composed):
+            # Even where the cotangent of the vectors does not show it: it vanishes where f does, as log λ at 1. And f
+            # may differ between values that are tied up to rounding, as √λ does at 0, which looks like the gauge.
+            verdict = "lost"
+        self.verdicts[verdict] += 1
+
+    def note_failure(self, error: BaseException) -> None:
+        """Add an exception that the call raised."""
+        self.failure = self.failure or f"{type(error).__name__}: {error}"
+        self.verdicts["error"] += 1
+
+    def note_composed(self, function: Composed) -> None:
+        """Add a function that was composed from the factors."""
+        function = replace(function, source=None)
+        if not function.harmless and function not in self.composed and len(self.composed) < _COMPOSED:
+            self.composed.append(function)
+
+    def instead(self, function: Composed) -> str:
+        """What to write instead of a function composed here; the SVD of a positive matrix is its eigendecomposition."""
+        if self.operation.is_svd and self.positive:
+            return f"{function.instead(is_svd=False)} (A is symmetric and positive semi-definite)"
+        return function.instead(self.operation.is_svd)
+
+    @property
+    def verdict(self) -> str:
+        """The worst verdict, one of :data:`VERDICTS`."""
+        return next((name for name in VERDICTS if self.verdicts[name]), "fine")
+
+    @property
+    def size(self) -> int:
+        """The number of eigenvalues or singular values of a matrix."""
+        return min(self.shape[-2:], default=0)
+
+    def row(self) -> dict[str, Any]:
+        """The values for JSON, without NaN and infinity, which JSON does not have: they become null."""
+        return {
+            "file": self.place.file,
+            "line": self.place.line,
+            "function": self.place.function,
+            "code": self.place.code,
+            "called_from": self.place.called_from or None,
+            "operation": self.operation.name,
+            "shape": list(self.shape),
+            "dtype": self.dtype,
+            "calls": self.calls,
+            "gradients": self.gradients,
+            "ties": self.ties,
+            "relative_gap": _finite(self.relative_gap),
+            "rank": self.rank if self.rank >= 0 else None,
+            "condition": _finite(self.condition),
+            "gauge": _finite(self.gauge),
+            "between_ties": _finite(self.between_ties),
+            "error": _finite(self.error),
+            "failure": self.failure or None,
+            "verdict": self.verdict,
+            "verdicts": dict(self.verdicts),
+            "composed": [x.text for x in self.composed],
+            "instead": [self.instead(x) for x in self.composed],
+        }
+
+    def spectrum(self) -> str:
+        """The spectrum in one line."""
+        if self.rank < 0:
+            return ""
+        gap = "" if math.isinf(self.relative_gap) else f", smallest relative gap {number(self.relative_gap)}"
+        pairs = "1 tied pair" if self.ties == 1 else f"{self.ties} tied pairs"
+        return f"{pairs}{gap}, rank {self.rank} of {self.size}, condition {number(self.condition)}"
+
+
+def _verdict(found: Backward) -> str:
+    if not found.finite_before:
+        return "arrived non-finite"
+    if not found.finite_after:
+        return "non-finite"
+    if found.gauge > 0:
+        return "gauge"
+    if found.lost:
+        return "lost"
+    return "noisy" if found.error > _NOISY else "fine"
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None

@@ -1,0 +1,38 @@
+"""The command ``spectralgrad rescue``: a program with torch's spectral functions replaced."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..io import programs
+from .override import override_linalg
+
+_DESCRIPTION = """\
+Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad,
+whose gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to its main
+thread and not to other processes that it starts."""
+_EXAMPLES = """\
+examples:
+  spectralgrad rescue train.py --epochs 3
+  spectralgrad rescue -m pytest tests
+  torchrun --nproc-per-node 2 -m spectralgrad rescue train.py"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument(
+        "--method",
+        default="svd-pade",
+        metavar="NAME",
+        help="gradient of eigh and svd; `spectralgrad info` lists all (default: svd-pade)",
+    )
+    programs.add_program(parser)
+    parser.set_defaults(run=rescue)
+
+
+def rescue(options: argparse.Namespace) -> int:
+    """Run the program and return its exit status."""
+    with override_linalg(options.method):
+        return programs.run(options)

@@ -1,0 +1,100 @@
+"""The switch that makes torch's spectral functions use this library: a context, a decorator, or for good."""
+
+from __future__ import annotations
+
+from contextlib import ContextDecorator
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..dispatch.torch_internals import remove_function_mode
+from ..errors import IndefiniteError, NonFiniteError, SolverError
+from ..rules import Method, resolve
+from .replacements import REPLACEMENTS, call
+
+
+class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
+    r"""Let torch's spectral functions use this library's forward pass and gradient, in code that you cannot edit.
+
+    Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``torch.svd``, ``Tensor.svd``, the
+    norms ``'nuc'``, 2 and -2 of ``torch.linalg.norm`` and ``matrix_norm``, ``'nuc'`` of ``torch.norm``, and in torch
+    2.15 ``torch.linalg.matrix_sqrth`` and ``polar`` return what torch documents, with a gradient that is finite at
+    ties and at rank deficiency. All their arguments are supported. Calls with ``out=`` and calls that this library
+    does not support are left to torch, as are matrices that it refuses (NaN, Inf). ``torch.linalg.pinv`` is unchanged:
+    its gradient does not involve gaps.
+
+    This is a rescue, not the best gradient: a matrix function composed from the factors, :math:`Vf(\lambda)V^H`, still
+    loses the entries between tied eigenvectors (see :func:`eigh`). :func:`spectralgrad.diagnostics.doctor` finds
+    such places and names the function to use instead.
+
+    Like ``torch.no_grad``, it applies to the calling thread. It has to be active when the forward pass runs; the
+    backward pass follows what the forward pass recorded.
+
+    Args:
+        method: a name from ``methods("eigh")`` that is also in ``methods("svd")``, or a method object.
+
+    Raises:
+        MethodError: the method is unknown or not available for ``eigh`` and ``svd``.
+
+    Example:
+        >>> def library(A):                                  # code of somebody else
+        ...     w, V = torch.linalg.eigh(A)
+        ...     return (V[:, 1:] @ V[:, 1:].mT).diagonal().sum()
+        >>> A = torch.eye(3, requires_grad=True)
+        >>> torch.autograd.grad(library(A), A)[0].isnan().any()
+        tensor(True)
+        >>> with override_linalg():
+        ...     loss = library(A)
+        >>> torch.autograd.grad(loss, A)[0].isfinite().all()
+        tensor(True)
+        >>> rescued = override_linalg(method="svd-taylor")(library)      # as a decorator
+        >>> torch.autograd.grad(rescued(A), A)[0].isfinite().all()
+        tensor(True)
+
+    Reference: :class:`torch.overrides.TorchFunctionMode`; the gradients are those of :func:`eigh` and :func:`svd`.
+    """
+
+    def __init__(self, method: str | Method = "svd-pade") -> None:
+        super().__init__()
+        resolve(method, "svd")
+        self.method = resolve(method, "eigh")
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        replacement = REPLACEMENTS.get(func)
+        if replacement is None:
+            return func(*args, **kwargs)
+        for kind in types:
+            if kind is not Tensor:
+                # Torch calls the handler of a mode before that of a subclass, which then calls ``func`` on plain
+                # tensors, or on its own with subclasses disabled. Both have to come back here.
+                with self:
+                    result = kind.__torch_function__(func, types, args, kwargs)
+                return func(*args, **kwargs) if result is NotImplemented else result
+        try:
+            result = call(replacement, self.method, args, kwargs)
+        except (NonFiniteError, IndefiniteError, SolverError):
+            result = NotImplemented
+        return func(*args, **kwargs) if result is NotImplemented else result
+
+    def enable(self) -> override_linalg:
+        """Switch it on until :meth:`disable`, for all code that the calling thread runs; returns the object.
+
+        Example:
+            >>> rescue = override_linalg().enable()
+            >>> A = torch.eye(2, requires_grad=True)
+            >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
+            '_EighBackward'
+            >>> rescue.disable()
+            >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
+            'LinalgEighBackward0'
+        """
+        self.__enter__()
+        return self
+
+    def disable(self) -> None:
+        """Switch off what :meth:`enable` switched on; without effect if it is off."""
+        remove_function_mode(self)
