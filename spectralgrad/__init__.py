@@ -20,6 +20,8 @@ from .linalg.matrix_functions import (
 from .linalg.polar_factor import polar
 from .linalg.subspaces import spectral_projector
 from .rules import (
+    MPA,
+    MTP,
     PI,
     SVDPI,
     Analytic,
@@ -31,6 +33,7 @@ from .rules import (
     Method,
     NewtonSchulz,
     Pade,
+    SVDInv,
     SVDNewton,
     Taylor,
     TopN,
@@ -50,6 +53,8 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MPA",
+    "MTP",
     "PI",
     "SVDPI",
     "Analytic",
@@ -65,6 +70,7 @@ __all__ = [
     "NewtonSchulz",
     "NonFiniteError",
     "Pade",
+    "SVDInv",
     "SVDNewton",
     "ShapeError",
     "SolverError",
