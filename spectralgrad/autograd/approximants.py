@@ -78,7 +78,8 @@ def approximate_root(A: Tensor, inverse: bool, approximant: Approximant, lyapuno
         root = torch.where(live, norm, 1).sqrt() * size.sqrt()
         R = approximant(A.detach() / size / torch.where(live, norm, 1), inverse)
         if not inverse:
-            return lyapunov_derivative(A, torch.where(live, R * root, 0), lyapunov_steps, scale=root[..., 0, 0])
+            S, scale = torch.where(live, R * root, 0), torch.where(live, root, 0)[..., 0, 0]
+            return lyapunov_derivative(A, S, lyapunov_steps, scale=scale)
         B = torch.where(live, R / root, 0)
         return lyapunov_derivative(inverse_given(A, saturated(B @ B)), B, lyapunov_steps)
 
