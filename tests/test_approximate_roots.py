@@ -115,7 +115,7 @@ def test_faithful_svd_inv_is_the_released_formula(values):
     M = torch.diag(torch.tensor(values, dtype=torch.float64))  # so that ties are exact
     gU, gV = torch.randn(2, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     M.requires_grad_()
-    U, S, Vh = sg.svd(M, method="svd-inv:faithful=True")
+    U, _, Vh = sg.svd(M, method="svd-inv:faithful=True")
     (g,) = torch.autograd.grad((U * gU).sum() + (Vh.mT * gV).sum(), M)
     assert_close(g, _released(M.detach(), gU, gV), rtol=1e-13, atol=1e-13)
 

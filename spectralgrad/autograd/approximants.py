@@ -91,8 +91,11 @@ def _taylor(Y: Tensor, inverse: bool, degree: int) -> Tensor:
 
 def _pade(Y: Tensor, inverse: bool, degree: int) -> Tensor:
     powers = _powers(Y, degree)
-    P, Q = (_combined(c, powers) for c in pade_coefficients(degree))
-    return torch.linalg.solve(P, Q) if inverse else torch.linalg.solve(Q, P)
+    above, below = (_combined(c, powers) for c in pade_coefficients(degree))
+    if inverse:
+        above, below = below, above
+    factor = torch.linalg.cholesky_ex(below).L  # positive definite, so it cannot fail
+    return torch.cholesky_solve(above, factor)
 
 
 def _polynomial(coefficients: Sequence[float], Z: Tensor) -> Tensor:

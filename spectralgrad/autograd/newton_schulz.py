@@ -89,8 +89,9 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20, scale: Tensor | None = None)
     .. math:: B\leftarrow\tfrac12B(3I-B^2),\quad
               C\leftarrow\tfrac12\bigl(-B^2C+BCB+C(3I-B^2)\bigr),\quad X=\tfrac12C_\infty,
 
-    started from :math:`B_0=S/\nu`, :math:`C_0=G/\nu`, where :math:`\nu=\|S\|_F` unless ``scale`` is given. It uses matrix products only. The residual shows whether
-    the number of steps was sufficient, which it is not if S is nearly singular.
+    started from :math:`B_0=S/\nu`, :math:`C_0=G/\nu`, where :math:`\nu=\|S\|_F` unless ``scale`` is given. It uses
+    matrix products only. The residual shows whether the number of steps was sufficient, which it is not if S is nearly
+    singular.
 
     Args:
         S: positive definite matrices (*, d, d).

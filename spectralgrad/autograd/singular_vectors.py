@@ -172,7 +172,7 @@ class _OneSided(function.DerivativeRule):
 
 
 def _tied_inverse(S: Tensor) -> Tensor:
-    r"""Return :math:`1/\sigma_j` (*, d, d) for pairs of equal singular values that are not negligible, zero elsewhere."""
+    r"""Return :math:`1/\sigma_j` (*, d, d) for equal singular values that are not negligible, zero elsewhere."""
     tied = (differences(S) == 0) & ~identity_mask(S) & (S > _negligible(S)[..., None]).unsqueeze(-2)
     return reciprocal(S.unsqueeze(-2), tied)
 

@@ -40,8 +40,8 @@ class MTP(_Approximant):
     .. math:: A^{1/2}\approx\|A\|_F^{1/2}\sum_{k=0}^K\binom{1/2}k(-Z)^k,\qquad
               A^{-1/2}\approx\|A\|_F^{-1/2}\sum_{k=0}^K\binom{-1/2}k(-Z)^k .
 
-    The gradient solves :math:`SX+XS=\bar S`, or :math:`BX+XB=-B^2\bar BB^2` for the inverse root B, by a sign iteration.
-    A null direction gets the value :math:`0.168\,\|A\|_F^{1/2}` instead of zero (degree 11), see ``docs/methods.md``.
+    The gradient solves :math:`SX+XS=\bar S`, or :math:`BX+XB=-B^2\bar BB^2` for the inverse root B, by a sign
+    iteration. A null direction gets the value :math:`0.168\,\|A\|_F^{1/2}` instead of zero (degree 11).
 
     Args:
         degree: K (11 in the papers; the released code stops at 10).
@@ -83,7 +83,7 @@ class MPA(_Approximant):
     Example:
         >>> import torch, spectralgrad as sg
         >>> sg.matrix_sqrt(torch.diag(torch.tensor([4.0, 9.0])), method="mpa").diagonal()
-        tensor([2., 3.])
+        tensor([2.0000, 3.0000])
 
     Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022; and Inverse Square Root, TPAMI
     2023.
