@@ -18,7 +18,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, reciprocal
+from ..precision import full_precision, reciprocal, saturated
 from . import gauge
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask, norm
@@ -103,15 +103,24 @@ def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tens
     if rule.filters_gauge:
         joint = gauge.drop_noise(joint, sizes, S)
     joint = rule.weighed(rule.gaps(S).mT, joint)
-    apart = _inverse_sums(S) * (P - Q) / 2
+    apart = _capped(_inverse_sums(S) * (P - Q) / 2, rule)
     core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
     gM = U @ core @ Vh
     inverse = _inverse(S)
     if U.shape[-2] > S.shape[-1]:
-        gM = gM + ((gU - U @ P) * inverse.unsqueeze(-2)) @ Vh
+        gM = gM + _capped((gU - U @ P) * inverse.unsqueeze(-2), rule) @ Vh
     if V.shape[-2] > S.shape[-1]:
-        gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
+        gM = gM + U @ _capped((gV - V @ Q) * inverse.unsqueeze(-2), rule).mH
     return gM
+
+
+def _capped(x: Tensor, rule: GapRule) -> Tensor:
+    """Clamp a part of the gradient without gaps (*, ·, k), if the rule saturates, so that no sum of parts overflows.
+
+    Gap rules clamp their parts to 1/4k of the largest finite number (``weighed``), here it is 1/16k. With orthonormal
+    U and V the whole is then less than the largest finite number.
+    """
+    return saturated(x, 1 / (16 * max(1, x.shape[-1]))) if rule.saturates else x
 
 
 def _inverse_sums(S: Tensor) -> Tensor:
