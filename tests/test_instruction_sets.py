@@ -49,7 +49,7 @@ def test_accuracy_of_the_code_for_arm_under_an_emulator(tmp_path):
         subprocess.Popen([compiler, *build.FLAGS, "-DSG_NS=baseline", "-c", source, "-o", target])
         for source, target in zip(sources, objects, strict=True)
     ]
-    assert not any([process.wait() for process in running])
+    assert [process.wait() for process in running] == [0] * len(running)
     program = tmp_path / "accuracy"
     subprocess.run([compiler, *FLAGS, *objects, "-static", "-pthread", "-o", program], check=True)
     assert judged([emulator, program]).startswith("baseline ")
