@@ -6,7 +6,7 @@ PIP    := --quiet --disable-pip-version-check
 
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo test test-torch mutants bench docs lint style types suite clean
+.PHONY: demo test test-torch test-neon mutants bench docs lint style types suite clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
@@ -21,6 +21,11 @@ suite: .venv/ready
 # and about ten minutes.
 test-torch: $(OTHER)/ready
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n 2 --dist loadgroup
+
+# The kernel's code for ARM processors, compiled by aarch64-linux-gnu-g++ and run by qemu-aarch64 (on Debian the packages
+# g++-aarch64-linux-gnu and qemu-user). It takes one or two minutes.
+test-neon: .venv/ready
+	SPECTRALGRAD_TEST_NEON=1 $(BIN)/python -m pytest -q -rs tests/test_instruction_sets.py
 
 lint: style types
 

@@ -35,6 +35,8 @@ from .linalg.spd_distances import affine_invariant, log_euclidean
 from .linalg.subspaces import spectral_projector
 from .rescue import override_linalg
 from .rules import (
+    MPA,
+    MTP,
     PI,
     SVDPI,
     Analytic,
@@ -46,6 +48,7 @@ from .rules import (
     Method,
     NewtonSchulz,
     Pade,
+    SVDInv,
     SVDNewton,
     Taylor,
     TopN,
@@ -65,6 +68,8 @@ else:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MPA",
+    "MTP",
     "PI",
     "SVDPI",
     "Analytic",
@@ -82,6 +87,7 @@ __all__ = [
     "NonFiniteError",
     "NotDefiniteError",
     "Pade",
+    "SVDInv",
     "SVDNewton",
     "ShapeError",
     "SolverError",

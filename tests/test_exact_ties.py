@@ -49,3 +49,20 @@ def test_exact_ties_under_the_released_rules(rule):
     ratio = ((V.mT @ g @ V) / (V.mT @ truth @ V))[tied]
     factor = -4e10 * w[:, None].expand(64, 64)[tied] if at_ties is None else torch.full_like(ratio, at_ties)
     assert_close(ratio, factor, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("formula", [False, True], ids=["plain backward", "formula"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("f", [lambda A: sg.eigh(A).eigenvectors, lambda A: sg.svd(A).U], ids=["eigh", "svd"])
+def test_what_counts_as_noise_does_not_depend_on_the_size_of_the_cotangent(f, dtype, formula):
+    """Values that are tied up to rounding: squares of cotangents that overflow change nothing."""
+    A = torch.diag(1 + 8 * torch.finfo(dtype).eps * torch.arange(5, dtype=dtype)).requires_grad_()
+    G = torch.randn(5, 5, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    V = f(A)
+    level = V.detach() @ torch.full((5, 5), torch.finfo(dtype).eps, dtype=dtype).triu(1)  # rounding error of V
+    for cotangent, dropped in ((G, False), (V.detach() + level, True)):
+        (g,) = torch.autograd.grad(V, A, cotangent, retain_graph=True, create_graph=formula)
+        assert bool(g.abs().amax() < 1) == dropped
+        for power in (80, -80) if dtype == torch.float32 else (640, -640):
+            (scaled,) = torch.autograd.grad(V, A, cotangent * 2.0**power, retain_graph=True, create_graph=formula)
+            assert_close(scaled * 2.0**-power, g, rtol=1e-3 if dropped else 1e-6, atol=0)

@@ -67,9 +67,12 @@ DEFAULTS = {  # as the papers have them, and ours
     "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
     "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0},
     "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},
+    "mtp": {"degree": 11, "lyapunov_steps": 8},
+    "mpa": {"degree": 5, "lyapunov_steps": 8},
     "svd-newton": {"steps": 10, "normalize": "trace"},
     "lorentzian": {"broadening": 1e-6},
     "masked": {"tolerance": None},
+    "svd-inv": {"faithful": False},
 }
 
 
@@ -83,7 +86,8 @@ def test_defaults_are_the_documented_ones(name):
 @pytest.mark.parametrize(
     "word",
     ["svd-topn:keep=1", "svd-taylor:degree=0", "svd-pi:iterations=1", "masked:tolerance=0.0",
-     "newton-schulz:steps=1", "svd-newton:steps=1", "svd-pade:degree=2"],
+     "newton-schulz:steps=1", "svd-newton:steps=1", "svd-pade:degree=2",
+     "mtp:degree=1", "mpa:degree=1", "mtp:lyapunov_steps=1", "mpa:lyapunov_steps=1"],
 )  # fmt: skip
 def test_the_smallest_sensible_setting_is_taken_and_the_next_smaller_refused(word):
     name, field, value = word.replace("=", ":").split(":")

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.native import library
-from spectralgrad.solvers import lapack, orthogonal
+from spectralgrad.solvers import choice, ladder, lapack, orthogonal
 
 from .helpers import DTYPES
 from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
@@ -304,3 +304,22 @@ def test_the_gram_matrix_of_the_polar_factor_is_whole_below_the_diagonal(n):
     """A hole in it would only send the matrix to the slower route."""
     M = torch.randn(n + 3, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert_close(orthogonal._lower_gram(M).tril(), (M.mT @ M).tril())
+
+
+@pytest.mark.parametrize("by_kernel", [False, True])
+def test_eigenvalues_of_a_matrix_that_fails_are_computed_again_alone(by_kernel, monkeypatch):
+    A = torch.stack([hermitian_matrix(kind, 6, torch.float64) for kind in list(KINDS.values())[3:8]])
+    expected = torch.linalg.eigvalsh(A)
+    spoiled, climbed = expected.clone(), []
+    spoiled[3] = torch.nan
+    if by_kernel:
+        monkeypatch.setattr(choice, "eigvalsh_by_kernel", lambda A: (spoiled, 1))
+    else:
+        monkeypatch.setattr(lapack, "eigvalsh", lambda A: (spoiled, 1))
+    climb = ladder.Problem._climb
+    monkeypatch.setattr(ladder.Problem, "_climb", lambda self, *a: climbed.append(a[1]) or climb(self, *a))
+    values = sg.solvers.eigvalsh(A)
+    assert climbed == [(3,)]
+    assert torch.equal(values[[0, 1, 2, 4]], expected[[0, 1, 2, 4]])
+    assert_close(values[3], expected[3], rtol=1e-13, atol=1e-13 * float(A[3].abs().max()))
+    assert sg.solvers.report().matrices == 5

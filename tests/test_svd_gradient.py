@@ -167,3 +167,17 @@ def test_gauge_warnings_still_come():
     M = torch.eye(3).repeat(4, 1, 1).requires_grad_()
     with sg.diagnostics.gauge_warnings(), pytest.warns(UserWarning, match="choice of vectors"):
         (sg.svd(M).U * torch.arange(9.0).reshape(3, 3)).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (6, 4), (4, 6), (16, 16), (40, 3), (33, 20), (20, 33)], ids=str)
+def test_finite_up_to_overflow(shape, dtype):
+    """Cotangents and reciprocal singular values whose product is beyond the type, by both ways."""
+    (U, S, Vh), cotangents = factors_and_cotangents(shape, dtype)
+    power = 1 if dtype == torch.float32 else 8
+    for large in range(60, 121, 6):
+        given = tuple(g * 2.0 ** (power * large) for g in cotangents)
+        for small in (0, -20, -60, -120):
+            factors = (U, S * 2.0 ** (power * small), Vh)
+            assert torch.isfinite(fused(factors, given)).all()
+            assert torch.isfinite(by_formula(factors, given, RULES[0])).all()

@@ -132,6 +132,7 @@ EVERY = (
     + [("svd", m) for m in SINGULAR]
     + [("inv_sqrt", m) for m in FUNCTIONAL]
     + [("inv_sqrt", sg.SVDPI(unrolled=True)), ("sqrt", sg.NewtonSchulz(backward="lyapunov"))]
+    + [("sqrt", "mtp"), ("sqrt", "mpa")]
     + [(name, "exact") for name in FUNCTIONS if name != "inv_sqrt"]
 )
 
@@ -202,6 +203,7 @@ COMPILED = [
     *[("inv_sqrt", m) for m in ("exact", "svd-taylor", "newton-schulz", "svd-newton", sg.PI(iterations=3))],
     ("sqrt", "exact"),
     ("sqrt", sg.NewtonSchulz(backward="lyapunov")),
+    *[("sqrt", "mtp"), ("inv_sqrt", "mpa"), ("svd", sg.SVDInv(faithful=True))],
     *[(name, "exact") for name in ("log", "exp", "power", "function")],
 ]
 # Each operator and each kind of iteration once with the code that inductor generates, which takes seconds; the others

@@ -22,6 +22,7 @@ import warnings
 import torch
 from torch import Tensor
 
+from ..precision import resolved
 from .pairwise import differences, identity_mask, norm
 
 
@@ -41,8 +42,11 @@ def tied(w: Tensor) -> Tensor:
 
 
 def column_norms(G: Tensor) -> Tensor:
-    """Return the Euclidean norms (*, d) of the columns of a cotangent."""
-    return torch.linalg.vector_norm(G, dim=-2)
+    """Return the Euclidean norms (*, d) of the columns of a cotangent; their squares may overflow or underflow."""
+    if 0 in G.shape[-2:]:
+        return torch.linalg.vector_norm(G, dim=-2)
+    size = resolved(G.detach().abs().amax(-2, keepdim=True))
+    return torch.linalg.vector_norm(G / size, dim=-2) * size.squeeze(-2)
 
 
 def noise_level(sizes: Tensor, eps: float) -> Tensor:

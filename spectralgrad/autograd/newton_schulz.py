@@ -39,7 +39,7 @@ def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[
     """
     size = _size(A)
     A = A / size  # so that norms and their derivatives neither overflow nor underflow
-    scale = _scale(A, normalize)[..., None, None]
+    scale = _scale(A, normalize)
     live = scale > 0
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
     Y, Z = A * reciprocal(scale, live), identity.expand_as(A)
@@ -63,10 +63,17 @@ def _size(A: Tensor) -> Tensor:
 
 
 def _scale(A: Tensor, normalize: str) -> Tensor:
+    """Return the trace or the Frobenius norm (*, 1, 1)."""
     if normalize == "trace":
-        return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)
-    squares = (A.abs() if A.dtype.is_complex else A).square().sum((-2, -1))
+        return A.diagonal(dim1=-2, dim2=-1).real.sum(-1)[..., None, None]
+    squares = (A.abs() if A.dtype.is_complex else A).square().sum((-2, -1), keepdim=True)
     return torch.where(squares > 0, torch.where(squares > 0, squares, 1).sqrt(), 0)
+
+
+def magnitude_and_norm(A: Tensor) -> tuple[Tensor, Tensor]:
+    """Return factors (*, 1, 1) of the Frobenius norm: the largest modulus, or 1 for a zero matrix, and what is left."""
+    size = _size(A)
+    return size, _scale(A / size, "frobenius")
 
 
 class LyapunovResult(NamedTuple):
@@ -76,19 +83,21 @@ class LyapunovResult(NamedTuple):
     residual: Tensor
 
 
-def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
+def lyapunov(S: Tensor, G: Tensor, steps: int = 20, scale: Tensor | None = None) -> LyapunovResult:
     r"""Solve :math:`SX+XS=G` for positive definite S by the sign iteration of a block triangular matrix.
 
     .. math:: B\leftarrow\tfrac12B(3I-B^2),\quad
               C\leftarrow\tfrac12\bigl(-B^2C+BCB+C(3I-B^2)\bigr),\quad X=\tfrac12C_\infty,
 
-    started from :math:`B_0=S/\|S\|_F`, :math:`C_0=G/\|S\|_F`. It uses matrix products only. The residual shows whether
-    the number of steps was sufficient, which it is not if S is nearly singular.
+    started from :math:`B_0=S/\nu`, :math:`C_0=G/\nu`, where :math:`\nu=\|S\|_F` unless ``scale`` is given. It uses
+    matrix products only. The residual shows whether the number of steps was sufficient, which it is not if S is nearly
+    singular.
 
     Args:
         S: positive definite matrices (*, d, d).
         G: right-hand sides (*, d, d).
         steps: number of iterations.
+        scale: :math:`\nu` (*,), at least the spectral norm of S. The closer it is, the fewer steps are needed.
 
     Returns:
         named tuple ``(solution, residual)``.
@@ -103,8 +112,8 @@ def lyapunov(S: Tensor, G: Tensor, steps: int = 20) -> LyapunovResult:
     """
     unit_s, unit_g = _size(S), _size(G)
     S, G = S / unit_s, G / unit_g
-    scale = torch.linalg.matrix_norm(S)[..., None, None]
-    inverse = reciprocal(scale, scale > 0)
+    norm = torch.linalg.matrix_norm(S)[..., None, None] if scale is None else scale[..., None, None] / unit_s
+    inverse = reciprocal(norm, norm > 0)
     identity = torch.eye(S.shape[-1], dtype=S.dtype, device=S.device)
     B, C = S * inverse, G * inverse
     for _ in range(steps):
@@ -131,38 +140,51 @@ def lyapunov_root(
         on_residual: callback that receives the relative residual (*,) in the backward pass.
     """
     S, Z = newton_schulz(A.detach(), steps, normalize)
-    S = function.apply(_LyapunovBackward, A, S, lyapunov_steps, on_residual)
-    result: Tensor = function.apply(_InverseOf, S, Z) if inverse else S
+    S = lyapunov_derivative(A, S, lyapunov_steps, on_residual=on_residual)
+    return inverse_given(S, Z) if inverse else S
+
+
+def lyapunov_derivative(
+    A: Tensor, S: Tensor, steps: int, *, scale: Tensor | None = None, on_residual: OnResidual | None = None
+) -> Tensor:
+    """Return ``S``, an approximate root of ``A``, with the gradient of the root, by :func:`lyapunov`."""
+    result: Tensor = function.apply(_LyapunovBackward, A, S, scale, steps, on_residual)
+    return result
+
+
+def inverse_given(S: Tensor, Z: Tensor) -> Tensor:
+    """Return ``Z``, an approximate inverse of ``S``, with the derivative −Z dS Z."""
+    result: Tensor = function.apply(_InverseOf, S, Z)
     return result
 
 
 class _LyapunovBackward(function.DerivativeRule):
-    """Identity on the Newton–Schulz root S in the forward pass, the Lyapunov iteration for dA in the backward."""
+    """Identity on the approximate root S in the forward pass, the Lyapunov iteration for dA in the backward."""
 
     @staticmethod
-    def forward(A: Tensor, S: Tensor, steps: int, on_residual: OnResidual | None) -> Tensor:
+    def forward(A: Tensor, S: Tensor, scale: Tensor | None, steps: int, on_residual: OnResidual | None) -> Tensor:
         return S.clone()
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, ctx.steps, ctx.on_residual = inputs
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
+        _, _, scale, ctx.steps, ctx.on_residual = inputs
+        ctx.save_for_backward(output, scale)
+        ctx.save_for_forward(output, scale)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
-        (S,) = ctx.saved_tensors
+        S, scale = ctx.saved_tensors
         with full_precision(S):
-            X, residual = lyapunov(S, hermitian(gS), ctx.steps)
+            X, residual = lyapunov(S, hermitian(gS), ctx.steps, scale)
         if ctx.on_residual is not None:
             ctx.on_residual(residual.detach())
-        return X, None, None, None
+        return X, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        (S,) = ctx.saved_tensors
+        S, scale = ctx.saved_tensors
         with full_precision(S):
-            return lyapunov(S, hermitian(dA), ctx.steps).solution
+            return lyapunov(S, hermitian(dA), ctx.steps, scale).solution
 
 
 class _InverseOf(function.DerivativeRule):

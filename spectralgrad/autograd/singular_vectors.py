@@ -18,10 +18,10 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, reciprocal
+from ..precision import full_precision, reciprocal, saturated
 from . import gauge
 from .gap_rule import GapRule
-from .pairwise import norm
+from .pairwise import differences, identity_mask, norm
 
 
 def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
@@ -103,15 +103,24 @@ def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tens
     if rule.filters_gauge:
         joint = gauge.drop_noise(joint, sizes, S)
     joint = rule.weighed(rule.gaps(S).mT, joint)
-    apart = _inverse_sums(S) * (P - Q) / 2
+    apart = _capped(_inverse_sums(S) * (P - Q) / 2, rule)
     core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
     gM = U @ core @ Vh
     inverse = _inverse(S)
     if U.shape[-2] > S.shape[-1]:
-        gM = gM + ((gU - U @ P) * inverse.unsqueeze(-2)) @ Vh
+        gM = gM + _capped((gU - U @ P) * inverse.unsqueeze(-2), rule) @ Vh
     if V.shape[-2] > S.shape[-1]:
-        gM = gM + (U * inverse.unsqueeze(-2)) @ (gV - V @ Q).mH
+        gM = gM + U @ _capped((gV - V @ Q) * inverse.unsqueeze(-2), rule).mH
     return gM
+
+
+def _capped(x: Tensor, rule: GapRule) -> Tensor:
+    """Clamp a part of the gradient without gaps (*, ·, k), if the rule saturates, so that no sum of parts overflows.
+
+    Gap rules clamp their parts to 1/4k of the largest finite number (``weighed``), here it is 1/16k. With orthonormal
+    U and V the whole is then less than the largest finite number.
+    """
+    return saturated(x, 1 / (16 * max(1, x.shape[-1]))) if rule.saturates else x
 
 
 def _inverse_sums(S: Tensor) -> Tensor:
@@ -131,6 +140,50 @@ def _negligible(S: Tensor) -> Tensor:
     """
     info = torch.finfo(S.dtype)
     return (norm(S) * info.eps ** (5 / 3)).clamp_min(info.tiny)
+
+
+def one_sided_at_ties(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Return the factors with the derivative of the released code of SVD-inv between tied singular vectors.
+
+    For :math:`\sigma_i=\sigma_j>0` it is :math:`\Omega_U=D/\sigma_j` and :math:`\Omega_V=0`. Without a joint rotation,
+    which a gap rule drops at a tie, :func:`decompose` gives :math:`\Omega_U=-\Omega_V=(D-D^H)/4\sigma`; this adds the
+    difference.
+    """
+    U, Vh = function.apply(_OneSided, M, U, S, Vh)
+    return U, S, Vh
+
+
+class _OneSided(function.DerivativeRule):
+    @staticmethod
+    def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tensor, Tensor]:
+        return U.clone(), Vh.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx, gU, gVh):  # type: ignore[no-untyped-def]
+        U, S, Vh = ctx.saved_tensors
+        with full_precision(U):
+            P, Q = U.mH @ gU, Vh @ gVh.mH
+            skew = (P - P.mH - Q + Q.mH) / 4
+            return U @ (_tied_inverse(S) * (P - skew)) @ Vh, gU, None, gVh
+
+    @staticmethod
+    def jvp(ctx, dM, dU, dS, dVh):  # type: ignore[no-untyped-def]
+        U, S, Vh = ctx.saved_tensors
+        with full_precision(U):
+            D = _tied_inverse(S) * (U.mH @ dM @ Vh.mH)
+            skew = (D - D.mH) / 4
+            return dU + U @ (D - skew), dVh + (Vh.mH @ skew).mH
+
+
+def _tied_inverse(S: Tensor) -> Tensor:
+    r"""Return :math:`1/\sigma_j` (*, d, d) for equal singular values that are not negligible, zero elsewhere."""
+    tied = (differences(S) == 0) & ~identity_mask(S) & (S > _negligible(S)[..., None]).unsqueeze(-2)
+    return reciprocal(S.unsqueeze(-2), tied)
 
 
 def completed(U: Tensor) -> Tensor:

@@ -35,12 +35,16 @@ RULES: dict[str, tuple[str, Method | str]] = {
     "svd-pi": ("pi", SVDPI()),
     "svd-newton": ("newton", SVDNewton()),
     "newton-schulz": ("ns5", NewtonSchulz()),
+    "mtp": ("mtp", "mtp"),
+    "mpa": ("mpa", "mpa"),
+    "svd-inv": ("inv", "svd-inv"),
 }
 _LEFT_OUT = ("svd", "svd-topn", "pi", "lorentzian", "masked")  # omitted to limit the width of the table
 LEGEND = (
-    "pade … ns5 are the methods svd-pade, svd-taylor, svd-clip, svd-trunc, svd-pi, svd-newton and newton-schulz.\n"
-    "°: as in the released code. NaN: no finite gradient. Errors are the largest over several random draws of\n"
-    "eigenvectors and cotangent. The stopping rules of svd-pi discard small eigenpairs, also in its forward pass."
+    "pade … inv are the methods svd-pade, svd-taylor, svd-clip, svd-trunc, svd-pi, svd-newton, newton-schulz, mtp,\n"
+    "mpa and svd-inv. °: as in the released code. NaN: no finite gradient. Errors are the largest over several random\n"
+    "draws of eigenvectors and cotangent. The stopping rules of svd-pi discard small eigenpairs, also in its forward\n"
+    "pass."
 )
 
 

@@ -1,10 +1,10 @@
 // The derivative of eigenvalues and eigenvectors: the gradient of a loss with respect to A = V Λ Vᵀ from its gradients V̄
 // and λ̄ (autograd/eigenvectors.py has the derivation). With C = VᵀV̄ and a gap matrix K in place of 1/(λ_i − λ_j),
 //   Ā = V X Vᵀ,  X_ij = (K_ji C_ij + K_ij C_ji)/2 + δ_ij λ̄_i.
-// K is given, or that of SVD-Padé: with the larger modulus l = max(|λ_i|, |λ_j|, eps ‖λ‖) and the floor φ, it is 1/gap
-// where |gap| > φ l, and gap/(φ l)² below. Matrices are processed one at a time, as in fused.hpp.
+// K is given, or that of SVD-Padé (gap_rule.hpp). Matrices are processed one at a time, as in fused.hpp.
 #pragma once
 #include "fused.hpp"
+#include "gap_rule.hpp"
 
 namespace SG_NS {
 namespace {
@@ -15,25 +15,15 @@ template <class T> struct EigenGradient : WholeFunction<T> {
   typedef Vec<T> V;
   typedef WholeFunction<T> Base;
   using Base::W, Base::n, Base::ld, Base::v, Base::vt, Base::g, Base::p, Base::r, Base::q;
-  static constexpr T most = std::numeric_limits<T>::max(), tiny = std::numeric_limits<T>::min();
   const EighGradient<T>& t;
   T top, noise, limit;
 
   EigenGradient(const EighGradient<T>& task) : Base(task.d, task.work), t(task) {
     noise = 8 * Simd<T>::eps * scalar_sqrt((T)n);
-    limit = t.saturate ? most * (T(0.25) / (T)n) : std::numeric_limits<T>::infinity();
-  }
-  static SG_INLINE V within(V x, T bound) {  // keeps NaN
-    V high = splat<T>(bound);
-    x = x > high ? high : x;
-    return x < -high ? -high : x;
+    limit = t.saturate ? std::numeric_limits<T>::max() * (T(0.25) / (T)n) : std::numeric_limits<T>::infinity();
   }
   SG_INLINE V pade(V wi, V wj) const {
-    V gap = wi - wj, one = splat<T>(1), least = splat<T>(top * Simd<T>::eps);
-    V cut = vmax<T>(vmax<T>(vabs<T>(wi), vabs<T>(wj)), least) * t.floor;
-    V slope = cut > tiny ? within(one / (cut > tiny ? cut : one), most) : V{};
-    auto exact = (vabs<T>(gap) > cut) & (gap != 0);
-    return exact ? within(one / (exact ? gap : one), most) : gap * slope * slope;
+    return pade_gap<T>(wi, wj, vmax<T>(vmax<T>(vabs<T>(wi), vabs<T>(wj)), splat<T>(top * Simd<T>::eps)), t.floor);
   }
   SG_INLINE void given(const T* K, int i, int b, V& here, V& there) const {
     here = there = V{};
@@ -51,15 +41,15 @@ template <class T> struct EigenGradient : WholeFunction<T> {
         if (K) given(K, i, b, Kij, Kji); else Kij = pade(wi, r[b]), Kji = -Kij;
         auto drop = (vabs<T>(wi - r[b]) <= tie) & (vabs<T>(skew) <= (size + q[b]) * noise);
         if (t.filter) x = drop ? x - skew : x, y = drop ? y + skew : y;
-        p[i * ld + b] = (within(Kji * x, limit) + within(Kij * y, limit)) * T(0.5);
+        p[i * ld + b] = (clamped<T>(Kji * x, limit) + clamped<T>(Kij * y, limit)) * T(0.5);
       }
     }
   }
   void column_norms() {  // of g
     for (int b = 0; b < ld; b++) {
-      V sum = {};
-      for (int i = 0; i < n; i++) sum += g[i * ld + b] * g[i * ld + b];
-      q[b] = vsqrt(sum);
+      Norm<T> norm;
+      for (int i = 0; i < n; i++) norm.add(g[i * ld + b]);
+      q[b] = norm.root();
     }
   }
   void run(int64_t at) {

@@ -2,24 +2,13 @@
 #pragma once
 #include <limits>
 
+#include "gap_rule.hpp"
 #include "interface.hpp"
-#include "lanes.hpp"
 
 namespace SG_NS {
 namespace {
 
 using sg::SvdGradient;
-
-template <class T> SG_INLINE Vec<T> clamped(Vec<T> x, T limit) {  // NaN remains NaN
-  const Vec<T> high = splat<T>(limit);
-  x = x > high ? high : x;
-  return x < -high ? -high : x;
-}
-// 1/x, saturated, where x > least, otherwise zero.
-template <class T> SG_INLINE Vec<T> inverse_above(Vec<T> x, Vec<T> least) {
-  Mask<T> good = x > least;
-  return good ? clamped<T>(T(1) / (good ? x : splat<T>(1)), std::numeric_limits<T>::max()) : Vec<T>{};
-}
 
 // The entries of C, from those of P and Q.
 template <class T> struct Core {
@@ -38,18 +27,10 @@ template <class T> struct Core {
   }
   SG_INLINE V inverse(V s) const { return inverse_above<T>(s, negligible); }
 
-  // K_ij of SVD-Padé (rules/pade.py): with l = max(s_i, s_j, eps s_1) and the floor φ, 1/gap where |gap| > φ l, and
-  // gap/(φ l)² below.
-  SG_INLINE V gap(V si, V sj) const {
-    const V gap = si - sj, cut = vmax<T>(vmax<T>(si, sj), resolution) * floor;
-    const Mask<T> exact = (vabs<T>(gap) > cut) & (gap != 0);
-    V K = clamped<T>(T(1) / (exact ? gap : splat<T>(1)), std::numeric_limits<T>::max());
-    if (any(~exact)) {
-      const V slope = inverse_above<T>(cut, splat<T>(std::numeric_limits<T>::min()));
-      K = exact ? K : gap * slope * slope;
-    }
-    return K;
-  }
+  SG_INLINE V gap(V si, V sj) const { return pade_gap<T>(si, sj, vmax<T>(vmax<T>(si, sj), resolution), floor); }
+  // What does not contain a gap is clamped to less, so that the sum of all terms and the products that follow cannot
+  // overflow (singular_vectors.py).
+  SG_INLINE V capped(V x) const { return clamped<T>(x, limit * T(0.25)); }
   // C_ij without s̄. norms: ‖ū‖ + ‖v̄‖ of columns i and j together. Between tied vectors, a skew part of J at rounding
   // level carries no information and is dropped (autograd/gauge.py).
   SG_INLINE V entry(V si, V sj, V Kij, V Kji, V Pij, V Pji, V Qij, V Qji, V norms) const {
@@ -59,15 +40,9 @@ template <class T> struct Core {
       here = drop ? here - skew : here, there = drop ? there + skew : there;
     }
     const V joint = clamped<T>(Kji * here, limit) + clamped<T>(Kij * there, limit);
-    return joint + inverse_above<T>(si + sj, negligible) * ((Pij - Qij) - (Pji - Qji)) * T(0.5);
+    const V inverse = inverse_above<T>(si + sj, negligible) * T(0.5);
+    return joint + (capped(inverse * (Pij - Qij)) - capped(inverse * (Pji - Qji)));
   }
-};
-
-// √Σ x², without overflow or underflow in float32.
-template <class T> struct Norm {
-  typename Wide<T>::V sum = {};
-  SG_INLINE void add(Vec<T> x) { sum += widen(x) * widen(x); }
-  SG_INLINE Vec<T> root() const { return narrow(vsqrt(sum), Vec<T>{}); }
 };
 
 }  // namespace

@@ -78,10 +78,12 @@ template <class T> struct LaneGradient {
       }
     }
     for (int i = 0; m != n && i < k; i++) {
-      const V inverse = s[i] = f.inverse(s[i]);
+      const V inverse = f.inverse(s[i]);
       for (int j = 0; j < k; j++)
-        if (m > n) c[j * k + i] -= p[j * k + i] * inverse;
-        else c[i * k + j] -= q[j * k + i] * inverse;
+        if (m > n) c[j * k + i] -= f.capped(p[j * k + i] * inverse);
+        else c[i * k + j] -= f.capped(q[j * k + i] * inverse);
+      for (int r = 0; r < m && m > n; r++) gu[r * k + i] = f.capped(gu[r * k + i] * inverse);
+      for (int r = 0; r < n && m < n; r++) gv[i * n + r] = f.capped(gv[i * n + r] * inverse);
     }
   }
   void run(int64_t at, int matrices) {
@@ -100,10 +102,10 @@ template <class T> struct LaneGradient {
       for (int e = 0; e < m * k; e++) u[e] *= gs[e % k];
       product(m, k, n, u, k, 1, v, n, 1, out, zero);
     } else if (m >= n) {
-      product(m, k, k, u, k, 1, c, k, 1, x, [&](int i, int j) { return m > n ? gu[i * k + j] * s[j] : V{}; });
+      product(m, k, k, u, k, 1, c, k, 1, x, [&](int i, int j) { return m > n ? gu[i * k + j] : V{}; });
       product(m, k, n, x, k, 1, v, n, 1, out, zero);
     } else {
-      product(k, k, n, c, k, 1, v, n, 1, x, [&](int i, int j) { return gv[i * n + j] * s[i]; });
+      product(k, k, n, c, k, 1, v, n, 1, x, [&](int i, int j) { return gv[i * n + j]; });
       product(m, k, n, u, k, 1, x, n, 1, out, zero);
     }
     T* to = t.gM + first * m * n;
@@ -216,16 +218,16 @@ template <class T> struct WholeGradient {
   void tall(const Core<T>& f, const T* gU) {
     const bool beyond = m > n && gU;  // the part of Ū outside the span of U
     for (int b = 0; b < lk; b++) s[b] = f.inverse(s[b]);
-    for (int e = 0; beyond && e < k * lk; e++) c[e] -= p[e] * s[e % lk];
+    for (int e = 0; beyond && e < k * lk; e++) c[e] -= f.capped(p[e] * s[e % lk]);
     product(m, k, u, lk * W, 1, c, lk, x);
-    for (int e = 0; beyond && e < m * lk; e++) x[e] += gu[e] * s[e % lk];
+    for (int e = 0; beyond && e < m * lk; e++) x[e] += f.capped(gu[e] * s[e % lk]);
     product(m, k, x, lk * W, 1, v, ln, out);
   }
   void wide(const Core<T>& f, const T* gVh) {
     for (int b = 0; b < lk; b++) s[b] = f.inverse(s[b]);
-    for (int e = 0; gVh && e < k * lk; e++) c[e] -= qt[e] * ((T*)s)[e / lk];
+    for (int e = 0; gVh && e < k * lk; e++) c[e] -= f.capped(qt[e] * ((T*)s)[e / lk]);
     product(k, k, c, lk * W, 1, v, ln, x);
-    for (int e = 0; gVh && e < k * ln; e++) x[e] += gvh[e] * ((T*)s)[e / ln];
+    for (int e = 0; gVh && e < k * ln; e++) x[e] += f.capped(gvh[e] * ((T*)s)[e / ln]);
     product(m, k, u, lk * W, 1, x, ln, out);
   }
 };

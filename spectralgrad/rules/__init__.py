@@ -1,14 +1,18 @@
 """The named gradient methods, each a frozen dataclass, and the registry that looks them up by name."""
 
+from .approximants import MPA, MTP
 from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
+from .pseudo_inverse import SVDInv
 from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
 from .tensor_networks import Lorentzian, Masked
 
 __all__ = [
     "METHODS",
+    "MPA",
+    "MTP",
     "PI",
     "SVDPI",
     "Analytic",
@@ -21,6 +25,7 @@ __all__ = [
     "Method",
     "NewtonSchulz",
     "Pade",
+    "SVDInv",
     "SVDNewton",
     "Taylor",
     "TopN",

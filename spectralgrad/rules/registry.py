@@ -9,17 +9,20 @@ from typing import Any
 
 from ..errors import MethodError
 from ..io import plugins
+from .approximants import MPA, MTP
 from .base import DECOMPOSITIONS, FUNCTIONS, ROOTS, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
 from .parsing import parse
+from .pseudo_inverse import SVDInv
 from .tensor_networks import Lorentzian, Masked
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls
     for cls in (
-        Exact, Analytic, Clip, Trunc, TopN, Taylor, Pade, SVDPI, PI, SVDNewton, NewtonSchulz, Lorentzian, Masked,
+        Exact, Analytic, Clip, Trunc, TopN, Taylor, Pade, SVDPI, PI, SVDNewton, NewtonSchulz, MTP, MPA, Lorentzian,
+        Masked, SVDInv,
     )
 }  # fmt: skip
 

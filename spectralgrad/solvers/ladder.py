@@ -82,13 +82,16 @@ class Problem:
         return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
-        """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions."""
+        """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions.
+
+        The last factors may be left out.
+        """
         if all(map(_certainly_finite, factors)):
             return []
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
         failed = [] if bool(good.all()) else batch_positions(~good)
         for position in failed:
-            for factor, part in zip(factors, self._climb(A[position], position, operation), strict=True):
+            for factor, part in zip(factors, self._climb(A[position], position, operation), strict=False):
                 factor[position] = part
         return failed
 
@@ -205,13 +208,13 @@ SVD = Problem(
 
 
 def eigenvalues(A: Tensor, operation: str) -> Tensor:
-    """Return ascending eigenvalues by the kernel or LAPACK; if a matrix fails, the batch is decomposed with vectors."""
+    """Return ascending eigenvalues by the kernel or LAPACK; matrices that fail are decomposed with vectors."""
+    counts.call(A.shape[:-2].numel())
     by_kernel = choice.eigvalsh_by_kernel(A)
     try:
         w, failed = by_kernel or lapack.eigvalsh(EIGH.readable(A, operation))
     except _FAILURES:
-        failed = A.shape[:-2].numel()
+        return EIGH._one_by_one(A, operation)[0]
     if failed:
-        return EIGH.solve(A, operation)[0]
-    counts.call(A.shape[:-2].numel())
+        EIGH.repair(EIGH.readable(A, operation), (w,), operation)
     return w

@@ -30,6 +30,7 @@ RULES = [
     sg.SVDPI(iterations=3),
     sg.Lorentzian(broadening=0.05),
     sg.Masked(tolerance=0.03),
+    sg.SVDInv(),
 ]
 SPECTRA = {
     "spread": SPECTRUM,
@@ -86,6 +87,51 @@ def test_root_gradient_equals_its_formula_at_50_digits(rule, root):
     diagonal = [p * x ** (p - 1) * T[i, i] * k for i, (x, k) in enumerate(zip(w, keep, strict=True))]
     g = gradient(lambda M: ROOTS[root](M, method=rule), A, G)
     assert relative_error(g, mp_rule_gradient(V, mp_gaps(rule, w), coupling, diagonal)) < 1e-12
+
+
+def mp_approximant(method, root):
+    """The scalar function of y = λ/‖A‖ that a method evaluates, by the general routines of mpmath."""
+    exponent = mp.mpf(EXPONENT[root])
+    if isinstance(method, sg.MTP):
+        series = mp.taylor(lambda z: (1 - z) ** exponent, 0, method.degree)
+        return lambda y: mp.polyval(series[::-1], 1 - y)
+    series = mp.taylor(lambda z: mp.sqrt(1 - z), 0, 2 * method.degree)
+    p, q = (c[::-1] for c in mp.pade(series, method.degree, method.degree))
+    return lambda y: (mp.polyval(p, 1 - y) / mp.polyval(q, 1 - y)) ** mp.sign(exponent)
+
+
+def mp_lyapunov(method, b, scale):
+    """What the sign iteration multiplies each entry of the right-hand side by, in the eigenbasis."""
+    c = mp.matrix(len(b), len(b))
+    for i, first in enumerate(b):
+        for j, second in enumerate(b):
+            x, y, entry = first / scale, second / scale, 1 / scale
+            for _ in range(method.lyapunov_steps):
+                entry *= (x * y - x * x - y * y + 3) / 2
+                x, y = x * (3 - x * x) / 2, y * (3 - y * y) / 2
+            c[i, j] = entry / 2
+    return c
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize(
+    "method", [sg.MTP(), sg.MPA(), sg.MTP(degree=10), sg.MPA(degree=2), sg.MTP(degree=1, lyapunov_steps=3)], ids=str
+)
+def test_approximate_roots_equal_their_formulas_at_50_digits(method, root):
+    """Value and gradient of ICLR 2022 and TPAMI 2023, in the eigenbasis of the matrix, to 1e-12."""
+    A, G = with_spectrum(SPECTRUM), sym(gaussian(8, 8, seed=2))
+    w, V = mp_eigensystem(A)
+    norm = mp.sqrt(mp.fsum(x * x for x in w))
+    inverse = EXPONENT[root] < 0
+    values = [mp_approximant(method, root)(x / norm) * norm ** mp.mpf(EXPONENT[root]) for x in w]
+    assert relative_error(ROOTS[root](A, method=method), from_mp(V * mp.diag(values) * V.T)) < 1e-12
+    scale = mp.sqrt(mp.fsum(x * x for x in values)) if inverse else mp.sqrt(norm)
+    weights, inner = mp_lyapunov(method, values, scale), V.T * mp_matrix(G) * V
+    for i, a in enumerate(values):
+        for j, b in enumerate(values):
+            inner[i, j] *= -weights[i, j] * (a * b) ** 2 if inverse else weights[i, j]
+    g = gradient(lambda M: ROOTS[root](M, method=method), A, G)
+    assert relative_error(g, from_mp(V * inner * V.T)) < 1e-12
 
 
 @pytest.mark.parametrize("rule", [r for r in RULES if "svd" in r.operations], ids=str)

@@ -25,7 +25,8 @@ from .small_pictures import random_image
 SPACES = ("rgb", "lab")
 ENTER = {"rgb": lambda x: x, "lab": srgb_to_lab}
 # Methods that compute the roots from eigenvalues; the others approximate them by an iteration.
-DECOMPOSING = [name for name in sg.methods("sqrt") if name not in ("newton-schulz", "pi", "svd-pi")]
+APPROXIMATE = ("newton-schulz", "pi", "svd-pi", "mtp", "mpa")
+DECOMPOSING = [name for name in sg.methods("sqrt") if name not in APPROXIMATE]
 
 
 def moments(pixels: torch.Tensor, space: str = "rgb") -> tuple[torch.Tensor, torch.Tensor]:

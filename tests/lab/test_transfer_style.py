@@ -16,7 +16,7 @@ from spectralgrad_lab.transfer.features.vgg_encoder import Encoder
 
 from .style_networks import LEVELS, WIDTHS, encoder_tensors, small_decoder, small_encoder
 
-ITERATIONS = ("newton-schulz", "pi", "svd-pi")
+ITERATIONS = ("newton-schulz", "pi", "svd-pi", "mtp", "mpa")
 DECOMPOSING = [name for name in sg.methods("sqrt") if name not in ITERATIONS]
 
 

@@ -2,59 +2,13 @@
 // residual of the decompositions in units of rounding; the sanitizers say the rest.
 #include <cmath>
 #include <complex>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <random>
 #include <thread>
 #include <vector>
 
-template <class T> struct Entry {
-  int (*eigh)(const T*, T*, T*, int64_t, int64_t, int);
-  int (*root)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
-  int (*frechet)(int, int, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int);
-  int (*svd)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
-  int (*svd_gradient)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t, T,
-                      int, int);
-  int (*single)(const T*, T*, T*, int64_t, int64_t, int);
-  int (*root_single)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
-  int (*complex_lanes)(const T*, T*, T*, int64_t, int64_t, int);
-  int (*complex_single)(const T*, T*, T*, int64_t, int64_t, int);
-  int (*eigh_gradient)(const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, T, int, int, int);
-  int (*power)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
-  int (*power_single)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
-};
-extern "C" {
-int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
-int sg_eigh_f64(const double*, double*, double*, int64_t, int64_t, int);
-int sg_root_f32(int, const float*, float*, float*, float*, int64_t, int64_t, float, float, int);
-int sg_root_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, int);
-int sg_frechet_f32(int, int, const float*, const float*, const float*, const float*, float*, int64_t, int64_t, int);
-int sg_frechet_f64(int, int, const double*, const double*, const double*, const double*, double*, int64_t, int64_t, int);
-int sg_svd_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_svd_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
-int sg_svd_gradient_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*,
-                        float*, int64_t, int64_t, int64_t, float, int, int);
-int sg_svd_gradient_f64(const double*, const double*, const double*, const double*, const double*, const double*,
-                        const double*, double*, int64_t, int64_t, int64_t, double, int, int);
-int sg_eigh_single_f32(const float*, float*, float*, int64_t, int64_t, int);
-int sg_eigh_single_f64(const double*, double*, double*, int64_t, int64_t, int);
-int sg_root_single_f32(int, const float*, float*, float*, float*, int64_t, int64_t, float, float, int);
-int sg_root_single_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, int);
-int sg_eigh_c64(const float*, float*, float*, int64_t, int64_t, int);
-int sg_eigh_c128(const double*, double*, double*, int64_t, int64_t, int);
-int sg_eigh_single_c64(const float*, float*, float*, int64_t, int64_t, int);
-int sg_eigh_single_c128(const double*, double*, double*, int64_t, int64_t, int);
-int sg_eigh_gradient_f32(const float*, const float*, const float*, const float*, const float*, float*, int64_t, int64_t,
-                         float, int, int, int);
-int sg_eigh_gradient_f64(const double*, const double*, const double*, const double*, const double*, double*, int64_t,
-                         int64_t, double, int, int, int);
-int sg_power_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, int, int);
-int sg_power_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
-int sg_power_single_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, int, int);
-int sg_power_single_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
-const char* sg_isa();
-}
+#include "entries.hpp"
 
 template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t batch, int threads) {
   std::mt19937 random((unsigned)(d * 1000 + batch));
@@ -200,10 +154,8 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 }
 
 int main() {
-  Entry<float> single{sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-                      sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32};
-  Entry<double> both{sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-                      sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64};
+  const auto single = entries(0.0f);
+  const auto both = entries(0.0);
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TextIO
 
 import torch
@@ -103,18 +104,15 @@ def _inv_sqrt(case: Case) -> Contest:
     roots = {"sqrth": new_in_torch().get("inv_sqrt"), **installed_peers("inv_sqrt")}
     contestants = [
         Contestant("exact", _both_ways(matrix_inv_sqrt, A, G), ours=True, exact=True),
-        Contestant("taylor", _both_ways(_by_taylor, A, G), ours=True),
+        Contestant("taylor", _both_ways(partial(matrix_inv_sqrt, method="svd-taylor"), A, G), ours=True),
         Contestant("autograd", _both_ways(torch_autograd("inv_sqrt"), A, G)),
         Contestant("ns5", _both_ways(lambda X: newton_schulz(X, 5, inverse=True), A, G)),
         Contestant("ns10", _both_ways(lambda X: newton_schulz(X, 10, inverse=True), A, G)),
+        *(Contestant(name, _both_ways(partial(matrix_inv_sqrt, method=name), A, G)) for name in ("mtp", "mpa")),
         *jax_rivals.contestants("inv_sqrt", A, G),
         *(Contestant(name, _both_ways(root, A, G)) for name, root in roots.items() if root is not None),
     ]
     return Contest("inv_sqrt", case, contestants, _on_checked(accuracy.inverse_root, case, A, G))
-
-
-def _by_taylor(A: Tensor) -> Tensor:
-    return matrix_inv_sqrt(A, method="svd-taylor")
 
 
 def _covariance(case: Case) -> Contest:

@@ -26,10 +26,10 @@ TITLES = {
 LEGEND = (
     "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
     "uses its best thread count. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
-    "ns5, ns10: Newton–Schulz in plain torch. eigvals: of the product of covariances, the usual FID code.\n"
-    "sqrth, polar: new in torch 2.15. *: timed, but the error of one of the\n"
-    "two exceeds rounding (see the second table). wrong: claims to be exact but is not, so not timed. failed: raised\n"
-    "an error."
+    "ns5, ns10: Newton–Schulz in plain torch. mtp, mpa: approximants of Song et al. (2022), methods of spectralgrad.\n"
+    "eigvals: of the product of covariances, the usual FID code. sqrth, polar: new in torch 2.15. *: timed, but the\n"
+    "error of one of the two exceeds rounding (see the second table). wrong: claims to be exact but is not, so not\n"
+    "timed. failed: raised an error."
 )
 _SHORT = {"float32": "f32", "float64": "f64", "complex64": "c64", "complex128": "c128"}
 

@@ -96,4 +96,5 @@ _FORMULAS: dict[str, Callable[..., Any]] = {
     "svd-pi": lambda rule, a, b, top: _series(a, b, rule.iterations - (a < b)),
     "lorentzian": lambda rule, a, b, top: (a - b) / ((a - b) ** 2 + (mp.mpf(rule.broadening) * top) ** 2),
     "masked": _masked,
+    "svd-inv": lambda rule, a, b, top: 1 / (a - b),
 }

@@ -16,7 +16,8 @@ from .checks import FORWARD, GRADIENT, Finding, finite, hermitian_gradient, orth
 from .references import Function, FunctionReference, Spectrum, shifted, wide
 
 Call = Callable[[Tensor, str], Tensor]
-APPROXIMATE = ("pi", "svd-pi", "newton-schulz")  # methods whose forward pass only approximates f(A), by definition
+# Methods whose forward pass only approximates f(A), by definition.
+APPROXIMATE = ("pi", "svd-pi", "newton-schulz", "mtp", "mpa")
 
 
 def gradients(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
