@@ -17,6 +17,7 @@ from ..dispatch.function import transformed
 from ..dispatch.torch_internals import nested
 from ..errors import ShapeError, check_matrix
 from ..linalg.decompositions import eigh, svd
+from ..linalg.eigenvalues import eigvalsh, svdvals
 from ..linalg.matrix_functions import matrix_sqrt
 from ..linalg.polar_factor import polar
 from ..rules import Method
@@ -24,7 +25,7 @@ from ..solvers.symmetry import hermitian
 from . import values
 
 Replacement = Callable[..., Any]
-_MATRIX_NORMS: dict[object, Callable[[Tensor, Method], Tensor]] = {
+_MATRIX_NORMS: dict[object, Callable[[Tensor], Tensor]] = {
     "nuc": values.nuclear_norm,
     2: values.spectral_norm,
     -2: values.smallest_singular_value,
@@ -43,7 +44,7 @@ def _eigh(method: Method, A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any
 def _eigvalsh(method: Method, A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     if out is not None or not _square(A) or UPLO not in ("L", "U", "l", "u"):
         return NotImplemented
-    return values.eigvalsh(_lower(A, UPLO), method)
+    return eigvalsh(_lower(A, UPLO))
 
 
 def _svd(method: Method, A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
@@ -60,13 +61,13 @@ def _old_svd(method: Method, A: Tensor, some: bool = True, compute_uv: bool = Tr
         U, S, Vh = svd(A, not some, method=method)
         return _result("svd", U, S, Vh.mH)
     U, V = (A.new_zeros(*A.shape[:-2], n, n) for n in A.shape[-2:])
-    return _result("svd", U, values.svdvals(A, method), V)
+    return _result("svd", U, svdvals(A), V)
 
 
 def _svdvals(method: Method, A: Tensor, *, driver: str | None = None, out: Any = None) -> Any:
     if out is not None or not _matrix(A) or _unknown_driver(A, driver):
         return NotImplemented
-    return values.svdvals(A, method)
+    return svdvals(A)
 
 
 def _matrix_norm(
@@ -86,7 +87,7 @@ def _matrix_norm(
     M = (A if dtype is None else A.to(dtype)).movedim((rows, columns), (-2, -1))
     if not M.shape[-1] or not M.shape[-2]:
         return NotImplemented
-    result = spectral(M, method)
+    result = spectral(M)
     for n in sorted((rows, columns)) if keepdim else ():
         result = result.unsqueeze(n)
     return result

@@ -77,7 +77,9 @@ def _table() -> dict[Any, Operation]:
         function = getattr(linalg, name)
         if name.startswith(("matrix_", "spectral_projector")):
             found[function] = Operation(f"sg.{name}", "function", _nothing, ours=True)
-        elif name in ("polar", "eigvalsh", "svdvals", "nuclear_norm", "spectral_norm"):
+        elif name in ("eigvalsh", "svdvals"):
+            found[function] = Operation(f"sg.{name}", "values", _values, ours=True)
+        elif name in ("polar", "nuclear_norm", "spectral_norm"):
             found[function] = Operation(f"sg.{name}", "other", _nothing, ours=True)
     return found
 
