@@ -15,15 +15,28 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def overridable(function: Callable[P, R], accepts: Callable[[Any], bool] | None = None) -> Callable[P, R]:
+def overridable(
+    function: Callable[P, R],
+    accepts: Callable[[Any], bool] | None = None,
+    at_once: Callable[[Any], R | None] | None = None,
+) -> Callable[P, R]:
     """Let arguments and modes that implement ``__torch_function__`` override ``function``. A decorator.
 
     A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations handle it.
-    So are arguments that ``accepts`` says the function can use as they are.
+
+    Args:
+        function: the function.
+        accepts: tells which other arguments the function can use as they are.
+        at_once: the function of one argument with its defaults, in as few steps as possible. It is tried first and
+            returns None for anything but an ordinary tensor, or if anything observes the call.
     """
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if at_once is not None and not kwargs and len(args) == 1:
+            found = at_once(args[0])
+            if found is not None:
+                return found
         given = (*args, *kwargs.values()) if kwargs else args
         if accepts is not None:
             given = tuple(x for x in given if not accepts(x))
@@ -33,6 +46,11 @@ def overridable(function: Callable[P, R], accepts: Callable[[Any], bool] | None 
 
     call.__prepare_scriptable__ = lambda: refuse_script(f"spectralgrad.{function.__name__}")  # type: ignore[attr-defined]
     return call
+
+
+def shortened(at_once: Callable[[Any], R | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """:func:`overridable` with ``at_once``."""
+    return lambda function: overridable(function, at_once=at_once)
 
 
 def refuse_script(name: str) -> None:

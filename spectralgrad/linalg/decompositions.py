@@ -7,9 +7,10 @@ from typing import NamedTuple, SupportsIndex
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..autograd import pencil
 from ..autograd.singular_vectors import completed
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import shortened
 from ..errors import ArgumentError, MethodError, ShapeError, check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import GapMethod, Method, resolve
@@ -22,7 +23,12 @@ class EighResult(NamedTuple):
     eigenvectors: Tensor
 
 
-@overridable
+def _eigh_at_once(A: Tensor) -> EighResult | None:
+    found = solvers.eigh_at_once(A)
+    return None if found is None else EighResult(*found)
+
+
+@shortened(_eigh_at_once)
 def eigh(
     A: Tensor,
     B: Tensor | None = None,
@@ -134,7 +140,12 @@ class SVDResult(NamedTuple):
     Vh: Tensor
 
 
-@overridable
+def _svd_at_once(M: Tensor) -> SVDResult | None:
+    found = solvers.svd_at_once(M)
+    return None if found is None else SVDResult(*found)
+
+
+@shortened(_svd_at_once)
 def svd(
     M: Tensor, full_matrices: bool = False, *, k: int | None = None, method: str | Method = "svd-pade"
 ) -> SVDResult:

@@ -7,14 +7,14 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import eigenvectors, pencil, singular_vectors
 from ..dispatch import function
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Pade
 from .decompositions import matching
 
 
-@overridable
+@shortened(solvers.eigvalsh_at_once)
 def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
     r"""Compute the eigenvalues of Hermitian matrices in ascending order.
 
@@ -53,9 +53,6 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
     Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985).
     """
-    found = solvers.eigvalsh_at_once(A) if B is None else None
-    if found is not None:
-        return found
     check_square(A, "eigvalsh")
     given = (A,) if B is None else matching(A, B, "eigvalsh")
     with full_precision(A):

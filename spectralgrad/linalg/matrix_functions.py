@@ -7,16 +7,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import overridable, shortened
 from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
 
-@overridable
+def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
+    found = solvers.root_at_once(A, operation, inverse, -1.0, False)
+    return None if found is None else found[0]
+
+
+@shortened(lambda A: _root_at_once(A, "matrix_sqrt", False))
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""Compute the positive semi-definite square root :math:`A^{1/2}`, with the exact gradient by default.
 
@@ -52,7 +58,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
     return _root(A, "sqrt", method, _positive(A, "matrix_sqrt", rtol, clamp))
 
 
-@overridable
+@shortened(lambda A: _root_at_once(A, "matrix_inv_sqrt", True))
 def matrix_inv_sqrt(
     A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
