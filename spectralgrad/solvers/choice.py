@@ -59,8 +59,8 @@ class Table:
     float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, 2, 4, None)
     pool: int = 96
     fused: int = 512
-    svd32: tuple[int | None, ...] = (1, 1, 1, 2, 2, 2, 4, 4, None, None, None)
-    svd64: tuple[int | None, ...] = (1, 1, 1, 2, 2, 4, 4, 4, None, None, None)
+    svd32: tuple[int | None, ...] = (1, 1, 1, 1, 1, 1, 2, 2, None, None, None)
+    svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 1, 1, 2, None, None, None)
     complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 16, None, None, None)
     complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 8, None, None, None)
     single: tuple[int, ...] = (384, 256, 128, 128)
