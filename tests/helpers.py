@@ -6,11 +6,13 @@ import numpy as np
 import torch
 
 import spectralgrad as sg
+from spectralgrad.native import build
 from spectralgrad.testing import with_spectrum
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 REAL = (torch.float32, torch.float64)
 DOUBLES = (torch.float64, torch.complex128)
+BACKEND = "aot_eager" if build.compiler() is None else "inductor"  # of torch.compile: inductor generates C++
 
 # Spectra of size 6 (ascending or not), relative to a norm of about one.
 SPECTRA = {

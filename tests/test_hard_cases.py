@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import FUNCTIONS, gradient, symmetric_noise, unit
+from .helpers import BACKEND, FUNCTIONS, gradient, symmetric_noise, unit
 
 DOUBLE = torch.float64
 SPREAD = [0.4, 0.9, 1.7, 2.5]
@@ -183,7 +183,7 @@ def test_activation_checkpointing(f, reentrant):
 
 def test_one_compilation_serves_every_size():
     torch._dynamo.reset()
-    root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True)
+    root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True, backend=BACKEND)
     with torch._dynamo.config.patch(recompile_limit=3):
         for d in range(17, 27):
             A = torch.eye(d) * 4

@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 import spectralgrad as sg
 
+from .helpers import BACKEND
 from .layers import LAYERS, RUNNING, layer_and_input
 
 
@@ -42,7 +43,9 @@ def test_a_small_net_compiles_with_inductor():
     net = nn.Sequential(nn.Conv2d(3, 8, 3), sg.nn.DecorrelatedBatchNorm2d(8, groups=2), nn.ReLU())
     X = torch.randn(4, 3, 6, 6)
     eager = copy.deepcopy(net)
-    for ours, expected in zip(step(torch.compile(net, fullgraph=True), X), step(eager, X), strict=True):
+    for ours, expected in zip(
+        step(torch.compile(net, fullgraph=True, backend=BACKEND), X), step(eager, X), strict=True
+    ):
         assert_close(ours, expected, rtol=1e-4, atol=1e-4)
 
 

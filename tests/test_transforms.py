@@ -9,7 +9,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, symmetric_noise, symmetrized
+from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, symmetric_noise, symmetrized
 
 
 def _recomposed(result, keep):
@@ -221,7 +221,7 @@ def test_compiled_without_a_graph_break_equals_eager(name, method):
     A = with_spectrum([1.0, 1, 2, 3]) if method == "exact" else with_spectrum(SPREAD)
     expected = grad(loss)(A)
     A = A.requires_grad_()
-    backend = "inductor" if (name, method) in INDUCTOR else "aot_eager"
+    backend = BACKEND if (name, method) in INDUCTOR else "aot_eager"
     value = torch.compile(loss, fullgraph=True, backend=backend)(A)
     value.backward()
     assert_close(value, loss(A))
@@ -233,7 +233,8 @@ def test_other_verbs_compile(f):
     torch._dynamo.reset()
     M = _general(torch.float64)[0].requires_grad_()
     (expected,) = torch.autograd.grad(f(M).square().sum() + f(M).sum(), M)
-    (g,) = torch.autograd.grad(torch.compile(lambda X: f(X).square().sum() + f(X).sum(), fullgraph=True)(M), M)
+    loss = torch.compile(lambda X: f(X).square().sum() + f(X).sum(), fullgraph=True, backend=BACKEND)
+    (g,) = torch.autograd.grad(loss(M), M)
     assert_close(g, expected)
 
 
@@ -241,7 +242,7 @@ def test_bad_input_is_refused_under_compile_and_vmap_too():
     A = torch.eye(3).repeat(2, 1, 1)
     A[1, 0, 0] = torch.inf
     with pytest.raises(sg.NonFiniteError, match="position 1"):
-        torch.compile(sg.matrix_sqrt, fullgraph=True)(A)
+        torch.compile(sg.matrix_sqrt, fullgraph=True, backend=BACKEND)(A)
     with pytest.raises(sg.NonFiniteError, match="position 1"):
         vmap(sg.matrix_sqrt)(A)
     with pytest.raises(sg.IndefiniteError, match="batch position"):
