@@ -211,10 +211,12 @@ def eigenvalues(A: Tensor, operation: str) -> Tensor:
     """Return ascending eigenvalues by the kernel or LAPACK; matrices that fail are decomposed with vectors."""
     counts.call(A.shape[:-2].numel())
     by_kernel = choice.eigvalsh_by_kernel(A)
+    if by_kernel is None or by_kernel[1]:
+        A = EIGH.readable(A, operation)
     try:
-        w, failed = by_kernel or lapack.eigvalsh(EIGH.readable(A, operation))
+        w, failed = by_kernel or lapack.eigvalsh(A)
     except _FAILURES:
         return EIGH._one_by_one(A, operation)[0]
     if failed:
-        EIGH.repair(EIGH.readable(A, operation), (w,), operation)
+        EIGH.repair(A, (w,), operation)
     return w
