@@ -30,7 +30,10 @@ from .linalg.matrix_functions import (
     matrix_power,
     matrix_sqrt,
 )
+from .linalg.norms import nuclear_norm, schatten_norm, spectral_norm
+from .linalg.point_sets import procrustes
 from .linalg.polar_factor import polar
+from .linalg.singular_values import low_rank, singular_value_function, singular_value_threshold
 from .linalg.spd_distances import affine_invariant, log_euclidean
 from .linalg.subspaces import spectral_projector
 from .rescue import override_linalg
@@ -46,8 +49,10 @@ from .rules import (
     Lorentzian,
     Masked,
     Method,
+    Muon,
     NewtonSchulz,
     Pade,
+    PolarExpress,
     SVDInv,
     SVDNewton,
     Taylor,
@@ -83,10 +88,12 @@ __all__ = [
     "Masked",
     "Method",
     "MethodError",
+    "Muon",
     "NewtonSchulz",
     "NonFiniteError",
     "NotDefiniteError",
     "Pade",
+    "PolarExpress",
     "SVDInv",
     "SVDNewton",
     "ShapeError",
@@ -110,6 +117,7 @@ __all__ = [
     "gaussian_wasserstein",
     "linalg",
     "log_euclidean",
+    "low_rank",
     "matrix_exp",
     "matrix_function",
     "matrix_inv_sqrt",
@@ -118,11 +126,17 @@ __all__ = [
     "matrix_sqrt",
     "methods",
     "nn",
+    "nuclear_norm",
     "optim",
     "override_linalg",
     "polar",
+    "procrustes",
     "register_method",
+    "schatten_norm",
+    "singular_value_function",
+    "singular_value_threshold",
     "solvers",
+    "spectral_norm",
     "spectral_projector",
     "svd",
     "svdvals",

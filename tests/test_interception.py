@@ -390,6 +390,7 @@ ARGUMENTS = {
     "root_derivative": lambda A: (*_root_of(A), A, True, 10),
     "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
+    "rotations": lambda A: (A,),
 }
 
 

@@ -73,6 +73,8 @@ DEFAULTS = {  # as the papers have them, and ours
     "lorentzian": {"broadening": 1e-6},
     "masked": {"tolerance": None},
     "svd-inv": {"faithful": False},
+    "polar-express": {"steps": 5, "lowest": 1e-3, "cushion": 0.02407327424182761, "safety": 1.01},
+    "muon": {"steps": 5},
 }
 
 

@@ -54,6 +54,20 @@ def test_an_error_in_any_function_is_noticed(method, monkeypatch):
     assert selftest.problem(NATIVE) is not None
 
 
+@pytest.mark.parametrize("written", [5, 6, 9, 10, 11])
+def test_an_error_in_the_alignment_of_points_is_noticed(written, monkeypatch):
+    """The results are written into tensors: C, e, gX, gY and gw."""
+    right = Kernel.points
+
+    def wrong(self, step, *tensors):
+        right(self, step, *tensors)
+        if {5: 0, 6: 1}.get(written, 2) == step:
+            tensors[written].mul_(1.01)
+
+    monkeypatch.setattr(Kernel, "points", wrong)
+    assert selftest.problem(NATIVE) is not None
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [

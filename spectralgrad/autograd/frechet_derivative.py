@@ -41,8 +41,8 @@ def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvat
     return result
 
 
-def _derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
-    """Df(A)[G]."""
+def derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
+    """Return Df(A)[G] for a Hermitian G, differentiable in ``A`` and ``G``; the spectrum is that of :func:`exact`."""
     result: Tensor = function.apply(_Derivative, A, G, *spectrum)
     return result
 
@@ -70,7 +70,7 @@ class _Function(function.DerivativeRule):
             G = hermitian(gS)
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
             gA = (
-                _derivative(A, G, *spectrum)
+                derivative(A, G, *spectrum)
                 if function.differentiating()
                 else solvers.function_derivative(V, spectrum[2], G)
             )
@@ -81,7 +81,7 @@ class _Function(function.DerivativeRule):
         A, *spectrum = ctx.saved_tensors
         V = spectrum[1]
         with full_precision(V):
-            dS = torch.zeros_like(A) if dA is None else _derivative(A, hermitian(dA), *spectrum)
+            dS = torch.zeros_like(A) if dA is None else derivative(A, hermitian(dA), *spectrum)
             return dS if dvalues is None else dS + (V * dvalues.unsqueeze(-2)) @ V.mH
 
 
@@ -103,7 +103,7 @@ class _Derivative(function.DerivativeRule):
         with full_precision(V):
             Y = hermitian(gX)
             gA = _SecondDerivative.apply(A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
-            gG = _derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
+            gG = derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
             weights = ((V.mH @ G @ V).conj() * (V.mH @ Y @ V)).real if ctx.needs_input_grad[4] else None
             return gA, gG, None, None, weights, None
 
@@ -111,7 +111,7 @@ class _Derivative(function.DerivativeRule):
     def jvp(ctx, dA, dG, dw, dV, dgamma, _):  # type: ignore[no-untyped-def]
         A, G, w, V, gamma, curvature = ctx.saved_tensors
         with full_precision(V):
-            dX = torch.zeros_like(G) if dG is None else _derivative(A, dG, w, V, gamma, curvature)
+            dX = torch.zeros_like(G) if dG is None else derivative(A, dG, w, V, gamma, curvature)
             if dA is not None:
                 dX = dX + _SecondDerivative.apply(A, G, hermitian(dA), w, V, gamma, curvature)
             return dX if dgamma is None else dX + _congruent(V, dgamma * (V.mH @ G @ V))

@@ -17,9 +17,12 @@ from .scalar_functions import Function
 _GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))  # on [−1, 1]
 
 
-def smooth(f: Scalar, df: Scalar | None) -> Function:
-    """Return a smooth function with its derivative and divided differences; torch differentiates f without ``df``."""
-    f, df = elementwise(f, "f"), None if df is None else elementwise(df, "df")
+def smooth(f: Scalar, df: Scalar | None, where: str = "matrix_function", of: str = "eigenvalue") -> Function:
+    """Return a smooth function with its derivative and divided differences; torch differentiates f without ``df``.
+
+    ``where`` and ``of`` are words of error messages: the operation, and what f is applied to.
+    """
+    f, df = elementwise(f, "f", where, of), None if df is None else elementwise(df, "df", where, of)
     slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
     return Function(f, slope, lambda w: general(w, f, df))
 
@@ -50,7 +53,7 @@ def general(w: Tensor, f: Scalar, df: Scalar | None) -> Differences:
     return values, torch.where(close, mean, apart), _slope(derivative, w)
 
 
-def elementwise(f: Scalar, name: str) -> Scalar:
+def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = "eigenvalue") -> Scalar:
     """Wrap ``f`` so that it raises :class:`ArgumentError` if it is not elementwise.
 
     The result must have the shape of the argument, and must not depend on other entries. The latter is checked once, in
@@ -64,24 +67,24 @@ def elementwise(f: Scalar, name: str) -> Scalar:
         if not isinstance(values, Tensor) or values.shape != x.shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ArgumentError(
-                f"matrix_function: expected {name} to be elementwise, got {got} for eigenvalues of shape "
+                f"{where}: expected {name} to be elementwise, got {got} for {of}s of shape "
                 f"{tuple(x.shape)}; it must take tensors of any shape"
             )
         if not tried and function.eager(x, values) and x.numel():
             tried = True
             for entry in (slice(-1, None), slice(0, 1)):
-                _compare_alone(f, name, x.detach().reshape(-1)[entry], values.detach().reshape(-1)[entry])
+                _compare_alone(f, (name, where, of), x.detach().reshape(-1)[entry], values.detach().reshape(-1)[entry])
         return values
 
     return checked
 
 
-def _compare_alone(f: Scalar, name: str, entry: Tensor, among: Tensor) -> None:
+def _compare_alone(f: Scalar, words: tuple[str, str, str], entry: Tensor, among: Tensor) -> None:
     """Raise :class:`ArgumentError` if ``f`` of one ``entry`` (1,) alone differs from its value ``among`` others."""
-    alone = f(entry).detach()
+    alone, (name, where, of) = f(entry).detach(), words
     if alone.shape != (1,) or not torch.allclose(alone, among, rtol=1e-3, equal_nan=True):
         raise ArgumentError(
-            f"matrix_function: expected {name} to be elementwise, got {among.item():.6g} for the eigenvalue "
+            f"{where}: expected {name} to be elementwise, got {among.item():.6g} for the {of} "
             f"{entry.item():.6g} among others and {alone.cpu().tolist()} for it alone"
         )
 

@@ -1,4 +1,4 @@
-"""The public functions: decompositions, matrix functions, polar factor, covariances, distances and two iterations."""
+"""The public functions: decompositions, matrix functions, rotations, singular values, covariances, distances."""
 
 from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
 from .covariances import covariance, covariance_sqrt
@@ -14,13 +14,17 @@ from .matrix_functions import (
     matrix_power,
     matrix_sqrt,
 )
+from .norms import nuclear_norm, schatten_norm, spectral_norm
+from .point_sets import ProcrustesResult, procrustes
 from .polar_factor import polar
+from .singular_values import low_rank, singular_value_function, singular_value_threshold
 from .spd_distances import affine_invariant, log_euclidean
 from .subspaces import spectral_projector
 
 __all__ = [
     "EighResult",
     "LyapunovResult",
+    "ProcrustesResult",
     "SVDResult",
     "affine_invariant",
     "bures_wasserstein",
@@ -33,6 +37,7 @@ __all__ = [
     "gaussian_transport",
     "gaussian_wasserstein",
     "log_euclidean",
+    "low_rank",
     "lyapunov",
     "matrix_exp",
     "matrix_function",
@@ -41,7 +46,13 @@ __all__ = [
     "matrix_power",
     "matrix_sqrt",
     "newton_schulz",
+    "nuclear_norm",
     "polar",
+    "procrustes",
+    "schatten_norm",
+    "singular_value_function",
+    "singular_value_threshold",
+    "spectral_norm",
     "spectral_projector",
     "svd",
     "svdvals",

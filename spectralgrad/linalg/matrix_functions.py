@@ -134,7 +134,7 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.dtype.is_complex or not _broadcasts(p, A):
+    elif p.dtype.is_complex or not broadcasts_to_batch(p, A):
         raise ShapeError(
             f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
             f"got {p.dtype} of shape {tuple(p.shape)}"
@@ -229,7 +229,7 @@ def matrix_function(
     return _function(A, "function", user_functions.smooth(f, df), method, _any_sign(A, "matrix_function", rtol))
 
 
-def _broadcasts(p: Tensor, A: Tensor) -> bool:
+def broadcasts_to_batch(p: Tensor, A: Tensor) -> bool:
     """True if ``p`` broadcasts to the batch dimensions of ``A``."""
     batch = A.shape[:-2]
     return p.dim() <= len(batch) and all(

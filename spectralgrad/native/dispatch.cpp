@@ -178,6 +178,13 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
 }
 
+template <class T> int points(int step, sg::PointTask<T> t, int threads) {
+  if (t.batch <= 0 || t.k <= 0) return 0;
+  t.step = (sg::PointStep)step;
+  const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
+  return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
+}
+
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
@@ -216,6 +223,11 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
                                       const T* K, T* gM, int64_t batch, int64_t m, int64_t n, T floor, int flags,    \
                                       int threads) {                                                                 \
     return svd_gradient<T>(U, S, Vh, gU, gS, gVh, K, gM, batch, m, n, floor, flags, threads);                        \
+  }                                                                                                                  \
+  SG_API int sg_points_##suffix(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx,   \
+                                const T* gy, T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) { \
+    return points<T>(step, {X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k,                    \
+                            sg::cross_covariance, nullptr}, threads);                                                \
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
@@ -224,4 +236,4 @@ SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
 SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
 SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "8"; }
+SG_API const char* sg_version() { return "9"; }

@@ -55,6 +55,20 @@ template <class T> struct EighGradient {
   void* work;
 };
 
+// One step of the alignment of two sets of n points with k ≤ 8 coordinates; points.hpp says which arrays it reads and
+// writes. Means, weights and their gradients may be null.
+enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
+template <class T> struct PointTask {
+  const T *X, *Y, *w;
+  T *x, *y, *C, *e;
+  const T *gx, *gy;
+  T *gX, *gY, *gw;
+  int64_t batch, first;
+  int count, n, k;
+  PointStep step;
+  void* work;
+};
+
 template <class T> struct SvdOps {
   int (*group)(int64_t m, int64_t n);                    // as in Ops
   int (*lanes)(int64_t m, int64_t n);
@@ -82,6 +96,7 @@ template <class T> struct Ops {
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
+  void (*points)(const PointTask<T>&);
 };
 
 struct Kernel {

@@ -8,6 +8,7 @@
 #include "eigh_gradient.hpp"
 #include "fused.hpp"
 #include "jacobi.hpp"
+#include "points.hpp"
 #include "svd.hpp"
 
 #define SG_STRING_(x) #x
@@ -52,7 +53,7 @@ template <class T> sg::Ops<T> ops() {
   typedef Symmetric<T> F;
   return {{lane_group<F>, lane_count<F>, work<T>, eigh<T>, lane_cost<F>},
           {one<T>, one<T>, single_work<T>, eigh_single<T>, one_by_one_cost<F>},
-          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>()};
+          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>(), points<T>};
 }
 
 }  // namespace

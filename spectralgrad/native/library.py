@@ -16,7 +16,7 @@ from . import selftest
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"8"  # version of the C interface
+_VERSION = b"9"  # version of the C interface
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
@@ -52,6 +52,7 @@ class Kernel:
                 "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
                 "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
+                "points": [integer, *[pointer] * 12, long, long, long, integer],
             }.items():
                 self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
         for dtype, suffix in [(real, names[0]) for real, names in _SUFFIX.items()] + list(_COMPLEX.items()):
@@ -224,6 +225,18 @@ class Kernel:
         optional = [None if x is None else x.data_ptr() for x in (s, gamma)]
         self._call("frechet", G, function, terms, V.data_ptr(), *optional, G.data_ptr(), X.data_ptr())
         return X
+
+    def points(self, step: int, *tensors: Tensor | None) -> None:
+        """Run a PointStep of interface.hpp on X, Y, w, x, y, C, e, gx, gy, gX, gY and gw, as far as it needs them.
+
+        Results are written into the tensors, which must be contiguous. solvers/point_sets.py has the meaning of each.
+        """
+        given = [None if x is None else _in_memory(x) for x in tensors]
+        X = given[0]
+        assert X is not None
+        pointers = [None if x is None else x.data_ptr() for x in given] + [None] * (12 - len(given))
+        run = self._functions["points", X.dtype]
+        checked("points", run(step, *pointers, X.shape[:-2].numel(), *X.shape[-2:], torch.get_num_threads()))
 
     def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
         d = A.shape[-1]

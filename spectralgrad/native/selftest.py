@@ -133,6 +133,29 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "derivative of the inverse root", Y, -inverse @ X @ inverse
 
 
+def _of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    """The steps of an alignment: centred cross-covariance, distance of a fit, and gradient, with weights."""
+    w = 1 + A[..., 0].square()
+    x, y, e = torch.empty_like(w), torch.empty_like(w), w.new_empty(len(w))
+    C, gX, gY, gw = torch.empty_like(A), torch.empty_like(A), torch.empty_like(A), torch.empty_like(w)
+    native.points(0, A, G, w, x, y, C)
+    native.points(1, A, G, w, x, y, A, e)
+    native.points(2, A, G, w, x, y, A, None, y, x, gX, gY, gw)
+    a, g, weights = _wide(A), _wide(G), _wide(w)[..., None]
+    shares = weights / weights.sum(1, keepdims=True)
+    near, far = a - (shares * a).sum(1, keepdims=True), g - (shares * g).sum(1, keepdims=True)
+    pulled, pushed = (
+        _wide(y)[:, None] / weights.sum(1, keepdims=True),
+        _wide(x)[:, None] / weights.sum(1, keepdims=True),
+    )
+    misses, turned = near @ a.swapaxes(1, 2) - far, near @ a.swapaxes(1, 2)
+    yield "cross-covariance", _wide(C), (weights * far).swapaxes(1, 2) @ near
+    yield "distance of a fit", _wide(e), (weights * misses**2).sum((1, 2))
+    yield "gradient of points", _wide(gX), weights * (far @ a + pulled)
+    yield "gradient of points", _wide(gY), weights * (turned + pushed)
+    yield "gradient of weights", _wide(gw), (far * (turned + pushed) + near * pulled).sum(-1)
+
+
 def _wide(x: Tensor) -> np.ndarray:
     return x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
 
@@ -146,4 +169,7 @@ _TESTS = (
     (3, _of_svd),
     (9, _of_svd),
     (12, _of_svd),
+    (2, _of_points),
+    (3, _of_points),
+    (6, _of_points),
 )

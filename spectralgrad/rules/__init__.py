@@ -5,6 +5,7 @@ from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade, robust_pade
+from .polar_iterations import Muon, PolarExpress
 from .pseudo_inverse import SVDInv
 from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
 from .tensor_networks import Lorentzian, Masked
@@ -23,8 +24,10 @@ __all__ = [
     "Lorentzian",
     "Masked",
     "Method",
+    "Muon",
     "NewtonSchulz",
     "Pade",
+    "PolarExpress",
     "SVDInv",
     "SVDNewton",
     "Taylor",

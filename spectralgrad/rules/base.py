@@ -19,6 +19,8 @@ from ..precision import saturated
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
 ROOTS = frozenset({"sqrt", "inv_sqrt"})
+POLAR = frozenset({"polar"})
+OPERATIONS = DECOMPOSITIONS | FUNCTIONS | POLAR
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,10 @@ class Method:
     """Base class of all methods: name, source, supported operations, and an implementation of each.
 
     A method implements :meth:`decompose` to support ``eigh``, :meth:`decompose_svd` for ``svd``, :meth:`root` for
-    ``sqrt`` and ``inv_sqrt``, and :meth:`function` for all other matrix functions (and for the two roots if it does not
-    implement :meth:`root`). They are called with matrices in working precision and must return tensors that autograd
-    can differentiate. A gap rule inherits all of them from :class:`GapMethod`.
+    ``sqrt`` and ``inv_sqrt``, :meth:`orthogonal` for ``polar``, and :meth:`function` for all other matrix functions
+    (and for the two roots if it does not implement :meth:`root`). They are called with matrices in working precision
+    and must return tensors that autograd can differentiate. A gap rule inherits all but :meth:`orthogonal` from
+    :class:`GapMethod`.
 
     Attributes:
         name: the name by which functions and layers accept the method.
@@ -103,6 +106,16 @@ class Method:
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""
+        raise NotImplementedError
+
+    def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:
+        """Return the polar factor of matrices (*, m, n).
+
+        Args:
+            M: the matrices, not yet checked for NaN.
+            rtol: relative rank tolerance, or None for the default.
+            special: return the nearest rotation; M is square.
+        """
         raise NotImplementedError
 
     def bias(self, w: Tensor) -> Tensor | None:

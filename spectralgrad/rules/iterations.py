@@ -9,19 +9,19 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..autograd import newton_schulz, spectral_function, square_root
+from ..autograd import newton_schulz, polar_factor, spectral_function, square_root
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences
 from ..autograd.power_iteration import PowerIteration
 from ..autograd.scalar_functions import Function
-from .base import FUNCTIONS, ROOTS, GapMethod, Method, require
+from .base import FUNCTIONS, POLAR, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
 from .pade import Pade
 
 
 @dataclass(frozen=True)
 class Exact(Method):
-    r"""``exact``: the true gradient of a matrix function by divided differences, also at ties.
+    r"""``exact``: the true gradient of a matrix function or polar factor, also at ties.
 
     .. math:: \partial L/\partial A = V\bigl(\Gamma\circ V^H\bar S V\bigr)V^H,\qquad
               \Gamma_{ij}=\frac{f(\lambda_i)-f(\lambda_j)}{\lambda_i-\lambda_j},\quad \Gamma_{ii}=f'(\lambda_i).
@@ -36,7 +36,7 @@ class Exact(Method):
     name: ClassVar[str] = "exact"
     summary: ClassVar[str] = "divided differences: the true gradient, also at ties"
     reference: ClassVar[str] = "Daleckiĭ–Kreĭn 1965"
-    operations: ClassVar[frozenset[str]] = FUNCTIONS
+    operations: ClassVar[frozenset[str]] = FUNCTIONS | POLAR
     exact: ClassVar[bool] = True
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
@@ -44,6 +44,9 @@ class Exact(Method):
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.exact(A, f, spectrum, eigenpairs=Pade())
+
+    def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:
+        return polar_factor.exact(M, rtol, special)
 
 
 @dataclass(frozen=True)

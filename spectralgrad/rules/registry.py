@@ -10,11 +10,12 @@ from typing import Any
 from ..errors import MethodError
 from ..io import plugins
 from .approximants import MPA, MTP
-from .base import DECOMPOSITIONS, FUNCTIONS, ROOTS, Method
+from .base import FUNCTIONS, OPERATIONS, ROOTS, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
 from .parsing import parse
+from .polar_iterations import Muon, PolarExpress
 from .pseudo_inverse import SVDInv
 from .tensor_networks import Lorentzian, Masked
 
@@ -22,7 +23,7 @@ METHODS: dict[str, type[Method]] = {
     cls.name: cls
     for cls in (
         Exact, Analytic, Clip, Trunc, TopN, Taylor, Pade, SVDPI, PI, SVDNewton, NewtonSchulz, MTP, MPA, Lorentzian,
-        Masked, SVDInv,
+        Masked, SVDInv, PolarExpress, Muon,
     )
 }  # fmt: skip
 
@@ -47,8 +48,8 @@ def methods(operation: str | None = None) -> MethodList:
     """List the methods with a one-line summary each: all of them, or those available for one operation.
 
     Args:
-        operation: ``"eigh"``, ``"svd"``, ``"sqrt"``, ``"inv_sqrt"``, ``"power"``, ``"log"``, ``"exp"`` or
-            ``"function"``; by default all methods are listed.
+        operation: ``"eigh"``, ``"svd"``, ``"sqrt"``, ``"inv_sqrt"``, ``"power"``, ``"log"``, ``"exp"``, ``"function"``
+            or ``"polar"``; by default all methods are listed.
 
     Returns:
         dictionary from names to summaries, printed as a table.
@@ -62,8 +63,8 @@ def methods(operation: str | None = None) -> MethodList:
         >>> "newton-schulz" in methods("sqrt"), "newton-schulz" in methods("eigh")
         (True, False)
     """
-    if operation not in (None, *DECOMPOSITIONS, *FUNCTIONS):
-        known = ", ".join(sorted(DECOMPOSITIONS | FUNCTIONS))
+    if operation not in (None, *OPERATIONS):
+        known = ", ".join(sorted(OPERATIONS))
         raise MethodError(f"methods: expected an operation from {known}, got {operation!r}")
     for name in plugins.names(GROUP):
         _load(name)
@@ -121,8 +122,8 @@ def _problem(kind: Any) -> str:
         return f"the name {name!r} is already used by {known.__module__}.{known.__qualname__}; choose another"
     if not isinstance(getattr(kind, "summary", None), str) or not isinstance(getattr(kind, "reference", None), str):
         return f"expected {kind.__name__} to define the strings summary and reference"
-    if not kind.operations or not kind.operations <= DECOMPOSITIONS | FUNCTIONS:
-        return f"expected operations from {', '.join(sorted(DECOMPOSITIONS | FUNCTIONS))}, got {kind.operations!r}"
+    if not kind.operations or not kind.operations <= OPERATIONS:
+        return f"expected operations from {', '.join(sorted(OPERATIONS))}, got {kind.operations!r}"
     if _missing(kind):
         return f"expected {kind.__name__} to implement {_missing(kind)}, which its operations require"
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
@@ -132,7 +133,7 @@ def _problem(kind: Any) -> str:
 def _missing(kind: type[Method]) -> str:
     """Return the names of the methods that a class must implement for its operations and does not."""
     by_function = ("function", "compose")  # by default function calls compose, and root calls function
-    needs: dict[str, tuple[str, ...]] = {"eigh": ("decompose",), "svd": ("decompose_svd",)}
+    needs: dict[str, tuple[str, ...]] = {"eigh": ("decompose",), "svd": ("decompose_svd",), "polar": ("orthogonal",)}
     needs |= {operation: ("root", *by_function) if operation in ROOTS else by_function for operation in FUNCTIONS}
     wanted = {needs[o] for o in kind.operations if all(getattr(kind, n) is getattr(Method, n) for n in needs[o])}
     return " and ".join(sorted(names[0] for names in wanted))

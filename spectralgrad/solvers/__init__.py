@@ -7,7 +7,7 @@ from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
-from .gradients import eigh_gradient, svd_gradient
+from .gradients import eigh_gradient, polar_gradient, svd_gradient
 from .ladder import eigh_ratio, svd_ratio
 from .operators import (
     eigh,
@@ -19,6 +19,7 @@ from .operators import (
     polar_factors,
     root_and_eigenpairs,
     root_derivative,
+    rotations,
     svd,
     svdvals,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "pencil_eigh",
     "pencil_eigvalsh",
     "polar_factors",
+    "polar_gradient",
     "positive_part",
     "report",
     "reset_report",
@@ -46,6 +48,7 @@ __all__ = [
     "root_at_once",
     "root_derivative",
     "root_derivative_at_once",
+    "rotations",
     "svd",
     "svd_at_once",
     "svd_gradient",

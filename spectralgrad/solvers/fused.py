@@ -109,7 +109,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
 
 
 def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
-    """Return 1/(sᵢ + sⱼ) (*, d, d) for s ≥ 0, the divided differences of the root; 0 for sums up to ``least``."""
+    """Return 1/(sᵢ + sⱼ) (*, d, d), for s ≥ 0 the divided differences of the root; 0 for sums up to ``least``."""
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     return reciprocal(total, total > least)
 

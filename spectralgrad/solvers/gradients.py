@@ -13,6 +13,7 @@ from torch import Tensor
 
 from . import choice
 
+_SMALL = 32  # rows and columns up to which one call of the kernel is faster than several of torch
 Gaps = Callable[[Tensor], Tensor | float | None]
 """Given the values, returns the gap matrix, or the floor of that of SVD-Padé, or None if neither applies."""
 
@@ -66,6 +67,20 @@ def svd_gradient(
     if K is None or not _of_type(U.dtype, *factors, *cotangents):
         return None
     return native.svd_gradient(factors, cotangents, K, filters, saturates)
+
+
+def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None:
+    """Return the gradient (*, m, n) with respect to M = Q V diag(h) Vh from that with respect to Q, or None.
+
+    It is that of a singular value decomposition without gaps: U = Q V and V turn against each other only. The last
+    of h may be negative.
+    """
+    native = choice.kernel_for_svd_gradient(Q, Vh) if max(Q.shape[-2:]) <= _SMALL else None
+    if native is None or not _of_type(Q.dtype, h, Vh, G):
+        return None
+    V = Vh.mT
+    U = Q @ V
+    return native.svd_gradient((U, h, Vh), (G @ V, None, U.mT @ G), h.new_zeros(*h.shape, h.shape[-1]), False, False)
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:

@@ -233,21 +233,38 @@ def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> lis
 
 
 @Operator
-def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.orthogonal.polar_factors`."""
-    Q, S, Vh = orthogonal.polar_factors(M)
+    Q, S, Vh = orthogonal.polar_factors(M, operation)
     return Q, S, Vh.contiguous()
 
 
 @polar_factors.operator.register_fake
-def _(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     *batch, _, n = M.shape
     return M.new_empty(M.shape), M.new_empty(*batch, n, dtype=M.dtype.to_real()), M.new_empty(*batch, n, n)
 
 
 @polar_factors.operator.register_vmap
-def _(info, in_dims, M):  # type: ignore[no-untyped-def]
-    return polar_factors(M.movedim(in_dims[0], 0)), (0, 0, 0)
+def _(info, in_dims, M, operation="polar"):  # type: ignore[no-untyped-def]
+    return polar_factors(M.movedim(in_dims[0], 0), operation), (0, 0, 0)
+
+
+@Operator
+def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.orthogonal.rotations`."""
+    Q, h, Vh = orthogonal.rotations(M, operation)
+    return Q, h, Vh.contiguous()
+
+
+@rotations.operator.register_fake
+def _(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+    return M.new_empty(M.shape), M.new_empty(M.shape[:-1], dtype=M.dtype.to_real()), M.new_empty(M.shape)
+
+
+@rotations.operator.register_vmap
+def _(info, in_dims, M, operation="polar"):  # type: ignore[no-untyped-def]
+    return rotations(M.movedim(in_dims[0], 0), operation), (0, 0, 0)
 
 
 @Operator

@@ -19,7 +19,7 @@ _SMALL = 32  # rows and columns up to which a product is faster in the kernel th
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 
 
-def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, S and Vh with M = (Q V) diag(S) Vh for m ≥ n, where Q has orthonormal columns and S is descending.
 
     Where the kernel computes singular value decompositions, they come from its SVD, except for tall matrices.
@@ -30,22 +30,56 @@ def polar_factors(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     m, n = M.shape[-2:]
     by_kernel = m < _TALL * n and choice.kernel_for_svd(M) is not None
     if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
-        M = SVD.readable(M, "polar")  # the SVD below checks for itself
+        M = SVD.readable(M, operation)  # the SVD below checks for itself
         if bool(ordinary(M).all()):
             return _by_gram(M)
         size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
         Q, S, Vh = _by_gram(M / size)
         return Q, S * size.squeeze(-1), Vh
-    U, S, Vh = SVD.solve(M, "polar")
+    U, S, Vh = SVD.solve(M, operation)
     return _product(U, S, Vh), S, Vh
 
 
-def _product(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-    """Return U Vh. It is the gradient of the sum of the singular values, and so the kernel can compute it."""
+def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, h and Vh with M = Q V diag(h) Vh for square M; det Q = 1, and only the last of h may be negative.
+
+    A complex matrix has no reflections to exclude: its factors are those of :func:`polar_factors`, whose determinant
+    has modulus one.
+    """
+    if M.dtype.is_complex or not M.numel():
+        return polar_factors(M, operation)
+    if choice.kernel_for_svd(M) is not None:
+        U, S, Vh = SVD.solve(M, operation)
+        signs = torch.ones_like(S)
+        signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
+        return _product(U, S, Vh, signs), S * signs, Vh
+    Q, S, Vh = polar_factors(M, operation)
+    mirrored = (_determinant(Q) < 0).unsqueeze(-1)
+    v = Vh[..., -1, :]
+    last = (Q * v.unsqueeze(-2)).sum(-1) * torch.where(mirrored, -2, 0)
+    h = torch.cat([S[..., :-1], torch.where(mirrored, -S[..., -1:], S[..., -1:])], -1)
+    return torch.addcmul(Q, last.unsqueeze(-1), v.unsqueeze(-2)), h, Vh
+
+
+def _determinant(Q: Tensor) -> Tensor:
+    """Return the determinants (*,), for three rows and less by their formula, which is faster than a factorisation."""
+    if Q.shape[-1] > 3:
+        return torch.linalg.det(Q)
+    if Q.shape[-1] == 1:
+        return Q[..., 0, 0]
+    rows = Q.unbind(-2)
+    if len(rows) == 2:
+        return rows[0][..., 0] * rows[1][..., 1] - rows[0][..., 1] * rows[1][..., 0]
+    return (rows[0] * torch.linalg.cross(rows[1], rows[2])).sum(-1)
+
+
+def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
+    """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
     native = choice.kernel_for_svd_gradient(U, Vh) if max(U.shape[-2], Vh.shape[-1]) <= _SMALL else None
     if native is None:
-        return U @ Vh
-    return native.svd_gradient((U, S, Vh), (None, torch.ones_like(S), None), 0.0, False, False)
+        return U @ Vh if signs is None else (U * signs.unsqueeze(-2)) @ Vh
+    slopes = torch.ones_like(S) if signs is None else signs
+    return native.svd_gradient((U, S, Vh), (None, slopes, None), 0.0, False, False)
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -45,6 +45,25 @@ def _(info, in_dims, A, operation, positive):  # type: ignore[no-untyped-def]
     return checked_hermitian(A.movedim(in_dims[0], 0), operation, positive), 0
 
 
+@torch.library.custom_op("spectralgrad::checked_finite", mutates_args=())
+def checked_finite(M: Tensor, operation: str) -> Tensor:
+    """Return a copy of general matrices after checking that they are finite; an operator for the same reason."""
+    bad = ~torch.isfinite(M).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), M.shape[:-2], operation)
+    return M.clone(memory_format=torch.contiguous_format)
+
+
+@checked_finite.register_fake
+def _(M: Tensor, operation: str) -> Tensor:
+    return torch.empty_like(M, memory_format=torch.contiguous_format)
+
+
+@checked_finite.register_vmap
+def _(info, in_dims, M, operation):  # type: ignore[no-untyped-def]
+    return checked_finite(M.movedim(in_dims[0], 0), operation), 0
+
+
 def _refuse_indefinite(M: Tensor, operation: str) -> None:
     """Raise :class:`IndefiniteError` for matrices that are indefinite beyond rounding error.
 

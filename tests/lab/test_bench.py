@@ -38,6 +38,7 @@ TINY = [
     ("inv_sqrt", Case(2, 32, torch.float32)),
     ("covariance", Case(2, 8, torch.float32, "gaussian", 5)),
     ("polar", Case(1, 4, torch.float32, "gaussian", 9)),
+    ("procrustes", Case(4, 5, torch.float32, "gaussian", 3)),
     ("eigh", Case(3, 4, torch.complex64)),
     ("eigvalsh", Case(3, 4, torch.float32)),
     ("svd", Case(3, 4, torch.float32, "gaussian", 4)),

@@ -16,6 +16,8 @@ template <class T> struct Entry {
   int (*eigh_gradient)(const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, T, int, int, int);
   int (*power)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
   int (*power_single)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
+  int (*points)(int, const T*, const T*, const T*, T*, T*, T*, T*, const T*, const T*, T*, T*, T*, int64_t, int64_t, int64_t,
+                int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -46,14 +48,18 @@ int sg_power_f32(const float*, float*, float*, float*, int64_t, int64_t, float, 
 int sg_power_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
 int sg_power_single_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, int, int);
 int sg_power_single_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, int, int);
+int sg_points_f32(int, const float*, const float*, const float*, float*, float*, float*, float*, const float*, const float*,
+                  float*, float*, float*, int64_t, int64_t, int64_t, int);
+int sg_points_f64(int, const double*, const double*, const double*, double*, double*, double*, double*, const double*,
+                  const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
 const char* sg_isa();
 }
 
 inline Entry<float> entries(float) {
   return {sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-          sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32};
+          sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32};
 }
 inline Entry<double> entries(double) {
   return {sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-          sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64};
+          sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64};
 }

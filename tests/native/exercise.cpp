@@ -135,6 +135,30 @@ template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
 }
 
+// Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.
+template <class T> bool exercise_points(const Entry<T>& entry, int64_t n, int64_t k, int64_t batch, int threads) {
+  const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k);
+  std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), C(means * (size_t)k);
+  std::vector<T> e((size_t)batch), gX(all), gY(all), gw(w.size());
+  for (const T* weights : {(const T*)nullptr, (const T*)w.data()}) {
+    entry.points(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                 batch, n, k, threads);
+    entry.points(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr, nullptr,
+                 nullptr, batch, n, k, threads);
+    for (T c : C)
+      if (c != 0) return false;
+    entry.points(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr, nullptr,
+                 nullptr, batch, n, k, threads);
+    for (T distance : e)
+      if (distance != 0) return false;
+    entry.points(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(), gX.data(), gY.data(),
+                 weights ? gw.data() : nullptr, batch, n, k, threads);
+    for (size_t i = 0; i < all; i++)
+      if (!std::isfinite(gX[i]) || !std::isfinite(gY[i])) return false;
+  }
+  return true;
+}
+
 template <class T> double everything(const Entry<T>& entry, int threads) {
   double worst = 0;
   for (int64_t d : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 130, 260})
@@ -150,6 +174,10 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
     for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
       for (int64_t batch : {1, 3, 8, 19})
         if (m * n * (m + n) * batch < 3000000) worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
+  for (int64_t n : {1, 4, 16})
+    for (int64_t k : {1, 2, 3, 8})
+      for (int64_t batch : {1, 3, 200})
+        if (!exercise_points(entry, n, k, batch, threads)) return 1e30;
   return worst;
 }
 

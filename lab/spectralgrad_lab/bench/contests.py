@@ -14,7 +14,7 @@ from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, svd
 from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 
-from . import accuracy, frechet_and_roots, generalised, jax_rivals, singular_filter, timing
+from . import accuracy, alignment, frechet_and_roots, generalised, jax_rivals, singular_filter, timing
 from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .layers import composition
@@ -195,6 +195,7 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "inv_sqrt": _inv_sqrt,
     "covariance": _covariance,
     "polar": _polar,
+    "procrustes": alignment.contest,
     "whitening": _whitening,
     "generalised": generalised.contest,
     "frechet": frechet_and_roots.frechet,

@@ -1,0 +1,112 @@
+"""Orthogonal Procrustes: the rotation, translation and scale that align two sets of points."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..autograd.point_alignment import Options, align
+from ..dispatch.overrides import overridable
+from ..errors import ShapeError, check_matrix
+from ..precision import full_precision, narrow, real_dtype, widen
+
+
+class ProcrustesResult(NamedTuple):
+    """Rotation (*, k, k), translation (*, k), scale (*,), residual (*,) and margin (*,); see :func:`procrustes`."""
+
+    rotation: Tensor
+    translation: Tensor
+    scale: Tensor
+    residual: Tensor
+    margin: Tensor
+
+
+@overridable
+def procrustes(
+    X: Tensor,
+    Y: Tensor,
+    weights: Tensor | None = None,
+    scale: bool = False,
+    translation: bool = True,
+    special: bool = True,
+) -> ProcrustesResult:
+    r"""Find the rotation R, translation t and scale s that map points X to points Y best (Kabsch, Umeyama).
+
+    .. math:: \min_{R,t,s}\ \sum_i w_i\lVert s\,Rx_i+t-y_i\rVert^2,\qquad
+              R=\operatorname{polar}\Bigl(\sum_i w_i(y_i-\bar y)(x_i-\bar x)^H\Bigr) .
+
+    First and second derivatives of all results but ``margin`` are exact, also where singular values of the
+    cross-covariance C are equal, and for planar clouds (coplanar points in three dimensions), whose rotation is
+    determined. Where R is not determined (collinear points in three dimensions, a single point, a cloud and its mirror
+    image if two singular values are equal, only zero weights), it is one of the minimisers, and the directions in
+    which it is not determined contribute no gradient; ``margin`` is zero there. So is the scale's gradient where all
+    points of X coincide; its value is then 1.
+
+    Args:
+        X: points (*, n, k), real or complex; half types are computed in float32.
+        Y: points (*, n, k) of the same dtype; batch dimensions broadcast.
+        weights: non-negative numbers (*, n), which may be zero and may require a gradient; by default all are 1.
+        scale: fit s too; otherwise it is 1.
+        translation: fit t too; otherwise it is 0 and points are not centred.
+        special: R is a rotation with determinant +1; otherwise it may be a reflection. Complex R are unitary.
+
+    Returns:
+        named tuple ``(rotation, translation, scale, residual, margin)``. The ``residual`` (*,) is the minimum. The
+        ``margin`` (*,), without gradient, says how well R is determined: derivatives of R are bounded by
+        :math:`1/(\mathrm{margin}\cdot\sigma_1)`. It is :math:`(\sigma_{k-1}+\det(UV^\top)\sigma_k)/\sigma_1` of C for
+        rotations and :math:`\sigma_k/\sigma_1` without ``special``, and zero if below the rank tolerance.
+
+    Raises:
+        NonFiniteError: the input contains NaN or Inf.
+        ShapeError: the shapes or dtypes do not fit together.
+
+    Example:
+        >>> X = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
+        >>> R = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+        >>> found = procrustes(X, 3 * X @ R.T + torch.tensor([5.0, 6.0]), scale=True)
+        >>> found.rotation.round(decimals=4) + 0.0, found.translation.round(decimals=4)
+        (tensor([[ 0., -1.],
+                [ 1.,  0.]]), tensor([5., 6.]))
+        >>> round(found.scale.item(), 4), bool(found.margin > 0.1)
+        (3.0, True)
+
+    Reference: Umeyama, Least-squares estimation of transformation parameters between two point patterns (1991).
+    """
+    _check(X, Y, weights)
+    with full_precision(X):
+        batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], () if weights is None else weights.shape[:-1])
+        points, targets = (widen(P).expand(*batch, *P.shape[-2:]) for P in (X, Y))
+        w = None if weights is None else weights.to(real_dtype(points.dtype)).expand(*batch, weights.shape[-1])
+        found = align(points, targets, w, Options(scale, translation, special))
+        return ProcrustesResult(*(narrow(part, X.dtype) for part in found))
+
+
+def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
+    check_matrix(X, "procrustes")
+    check_matrix(Y, "procrustes")
+    if X.shape[-2:] != Y.shape[-2:] or X.dtype != Y.dtype or not _broadcast(X.shape[:-2], Y.shape[:-2]):
+        raise ShapeError(
+            f"procrustes: expected two sets of points (*, n, k) of the same shape and dtype, got {tuple(X.shape)} of "
+            f"{X.dtype} and {tuple(Y.shape)} of {Y.dtype}"
+        )
+    if weights is None:
+        return
+    if not isinstance(weights, Tensor) or not weights.is_floating_point():
+        got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
+        raise ShapeError(f"procrustes: expected real floating-point weights (*, n), got {got}")
+    fits = weights.dim() > 0 and weights.shape[-1] == X.shape[-2]
+    if not fits or not _broadcast(X.shape[:-2], Y.shape[:-2], weights.shape[:-1]):
+        raise ShapeError(
+            f"procrustes: expected weights (*, n) for points {tuple(X.shape)}, got shape {tuple(weights.shape)}"
+        )
+
+
+def _broadcast(*batches: torch.Size) -> bool:
+    """True if batch dimensions broadcast against each other."""
+    try:
+        torch.broadcast_shapes(*batches)
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,175 @@
+"""Functions of singular values: any function, the soft threshold, and the best approximation of a given rank."""
+
+from __future__ import annotations
+
+from typing import SupportsIndex
+
+import torch
+from torch import Tensor
+
+from .. import solvers
+from ..autograd import singular_vectors, singular_weights, user_functions
+from ..autograd.divided_differences import Scalar
+from ..autograd.pairwise import norm
+from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning
+from ..dispatch import function
+from ..dispatch.overrides import overridable
+from ..errors import ArgumentError, ShapeError, check_matrix, check_tolerance
+from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
+from ..rules import Pade
+from .matrix_functions import broadcasts_to_batch
+
+
+@overridable
+def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, rtol: float | None = None) -> Tensor:
+    r"""Apply a smooth function to the singular values, :math:`F(M)=U\,\mathrm{diag}f(\sigma)\,V^H`, for any shape.
+
+    .. math:: \bar M=U\Bigl(\frac{f_i-f_j}{\sigma_i-\sigma_j}\,P^h_{ij}
+              +\frac{f_i+f_j}{\sigma_i+\sigma_j}\,P^s_{ij}\Bigr)V^H+(I-UU^H)\bar F\,V\,\mathrm{diag}(f_i/\sigma_i)\,V^H,
+              \qquad P=U^H\bar FV
+
+    with the Hermitian part :math:`P^h` and the skew part :math:`P^s` of P, for m ≥ n. No gap is divided by: at equal
+    singular values the first quotient is :math:`f'(\sigma)`, and at zero all of them are :math:`f'(0)`. First and
+    second derivatives are exact at ties; at rank loss the first is exact, and the second if :math:`f''(0)=0` (otherwise
+    it does not exist, and the part that jumps is left out). f may depend on trainable parameters, which then receive
+    their gradient (second derivatives are exact only where the singular values are distinct in that case).
+
+    Args:
+        M: matrices (*, m, n), real or complex; half types are computed in float32.
+        f: elementwise function of a real tensor of any shape, with f(0) = 0.
+        df: its derivative, also elementwise; by default torch differentiates ``f``.
+        rtol: if given, f is applied on the range only (singular values larger than ``rtol`` times the norm), and the
+            derivative is that within the matrices of the same rank. f(0) may then be anything.
+
+    Returns:
+        F(M) (*, m, n).
+
+    Raises:
+        ArgumentError: ``f`` or ``df`` is not elementwise, or f(0) is not zero.
+        NonFiniteError: the input contains NaN or Inf.
+
+    Example:
+        >>> M = torch.eye(2, 3, requires_grad=True)
+        >>> singular_value_function(M, torch.tanh).sum().backward()
+        >>> M.grad                         # tanh'(1) = 0.42 for the symmetric part, tanh(1) = 0.76 for the rest
+        tensor([[0.4200, 0.4200, 0.7616],
+                [0.4200, 0.4200, 0.7616]])
+
+    Reference: Noferini, A formula for the Fréchet derivative of a generalized matrix function (2017).
+    """
+    check_matrix(M, "singular_value_function")
+    check_tolerance(rtol, "singular_value_function")
+    scalar = user_functions.smooth(f, df, "singular_value_function", "singular value")
+    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+
+    def weights(S: Tensor) -> Weights:
+        support = None if rtol is None else rtol * norm(S).unsqueeze(-1) < S
+        if support is None:
+            _check_origin(scalar.value, S)
+        return singular_weights.smooth(S, scalar, support, tolerance)
+
+    return _apply(M, "singular_value_function", weights)
+
+
+def _check_origin(f: Scalar, S: Tensor) -> None:
+    """Raise :class:`ArgumentError` unless f(0) = 0 up to rounding error; only in eager mode."""
+    if not function.eager(S):
+        return
+    origin = f(S.new_zeros(1)).detach()
+    if not float(origin.abs()) <= 8 * torch.finfo(S.dtype).eps:
+        raise ArgumentError(
+            f"singular_value_function: expected f(0) = 0, got {origin.item():.6g}: otherwise U f(S) Vᴴ is not defined "
+            "where a singular value is zero. Subtract f(0), or pass rtol to apply f on the range only."
+        )
+
+
+@overridable
+def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
+    r"""Shrink the singular values by ``tau``, :math:`U\,\mathrm{diag}\max(\sigma-\tau,0)\,V^H`.
+
+    It is the proximal operator of :math:`\tau\lVert\cdot\rVert_*`, the step of matrix completion and robust PCA. The
+    derivative in M is exact at ties and at rank loss, and the map is a contraction. It has a kink where
+    :math:`\sigma_i=\tau`: there the derivative from below, zero, is used.
+
+    Args:
+        M: matrices (*, m, n).
+        tau: the threshold; a tensor must broadcast against the batch (*,) and may require a gradient. It must not be
+            negative; negative entries of a tensor count as zero.
+
+    Returns:
+        the matrix (*, m, n) with smaller singular values.
+
+    Raises:
+        ArgumentError: ``tau`` is a negative number.
+        ShapeError: ``tau`` is a complex tensor or does not broadcast against the batch.
+
+    Example:
+        >>> tau = torch.tensor(2.0, requires_grad=True)
+        >>> shrunk = singular_value_threshold(torch.diag(torch.tensor([5.0, 3.0, 1.0])), tau)
+        >>> shrunk.diagonal().detach()
+        tensor([3., 1., 0.])
+        >>> torch.autograd.grad(shrunk.sum(), tau)[0]
+        tensor(-2.)
+
+    Reference: Cai, Candès and Shen, A singular value thresholding algorithm for matrix completion (2010).
+    """
+    check_matrix(M, "singular_value_threshold")
+    if not isinstance(tau, (Tensor, float, int)) or (not isinstance(tau, Tensor) and not 0 <= tau < float("inf")):
+        raise ArgumentError(f"singular_value_threshold: expected tau to be a number ≥ 0 or a tensor, got {tau!r}")
+    if isinstance(tau, Tensor) and (tau.dtype.is_complex or not broadcasts_to_batch(tau, M)):
+        raise ShapeError(
+            f"singular_value_threshold: expected a real tau that broadcasts against the batch {tuple(M.shape[:-2])}, "
+            f"got {tau.dtype} of shape {tuple(tau.shape)}"
+        )
+    level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
+    return _apply(M, "singular_value_threshold", lambda S: singular_weights.threshold(S, level))
+
+
+@overridable
+def low_rank(M: Tensor, k: int) -> Tensor:
+    r"""Compute the best approximation of rank k, :math:`\sum_{i\le k}\sigma_iu_iv_i^H` (Eckart–Young).
+
+    The derivative is exact, also at equal singular values on the same side of the cut. At a tie across the cut the
+    approximation is not unique; the gradient is then bounded as in :class:`Pade`. If M has a lower rank than k, the
+    derivative is that within the matrices of its rank.
+
+    Args:
+        M: matrices (*, m, n).
+        k: the rank, from 0 to min(m, n).
+
+    Returns:
+        the approximation (*, m, n).
+
+    Raises:
+        ArgumentError: ``k`` is not an integer from 0 to min(m, n).
+
+    Example:
+        >>> low_rank(torch.diag(torch.tensor([3.0, 1.0, 2.0])), 2).diagonal()
+        tensor([3., 0., 2.])
+
+    Reference: Eckart and Young, The approximation of one matrix by another of lower rank (1936).
+    """
+    check_matrix(M, "low_rank")
+    most = min(M.shape[-2:])
+    if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= most:
+        raise ArgumentError(f"low_rank: expected an integer k from 0 to {most}, got {k!r}")
+    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+
+    def weights(S: Tensor) -> Weights:
+        leading = torch.arange(most, device=S.device) < int(k)
+        chosen = leading & (tolerance * norm(S).unsqueeze(-1) < S)
+        return singular_weights.leading(S, chosen, Pade().gaps(S))
+
+    return _apply(M, "low_rank", weights)
+
+
+def _apply(M: Tensor, operation: str, weights: singular_weights.OfSingularValues) -> Tensor:
+    """Return U f(S) Vᴴ for the function that ``weights`` describes."""
+    with full_precision(M):
+        wide = widen(M)
+        triplets = Triplets(*solvers.svd(wide.detach(), operation))
+        found = weights(triplets.S)
+        if function.tracked(found.values):
+            triplets = Triplets(*singular_vectors.decompose(wide, Pade()))
+            return narrow(compose_learning(wide, triplets, weights(triplets.S)), M.dtype)
+        return narrow(compose(wide, triplets, found), M.dtype)

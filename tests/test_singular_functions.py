@@ -1,0 +1,231 @@
+"""Functions of singular values and their norms: exact at ties and at rank loss, documented choices elsewhere."""
+
+import mpmath
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import grad, jacfwd, jacrev, vmap
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.testing import random_orthogonal, relative_error
+
+from .helpers import DOUBLES, DTYPES, gradient, unit
+
+FUNCTIONS = {
+    "tanh": lambda M: sg.singular_value_function(M, torch.tanh),
+    "cube": lambda M: sg.singular_value_function(M, lambda s: s**3),
+    "reciprocal": lambda M: sg.singular_value_function(M, torch.reciprocal, rtol=1e-6),
+    "threshold": lambda M: sg.singular_value_threshold(M, 0.7),
+    "low_rank": lambda M: sg.low_rank(M, 2),
+}
+NORMS = {
+    "nuclear": sg.nuclear_norm,
+    "spectral": sg.spectral_norm,
+    "schatten 1.5": lambda M: sg.schatten_norm(M, 1.5),
+    "schatten 2": lambda M: sg.schatten_norm(M, 2),
+    "schatten 4": lambda M: sg.schatten_norm(M, 4),
+}
+ALL = FUNCTIONS | NORMS
+SCALAR = {  # what they do to singular values in descending order
+    "tanh": torch.tanh,
+    "cube": lambda s: s**3,
+    "reciprocal": lambda s: torch.where(s > 0, 1 / s, 0),
+    "threshold": lambda s: (s - 0.7).clamp_min(0),
+    "low_rank": lambda s: torch.where(torch.arange(len(s)) < 2, s, 0),
+    "nuclear": torch.sum,
+    "spectral": torch.amax,
+    "schatten 1.5": lambda s: s.pow(1.5).sum() ** (1 / 1.5),
+    "schatten 2": lambda s: s.square().sum().sqrt(),
+    "schatten 4": lambda s: s.pow(4).sum() ** 0.25,
+}
+VALUES = {"spread": [2.0, 1.0, 0.5], "tie": [1.0, 1.0, 0.25], "near": [1.0, 1.0 - 1e-13, 0.25], "rank": [2.0, 1.0, 0.0]}
+# No derivative at these: a tie at the top of the spectral norm, and rank loss where the slope jumps or is infinite.
+NONE = {("spectral", "tie"), ("spectral", "near"), ("nuclear", "rank"), ("reciprocal", "rank")}
+NO_SECOND = NONE | {("schatten 1.5", "rank")}
+
+
+def matrix(values, m=3, n=3, dtype=torch.float64):
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    U, V = random_orthogonal(m, dtype=wide, seed=1)[:, : len(values)], random_orthogonal(n, dtype=wide, seed=2)
+    return ((U * torch.tensor(values, dtype=torch.float64)) @ V[: len(values)]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ALL)
+def test_values(name, dtype):
+    for spectrum in VALUES.values():
+        expected = SCALAR[name](torch.tensor(spectrum, dtype=torch.float64))
+        expected = matrix(expected.tolist(), 4) if expected.dim() else expected
+        expected = expected if not dtype.is_complex or not expected.dim() else None
+        got = ALL[name](matrix(spectrum, 4, dtype=dtype))
+        if expected is None:  # the same singular values with complex vectors
+            wanted = SCALAR[name](torch.tensor(spectrum, dtype=torch.float64)).sort(descending=True).values
+            got, expected = torch.linalg.svdvals(got), wanted
+        scale = float(expected.abs().max())
+        assert_close(got.double(), expected, rtol=0, atol=200 * unit(dtype) * scale)
+
+
+# Each spectrum in one shape, so that every shape meets ties or rank loss.
+SHAPES = {"spread": (3, 4), "tie": (4, 3), "near": (3, 3), "rank": (4, 3)}
+
+
+@pytest.mark.parametrize(("name", "spectrum"), [(n, s) for n in ALL for s in VALUES if (n, s) not in NONE])
+def test_derivatives_are_exact_at_ties_and_at_rank_loss(name, spectrum):
+    M = matrix(VALUES[spectrum], *SHAPES[spectrum]).requires_grad_()
+    assert gradcheck(ALL[name], (M,), check_forward_ad=True)
+    if (name, spectrum) not in NO_SECOND:
+        assert gradgradcheck(ALL[name], (M,))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_complex_derivatives(name):
+    M = matrix([2.0, 1.0, 1.0] if name in ("spectral", "nuclear") else [1.0, 1.0, 0.25], 3, 3, torch.complex128)
+    assert gradcheck(ALL[name], (M.requires_grad_(),), check_forward_ad=True)
+    tall = matrix([2.0, 0.8], 3, 2, torch.complex128).requires_grad_()
+    assert gradgradcheck(ALL[name], (tall,))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "values", [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1e-30, 0.0], [0.7, 0.7, 0.1]], ids=str
+)
+@pytest.mark.parametrize("name", ALL)
+def test_everything_is_finite(name, values, dtype):
+    M = (
+        torch.nn.functional.pad(torch.diag(torch.tensor(values, dtype=torch.float64)), (0, 0, 0, 1))
+        .to(dtype)
+        .requires_grad_()
+    )
+    result = ALL[name](M)
+    (g,) = torch.autograd.grad(result.real.cos().sum(), M, create_graph=True)
+    (second,) = torch.autograd.grad(g.abs().square().sum(), M)
+    assert all(bool(torch.isfinite(x).all()) for x in (result, g, second))
+
+
+@pytest.mark.parametrize("gap", [1e-2, 1e-6, 1e-10, 1e-14, 0.0])
+def test_gradient_of_a_function_against_fifty_digits(gap):
+    """M = diag(s) exactly, so divided differences of tanh in 50 digits are the whole gradient."""
+    s = [1.5, 1.5 * (1 - gap), 0.25, 0.0]
+    G = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    with mpmath.workdps(50):
+        x = [mpmath.mpf(v) for v in s]
+        f = [mpmath.tanh(v) for v in x]
+        minus = lambda i, j: (f[i] - f[j]) / (x[i] - x[j]) if x[i] != x[j] else 1 - f[i] ** 2  # noqa: E731
+        plus = lambda i, j: (f[i] + f[j]) / (x[i] + x[j]) if x[i] + x[j] else mpmath.mpf(1)  # noqa: E731
+        joint, apart = (
+            torch.tensor([[float(w(i, j)) for j in range(4)] for i in range(4)], dtype=torch.float64)
+            for w in (minus, plus)
+        )
+    expected = joint * (G + G.mT) / 2 + apart * (G - G.mT) / 2
+    got = gradient(FUNCTIONS["tanh"], torch.diag(torch.tensor(s, dtype=torch.float64)), G)
+    assert relative_error(got, expected) < 100 * unit(torch.float64)
+
+
+def test_norms_at_points_without_a_derivative_have_the_smallest_subgradient():
+    M = torch.diag(torch.tensor([3.0, 3.0, 0.0], dtype=torch.float64))
+    ones = torch.ones((), dtype=torch.float64)
+    assert_close(gradient(sg.nuclear_norm, M, ones), M / 3)
+    assert_close(gradient(sg.spectral_norm, M, ones), M / 6)
+    for norm in NORMS.values():
+        assert bool((gradient(norm, 0 * M, ones) == 0).all())
+
+
+def test_threshold_at_its_kink_and_without_effect():
+    M, G = torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)), torch.ones(3, 3, dtype=torch.float64)
+    at, above = (gradient(lambda X, tau=tau: sg.singular_value_threshold(X, tau), M, G) for tau in (1.0, 1.0 + 1e-9))
+    assert_close(at, above, rtol=1e-8, atol=1e-8)
+    for X in (M, 0 * M):
+        assert_close(gradient(lambda X: sg.singular_value_threshold(X, 0.0), X, G), G)
+
+
+@pytest.mark.parametrize("name", ["tau", "slope"])
+def test_parameters_learn(name):
+    f = {
+        "tau": lambda M, p: sg.singular_value_threshold(M, p),
+        "slope": lambda M, p: sg.singular_value_function(M, lambda s: torch.tanh(p * s)),
+    }[name]
+    p = torch.tensor(0.4, dtype=torch.float64, requires_grad=True)
+    M = matrix(VALUES["spread"], 3, 4).requires_grad_()
+    assert gradcheck(f, (M, p), check_forward_ad=True)
+    assert gradgradcheck(f, (M, p))
+    assert gradcheck(f, (matrix(VALUES["tie"]).requires_grad_(), p))
+    assert_close(f(M, p.detach()), f(M, p))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_transforms_agree(name):
+    batch = torch.stack([matrix(VALUES[s], 4) for s in ("spread", "rank")])
+    weights = torch.arange(12.0, dtype=torch.float64).reshape(4, 3).cos()
+    loss = lambda M: (ALL[name](M) * weights).sum()  # noqa: E731
+    leaf = batch.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(sum(loss(M) for M in leaf), leaf)
+    assert_close(vmap(grad(loss))(batch), expected)
+    assert_close(jacfwd(loss)(batch[0]), expected[0])
+    assert_close(jacrev(loss)(batch[0]), expected[0])
+
+
+@pytest.mark.parametrize("name", ["tanh", "threshold", "low_rank", "nuclear", "spectral", "schatten 4"])
+def test_compiled_equals_eager(name):
+    torch._dynamo.reset()
+    M = torch.stack([matrix(VALUES[s], 4) for s in ("spread", "rank")]).requires_grad_()
+    compiled = torch.compile(lambda X: ALL[name](X).sin().sum(), fullgraph=True, backend="aot_eager")
+    (g,) = torch.autograd.grad(compiled(M), M)
+    assert_close(g, torch.autograd.grad(ALL[name](M).sin().sum(), M)[0])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_half_types_batches_and_empty_matrices(name):
+    M = matrix(VALUES["tie"], dtype=torch.float32)
+    half = M.bfloat16()
+    assert_close(ALL[name](half), ALL[name](half.float()).bfloat16())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert_close(ALL[name](M), ALL[name](M), rtol=0, atol=0)
+    assert ALL[name](M.expand(0, 3, 3)).shape[:1] == (0,)
+    beside = torch.stack([M, 5 * M.mT])
+    assert torch.equal(ALL[name](beside)[0], ALL[name](torch.stack([M, M]))[0])
+    if name != "low_rank":
+        assert ALL[name](M[:0]).numel() in (0, 1)
+
+
+@pytest.mark.parametrize(("dtype", "c"), [(torch.float32, 2.0**60), (torch.float64, 2.0**498)], ids=str)
+@pytest.mark.parametrize("name", ["low_rank", *NORMS])
+def test_homogeneous_functions_scale(name, dtype, c):
+    M = matrix(VALUES["spread"], dtype=dtype)
+    G = torch.ones(()) if name in NORMS else torch.arange(9.0).reshape(3, 3).cos()
+    g = gradient(ALL[name], M, G.to(dtype))
+    for factor in (c, 1 / c):
+        assert_close(ALL[name](M * factor) / factor, ALL[name](M), rtol=64 * unit(dtype), atol=64 * unit(dtype))
+        assert relative_error(gradient(ALL[name], M * factor, G.to(dtype)), g) < 1e3 * unit(dtype)
+
+
+def test_bad_input_is_named():
+    M = torch.ones(2, 3, 3)
+    M[1, 0, 0] = torch.inf
+    for name, f in ALL.items():
+        with pytest.raises(sg.NonFiniteError, match="position 1"):
+            f(M)
+        with pytest.raises(sg.ShapeError, match="expected"):
+            f(torch.ones(3)), name
+    for call in (
+        lambda: sg.singular_value_function(M[0], torch.exp),
+        lambda: sg.singular_value_function(M[0], lambda s: s.sum()),
+        lambda: sg.singular_value_threshold(M[0], -1.0),
+        lambda: sg.low_rank(M[0], 4),
+        lambda: sg.low_rank(M[0], 1.5),
+        lambda: sg.schatten_norm(M[0], 0.5),
+    ):
+        with pytest.raises(sg.ArgumentError, match="expected"):
+            call()
+    with pytest.raises(sg.ShapeError, match="broadcasts"):
+        sg.singular_value_threshold(M[0], torch.ones(3))
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_low_rank_below_the_rank_projects_on_the_tangent_space(dtype):
+    """Of a matrix of rank 2 the gradient is that within the matrices of rank 2, whatever k ≥ 2 is."""
+    M, G = matrix([2.0, 1.0], 4, 3, dtype), matrix([1.0, 0.5, 0.2], 4, 3, dtype).flip(-1)
+    U, _, Vh = torch.linalg.svd(M)
+    outside = U[:, 2:] @ U[:, 2:].mH @ G @ Vh[2:].mH @ Vh[2:]
+    for k in (2, 3):
+        assert relative_error(gradient(lambda X, k=k: sg.low_rank(X, k), M, G), G - outside) < 100 * unit(dtype)
