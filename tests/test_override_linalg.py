@@ -47,6 +47,7 @@ SQUARE = {
     "eigh-input": lambda A: eigen(linalg.eigh(input=A)),
     "eigvalsh": lambda A: (linalg.eigvalsh(A),),
     "eigvalsh-U": lambda A: (linalg.eigvalsh(A, "U"),),
+    "pinv-hermitian": lambda A: (linalg.pinv((A + A.mH) / 2, hermitian=True),),
 }
 ANY = {
     "svd": lambda M: singular(linalg.svd(M)),
@@ -72,7 +73,12 @@ ANY = {
     "torch.norm-nuc": lambda M: (torch.norm(M, "nuc", dim=(1, 2)),),
     "torch.norm-2": lambda M: (torch.norm(M, 2, dim=(1, 2)),),
     "Tensor.norm-nuc": lambda M: (M[1].norm("nuc"),),
-    "pinv": lambda M: (linalg.pinv(M, rtol=1e-3),),
+    "pinv": lambda M: (linalg.pinv(M),),
+    "pinv-rtol": lambda M: (linalg.pinv(M, rtol=1e-3),),
+    "pinv-rcond": lambda M: (linalg.pinv(M, 1e-3, False),),
+    "pinv-atol": lambda M: (linalg.pinv(M, atol=1e-3),),
+    "torch.pinverse": lambda M: (torch.pinverse(M),),
+    "Tensor.pinverse": lambda M: (M.pinverse(1e-3),),
     "cond": lambda M: (linalg.cond(M),),
 }
 CASES = SQUARE | ANY

@@ -17,12 +17,11 @@ from .replacements import REPLACEMENTS, call
 class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     r"""Let torch's spectral functions use this library's forward pass and gradient, in code that you cannot edit.
 
-    Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``torch.svd``, ``Tensor.svd``, the
-    norms ``'nuc'``, 2 and -2 of ``torch.linalg.norm`` and ``matrix_norm``, ``'nuc'`` of ``torch.norm``, and in torch
-    2.15 ``torch.linalg.matrix_sqrth`` and ``polar`` return what torch documents, with a gradient that is finite at
-    ties and at rank deficiency. All their arguments are supported. Calls with ``out=`` and calls that this library
-    does not support are left to torch, as are matrices that it refuses (NaN, Inf). ``torch.linalg.pinv`` is unchanged:
-    its gradient does not involve gaps.
+    Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``pinv``, ``torch.svd``,
+    ``Tensor.svd``, the norms ``'nuc'``, 2 and -2 of ``torch.linalg.norm`` and ``matrix_norm``, ``'nuc'`` of
+    ``torch.norm``, and in torch 2.15 ``torch.linalg.matrix_sqrth`` and ``polar`` return what torch documents, with a
+    gradient that is finite at ties and at rank deficiency. All their arguments are supported. Calls with ``out=`` and
+    calls that this library does not support are left to torch, as are matrices that it refuses (NaN, Inf).
 
     This is a rescue, not the best gradient: a matrix function composed from the factors, :math:`Vf(\lambda)V^H`, still
     loses the entries between tied eigenvectors (see :func:`eigh`). :func:`spectralgrad.diagnostics.doctor` finds

@@ -18,17 +18,18 @@ from ..dispatch.torch_internals import nested
 from ..errors import ShapeError, check_matrix
 from ..linalg.decompositions import eigh, svd
 from ..linalg.eigenvalues import eigvalsh, svdvals
-from ..linalg.matrix_functions import matrix_sqrt
+from ..linalg.matrix_functions import matrix_power, matrix_sqrt
+from ..linalg.norms import nuclear_norm, spectral_norm
 from ..linalg.polar_factor import polar
+from ..linalg.singular_values import singular_value_function
 from ..rules import Method
 from ..solvers.symmetry import hermitian
-from . import values
 
 Replacement = Callable[..., Any]
 _MATRIX_NORMS: dict[object, Callable[[Tensor], Tensor]] = {
-    "nuc": values.nuclear_norm,
-    2: values.spectral_norm,
-    -2: values.smallest_singular_value,
+    "nuc": nuclear_norm,
+    2: spectral_norm,
+    -2: lambda M: svdvals(M).amin(-1),  # several that are equal share the gradient
 }
 _RESULTS = {
     name: getattr(torch.return_types, name, None) for name in ("linalg_eigh", "linalg_svd", "svd", "linalg_polar")
@@ -122,6 +123,30 @@ def _old_norm(
     return _norm(method, A, p, dim, keepdim, dtype=dtype, out=out) if p == "nuc" else NotImplemented
 
 
+def _pinv(
+    method: Method,
+    A: Tensor,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    atol: Any = None,
+    rtol: Any = None,
+    out: Any = None,
+) -> Any:
+    """The function 1/σ on the range; absolute tolerances and tolerances in tensors are left to torch."""
+    rtol = rcond if rtol is None else rtol
+    if out is not None or atol is not None or not isinstance(rtol, (float, int, type(None))) or not _matrix(A):
+        return NotImplemented
+    if 0 in A.shape or A.dtype in (torch.float16, torch.bfloat16) or (hermitian and A.shape[-2] != A.shape[-1]):
+        return NotImplemented
+    tolerance = max(A.shape[-2:]) * torch.finfo(A.dtype).eps if rtol is None else float(rtol)
+    if not 0 <= tolerance <= 1:
+        return NotImplemented
+    if hermitian:
+        return matrix_power(A, -1, rtol=tolerance)
+    return singular_value_function(A, torch.reciprocal, lambda s: -s.square().reciprocal(), rtol=tolerance).mH
+
+
 def _matrix_sqrth(method: Method, A: Tensor) -> Any:
     return matrix_sqrt(A) if _square(A) else NotImplemented
 
@@ -181,6 +206,9 @@ def _table() -> dict[Any, Replacement]:
         linalg.eigvalsh: _eigvalsh,
         linalg.svd: _svd,
         linalg.svdvals: _svdvals,
+        linalg.pinv: _pinv,
+        torch.pinverse: _pinv,
+        Tensor.pinverse: _pinv,
         linalg.matrix_norm: _matrix_norm,
         linalg.norm: _norm,
         torch.svd: _old_svd,
