@@ -97,6 +97,11 @@ def _translation(x: Tensor, y: Tensor, R: Tensor, s: Tensor) -> Tensor:
     return (y - s[..., None, None] * (x @ R.mT)).squeeze(-2)
 
 
+def _turned(R: Tensor, x: Tensor) -> Tensor:
+    """R x (*, k); for small k a sum is faster than a product of matrices."""
+    return (R * x.unsqueeze(-2)).sum(-1)
+
+
 def _margin(h: Tensor, rotation: bool) -> Tensor:
     """How well R is determined (*,), relative to the norm: the sum of the last two eigenvalues, or the last one."""
     size = norm(h)
@@ -125,8 +130,8 @@ class _Alignment(torch.autograd.Function):
         if options.scale:
             spread = _total(X - x.unsqueeze(-2), X - x.unsqueeze(-2), w)
             s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
-        turn = R * s[..., None, None]
-        t = y - (turn @ x.unsqueeze(-1)).squeeze(-1) if options.translation else torch.zeros_like(y)
+        turn = R * s[..., None, None] if options.scale else R
+        t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
         margin = _margin(h, options.special and not R.dtype.is_complex)
         ctx.mark_non_differentiable(margin)
         ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread)
@@ -175,12 +180,13 @@ def _cotangents(
     assert X is not None
     assert Y is not None
     x, y, R, h, Vh, s, spread = saved
-    turn, pulls = R * s[..., None, None], None
+    turn, pulls = (R if spread is None else R * s[..., None, None]), None
     if gt is not None:
-        gR = -s[..., None, None] * (gt.unsqueeze(-1) * x.unsqueeze(-2).conj()) + (0 if gR is None else gR)
-        pulls = -(turn.mH @ gt.unsqueeze(-1)).squeeze(-1), gt
+        through = -(gt * s.unsqueeze(-1)).unsqueeze(-1) * x.unsqueeze(-2).conj()
+        gR = through if gR is None else gR + through
+        pulls = -_turned(turn.mH, gt), gt
         if spread is not None:
-            gs = -(((R @ x.unsqueeze(-1)).squeeze(-1).conj() * gt).real.sum(-1)) + (0 if gs is None else gs)
+            gs = -(_turned(R, x).conj() * gt).real.sum(-1) + (0 if gs is None else gs)
     gC = torch.zeros_like(R) if gR is None else polar_factor.derivative(gR, h, Vh, R)
     if spread is None or gs is None:
         stretch = None

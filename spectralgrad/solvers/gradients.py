@@ -78,9 +78,12 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     native = choice.kernel_for_svd_gradient(Q, Vh) if max(Q.shape[-2:]) <= _SMALL else None
     if native is None or not _of_type(Q.dtype, h, Vh, G):
         return None
-    V = Vh.mT
+    V, gaps = Vh.mT, h.new_zeros(*h.shape, h.shape[-1])
     U = Q @ V
-    return native.svd_gradient((U, h, Vh), (G @ V, None, U.mT @ G), h.new_zeros(*h.shape, h.shape[-1]), False, False)
+    if Q.shape[-2] > Q.shape[-1]:
+        return native.svd_gradient((U, h, Vh), (G @ V, None, U.mT @ G), gaps, False, False)
+    # For square matrices both cotangents say the same, so one of them can stand for both.
+    return native.svd_gradient((U, h, Vh), (G @ (2 * V), None, None), gaps, False, False)
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:
