@@ -391,6 +391,7 @@ ARGUMENTS = {
     "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
     "rotations": lambda A: (A,),
+    "inverse_root": lambda A: (A, "inverse_root", 4.0, 1e-3, False, -1.0, False),
 }
 
 

@@ -1,5 +1,6 @@
 """The C++ kernel behind a plain C interface, and its loader."""
 
-from .library import Kernel, absence, kernel
+from .functions import Kernel
+from .library import absence, kernel
 
 __all__ = ["Kernel", "absence", "kernel"]

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from .library import Kernel
+    from .functions import Kernel
 
 _BATCH, _BAR = 17, 30.0
 Equation = tuple[str, np.ndarray, np.ndarray]  # what is tested, left-hand side, right-hand side

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..native import kernel
-from ..native.library import INV_SQRT, SQRT, checked
+from ..native.functions import INV_SQRT, SQRT, checked
 from . import choice, fused
 from .call_counts import counts
 from .ladder import EIGH, SVD
