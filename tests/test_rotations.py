@@ -298,3 +298,4 @@ def test_rotations_compile(f):
     compiled = torch.compile(lambda X: (f(X) * weights).sum(), fullgraph=True, backend="aot_eager")
     (g,) = torch.autograd.grad(compiled(M), M)
     assert_close(g, expected)
+    assert_close(compiled(M.detach()), (f(M) * weights).sum().detach())

@@ -136,7 +136,17 @@ def _eigenpairs(triplets: Triplets, m: int, n: int) -> tuple[Tensor, Tensor]:
 
 class _SingularFunction(function.DerivativeRule):
     @staticmethod
-    def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, *_: Tensor) -> Tensor:
+    def forward(
+        M: Tensor,
+        U: Tensor,
+        S: Tensor,
+        Vh: Tensor,
+        values: Tensor,
+        joint: Tensor,
+        apart: Tensor,
+        outer: Tensor,
+        curvature: Tensor,
+    ) -> Tensor:
         return _product(U, values, Vh)
 
     @staticmethod
@@ -193,7 +203,18 @@ class _Learning(function.DerivativeRule):
 
 class _Sum(function.DerivativeRule):
     @staticmethod
-    def forward(M: Tensor, total: Tensor, *_: Tensor) -> Tensor:
+    def forward(
+        M: Tensor,
+        total: Tensor,
+        U: Tensor,
+        S: Tensor,
+        Vh: Tensor,
+        values: Tensor,
+        joint: Tensor,
+        apart: Tensor,
+        outer: Tensor,
+        curvature: Tensor,
+    ) -> Tensor:
         return total.clone()
 
     @staticmethod

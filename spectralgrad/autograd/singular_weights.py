@@ -86,7 +86,8 @@ def slope_of_power(S: Tensor, p: float, support: Tensor) -> Weights:
 
 def _odd(S: Tensor, values: Tensor, joint: Tensor, ratio: Tensor, curvature: Tensor) -> Weights:
     """Complete the weights of an odd function from f(σ)/σ: (fᵢ + fⱼ)/(σᵢ + σⱼ) is a mean of these ratios."""
-    i, j, total = S.unsqueeze(-1), S.unsqueeze(-2), S.unsqueeze(-1) + S.unsqueeze(-2)
-    mean = quotient(i * ratio.unsqueeze(-1) + j * ratio.unsqueeze(-2), total, total > 0)
-    apart = torch.where(total > 0, mean, (ratio.unsqueeze(-1) + ratio.unsqueeze(-2)) / 2)
+    larger = torch.maximum(S.unsqueeze(-1), S.unsqueeze(-2))
+    i, j = (quotient(x, larger, larger > 0) for x in (S.unsqueeze(-1), S.unsqueeze(-2)))  # the sum cannot overflow
+    mean = quotient(i * ratio.unsqueeze(-1) + j * ratio.unsqueeze(-2), i + j, larger > 0)
+    apart = torch.where(larger > 0, mean, (ratio.unsqueeze(-1) + ratio.unsqueeze(-2)) / 2)
     return Weights(values, joint, apart, ratio, curvature)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -41,6 +42,13 @@ class DerivativeRule:
         super().__init_subclass__()
         if issubclass(cls, torch.autograd.Function):  # one of the three derived functions
             return
+
+        # Without a gradient, Dynamo tells by the number of parameters whether ``forward`` has a ctx; if it cannot count
+        # them, all arguments are shifted by one.
+        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.forward).parameters.values()):
+            raise TypeError(
+                f"{cls.__name__}.forward: expected named parameters, got *args, which torch.compile miscounts"
+            )
 
         def forward(ctx: Any, *inputs: Any) -> Any:
             output = cls.forward(*inputs)
