@@ -226,6 +226,16 @@ def test_calls_are_counted_once_and_bad_input_is_refused():
     assert sg.eigh(torch.empty(2, 0, 0)).eigenvalues.shape == (2, 0)
 
 
+@needs_kernel
+@pytest.mark.parametrize("function", [sg.eigh, sg.eigvalsh, sg.svd, sg.matrix_sqrt, sg.matrix_inv_sqrt])
+def test_freed_memory_is_an_error(function):
+    A = torch.eye(3)
+    A.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="storage was freed"):
+        function(A)
+    assert function(torch.empty(0, 3, 3)) is not None
+
+
 def test_views_and_parameters():
     A = torch.randn(6, 6, dtype=torch.float64)
     A = A + A.mT

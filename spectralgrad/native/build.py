@@ -31,7 +31,7 @@ FLAGS = [
 ]
 SOURCES = ("kernel", "complex")  # compiled for each instruction set
 X86 = {
-    "baseline": [],
+    "baseline": ["-O2"],  # for processors of before 2013: compiled in half the time
     "avx2": ["-mavx2", "-mfma"],
     "avx512": ["-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx512bw", "-mfma", "-mprefer-vector-width=512"],
 }

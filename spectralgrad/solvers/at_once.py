@@ -87,11 +87,10 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | 
 
 def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | None:
     """The same for U, S and Vh."""
-    if not function.unobserved(M) or kernel() is None or not M.data_ptr():
-        return None
-    plan = choice.svd_plan(M.shape, M.dtype)
+    plan = choice.svd_plan(M.shape, M.dtype) if function.unobserved(M) and kernel() is not None else None
     if plan is None:
         return None
+    _require_memory(M)
     M = M if M.is_contiguous() else M.contiguous()
     U, S, Vh = M.new_empty(*plan.U), M.new_empty(*plan.S), M.new_empty(*plan.Vh)
     pointers = M.data_ptr(), U.data_ptr(), S.data_ptr(), Vh.data_ptr()
@@ -104,6 +103,13 @@ def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | No
 
 def _plan(A: Tensor) -> choice.Plan | None:
     """Return what to call for ``A`` if the call can go straight to the kernel."""
-    if not function.unobserved(A) or kernel() is None or not A.data_ptr():  # memory may have been freed, as by FSDP
-        return None
-    return choice.plan(A.shape, A.dtype)
+    plan = choice.plan(A.shape, A.dtype) if function.unobserved(A) and kernel() is not None else None
+    if plan is not None:
+        _require_memory(A)
+    return plan
+
+
+def _require_memory(x: Tensor) -> None:
+    """Raise an error for a tensor whose memory was freed; torch's own operations would end the process."""
+    if not x.data_ptr():
+        raise RuntimeError("expected a tensor with memory; its storage was freed, as fully sharded training does")
