@@ -141,6 +141,60 @@ def test_copies_of_repeated_eigenvalues_are_not_missed(dtype, tol):
         assert_close(V.mH @ V, torch.eye(4, dtype=dtype))
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_the_scale_of_the_operator_does_not_matter(solver, dtype, largest):
+    """Powers of two, so that the matrices agree to the last digit; the spectrum touches zero."""
+    A = _matrix(dtype, torch.linspace(0, 1, N))
+    steps = 1 / (N - 1)  # between the eigenvalues: errors of vectors are residuals divided by it
+    accuracy = torch.finfo(dtype).eps if solver == "scipy" else torch.finfo(dtype).eps ** 0.5
+    whole, expected = sg.eigh(A, k=K, largest=largest), _gradient_of_projector(A, largest, sg.eigh)
+    for exponent in {torch.float32: (-35, -60, -100, 100), torch.float64: (-66, -500, -1000, 1000)}[dtype]:
+        c = 2.0**exponent
+        w, V = sg.eigsh(A * c, K, largest=largest)
+        assert (w / c - whole.eigenvalues).abs().max() <= N * accuracy
+        P = whole.eigenvectors @ whole.eigenvectors.mT
+        assert relative_error(V @ V.mT, P) <= 10 * accuracy / steps
+        g = _gradient_of_projector(A * c, largest, sg.eigsh)
+        assert relative_error(g * c, expected) <= 100 * accuracy / steps
+
+
+def _gradient_of_projector(A, largest, f):
+    leaf = A.clone().requires_grad_()
+    V = f(leaf, k=K, largest=largest).eigenvectors
+    return torch.autograd.grad((V.square().sum(-1) * torch.arange(N)).sum() / N, leaf)[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_operators_of_rank_zero_and_one(dtype):
+    """The zero operator, and one that is zero once its eigenvalue is moved to the edge of the kept part."""
+    pytest.importorskip("scipy.sparse.linalg")
+    for value in (0.0, 1.0):
+        A = torch.zeros(N, N, dtype=dtype)
+        A[5, 5] = value
+        for sign in (1, -1):
+            leaf = (sign * A).requires_grad_()
+            w, V = sg.eigsh(leaf, K, largest=sign > 0)
+            assert_close((sign * w).sort().values, torch.tensor([0, 0, value], dtype=w.dtype))
+            assert_close(V.mH @ V, torch.eye(K, dtype=dtype))
+            (g,) = torch.autograd.grad(w.sum(), leaf)
+            assert_close(g.diagonal().sum().real, w.new_tensor(K))
+
+
+def test_pairs_that_did_not_converge_are_refused(monkeypatch):
+    linalg = pytest.importorskip("scipy.sparse.linalg")
+    found = linalg.eigsh
+
+    def coarse(*args, **options):
+        return found(*args, **{**options, "tol": 0.1})
+
+    A = _matrix(spectrum=torch.linspace(0, 1, N))
+    monkeypatch.setattr(linalg, "eigsh", coarse)
+    with pytest.raises(sg.ConvergenceError, match="residual"):
+        sg.eigsh(A, K)
+    assert len(sg.eigsh(A, K, tol=0.1).eigenvalues) == K
+
+
 def test_a_tie_across_the_cut_is_refused_and_its_eigenvalues_are_not():
     A = _matrix().requires_grad_()
     w, V = sg.eigsh(A, 2)  # the eigenvalue 7 is double, and one copy is discarded

@@ -20,7 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from ..errors import ConvergenceError
 from ..precision import full_precision
-from ..solvers.krylov import Product
+from ..solvers.krylov import Product, power_of_two
 from .eigenvectors import rotations
 from .gap_rule import GapRule
 from .gauge import column_norms
@@ -80,6 +80,10 @@ def _solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: fl
     def outside(X: Tensor) -> Tensor:
         return X - V @ (V.mH @ X)
 
+    largest = R.abs().amax(0)
+    unit = torch.where(largest > 0, largest, 1)
+    R = R / unit  # so that no square overflows or underflows, and likewise the products below
+    scale = power_of_two(R * w - product(R)) or 1.0
     wanted = tol**2 * squares(R)
     R = outside(R)
     Z, P, size = torch.zeros_like(R), R, squares(R)
@@ -87,8 +91,8 @@ def _solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: fl
     for _ in range(limit):
         active = size > wanted
         if not bool(active.any()):
-            return sign * Z
-        Q = outside(sign * (P * w - product(P)))
+            return Z * (unit * (sign / scale))
+        Q = outside(sign * (P * w - product(P)) / scale)
         curvature = (P.conj() * Q).sum(0).real
         if bool((active & ~(curvature > 0)).any()):
             raise ConvergenceError(_INDEFINITE)

@@ -12,7 +12,7 @@ from ..autograd import partial_spectrum
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..precision import full_precision, narrow, working_dtype
+from ..precision import full_precision, magnitude, narrow, working_dtype
 from ..rules import Pade
 from ..solvers import krylov
 from .decompositions import EighResult
@@ -144,6 +144,7 @@ class _Operator:
         Y = self.product(self.probes)
         if not bool(torch.isfinite(Y).all()):
             raise NonFiniteError([], (), "eigsh")
+        Y = Y / magnitude(Y)
         gram = self.probes.mH @ Y
         allowed = torch.finfo(Y.dtype).eps ** 0.5 * torch.linalg.vector_norm(Y) * torch.linalg.vector_norm(self.probes)
         if bool((gram - gram.mH).abs().max() > allowed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +38,43 @@ def eigsh(
         w, V = EIGH.solve(hermitian(A), "eigsh")
         kept = slice(n - k, n) if largest else slice(0, k)
         return w[kept], V[:, kept]
+    size = power_of_two(product(like))
+    if size == 0:  # a random vector is in the null space of the zero operator only
+        return like.real.new_zeros(k), torch.eye(n, k, dtype=like.dtype, device=like.device)
+
+    def scaled(X: Tensor) -> Tensor:  # the solvers' criteria are not relative for operators much smaller than 1
+        return product(X) / size
+
     try:
         from scipy.sparse import linalg  # type: ignore[import-untyped]
     except ImportError:
-        return _by_lobpcg(matrix, k, largest, tol)
-    return _complete(linalg, product, like, *_by_arpack(linalg, product, like, k, largest, tol), largest, tol)
+        w, V = _by_lobpcg(None if matrix is None else matrix.detach() / size, k, largest, tol)
+        reached = max(tol, torch.finfo(w.dtype).eps ** 0.5)  # the default of torch.lobpcg
+    else:
+        w, V = _complete(linalg, scaled, like, *_by_arpack(linalg, scaled, like, k, largest, tol), largest, tol)
+        reached = max(tol, torch.finfo(w.dtype).eps)
+    _check(scaled, like, w, V, reached)
+    return w * size, V
+
+
+def power_of_two(Y: Tensor) -> float:
+    """Return the largest modulus rounded down to a power of two whose reciprocal is representable, or 0."""
+    largest = float(Y.abs().max())
+    least = 4 * torch.finfo(Y.dtype).tiny
+    return 2.0 ** (math.frexp(max(largest, least))[1] - 1) if largest else 0.0
+
+
+def _check(product: Product, like: Tensor, w: Tensor, V: Tensor, tol: float) -> None:
+    """Raise an error if a residual ‖Av − λv‖ is larger than rounding and the tolerance explain."""
+    norm = torch.linalg.vector_norm
+    residual = float(norm(product(V) - V * w, dim=0).max())
+    size = max(float(w.abs().max()), float(norm(product(like)) / norm(like)))
+    # The norm of a random vector's image may be √n times smaller than that of the operator.
+    if not residual <= 30 * len(like) ** 0.5 * tol * size:
+        raise ConvergenceError(
+            f"eigsh: the residual of an eigenpair is {residual / size:.1g} of the operator's norm. "
+            "Ask for more eigenpairs, or pass a larger tol."
+        )
 
 
 def _complete(
@@ -55,7 +88,10 @@ def _complete(
     for turn in range(1, len(w) + 1):
         edge = w[0] if largest else w[-1]
         start = like.roll(turn, 0)  # the starts before have no share in what was missed
-        t, x = _by_arpack(linalg, _moved(product, V, edge - w), start, 1, largest, tol)
+        moved = _moved(product, V, edge - w)
+        if not bool(moved(start).any()):  # zero, and so is the edge: ARPACK would refuse it
+            break
+        t, x = _by_arpack(linalg, moved, start, 1, largest, tol)
         beyond = float(t[0] - edge) * (1 if largest else -1)
         if beyond <= max(10 * tol, 1e3 * torch.finfo(w.dtype).eps) * float(w.abs().max()):
             break
@@ -98,6 +134,6 @@ def _by_lobpcg(matrix: Tensor | None, k: int, largest: bool, tol: float) -> tupl
         raise ImportError(
             "eigsh needs scipy for callables and complex matrices; run `pip install 'spectralgrad[large]'`"
         )
-    w, V = torch.lobpcg(matrix.detach(), k=k, largest=largest, tol=tol or None, niter=-1)
+    w, V = torch.lobpcg(matrix, k=k, largest=largest, tol=tol or None, niter=-1)
     w, order = w.sort()
     return w, V[:, order]
