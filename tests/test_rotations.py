@@ -263,6 +263,27 @@ def test_rotations_do_not_depend_on_the_scale_of_the_points(dtype, factor):
         assert relative_error(gradient(turn, X * c, G) * c, g) < 1e3 * unit(dtype)
 
 
+@pytest.mark.parametrize(
+    "scales", [(1e18, 1e-18), (1e-12, 1e12), (1e-15, 1e-15), (1e-25, 1e-18), (1e15, 1e15)], ids=str
+)
+def test_the_scale_between_points_of_very_different_size(scales):
+    """C may be ordinary where the squares of the points are not; with and without a gradient to compute."""
+    P = torch.randn(1000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    X, Y = ((c * Z).float() for c, Z in zip(scales, (P, P @ rotation(3).mT + 0.1 * P.sin()), strict=True))
+    values, gradients = [], []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [Z.to(dtype).requires_grad_() for Z in (X, Y)]
+        values.append(sg.procrustes(*leaves, scale=True).scale)
+        gradients.append(torch.autograd.grad(values[-1], leaves))
+    values.append(sg.procrustes(X, Y, scale=True).scale)
+    tolerance = 100 * torch.finfo(torch.float32).eps  # sums over 1000 points
+    assert_close(values[0].double(), values[1], rtol=tolerance, atol=0)
+    assert_close(values[2].double(), values[1], rtol=tolerance, atol=0)
+    for found, expected in zip(*gradients, strict=True):
+        tiny = torch.finfo(torch.float32).tiny
+        assert (found.double() - expected).abs().max() <= tolerance * expected.abs().max() + tiny
+
+
 def test_broadcasting_empty_batches_and_a_matrix_beside_others():
     X, Y, weights = clouds(batch=(3, 2))
     each = sg.procrustes(X, Y[0], weights[:, 1:])

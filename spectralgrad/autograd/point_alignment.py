@@ -119,7 +119,9 @@ class _Alignment(torch.autograd.Function):
         ctx.options = options
         ctx.set_materialize_grads(False)
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
-        ctx.plain = bool(ordinary(C).all())
+        # The scale needs more than C, which may be ordinary where X is huge and Y tiny.
+        factors = (C, X - x.unsqueeze(-2), Y) if options.scale else (C,)
+        ctx.plain = all(bool(ordinary(factor).all()) for factor in factors)
         if not ctx.plain:
             ctx.save_for_backward(X, Y, w)
             results = composed(X, Y, w, options)
@@ -128,7 +130,7 @@ class _Alignment(torch.autograd.Function):
         R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
         s, spread = _ones(R), None
         if options.scale:
-            spread = _total(X - x.unsqueeze(-2), X - x.unsqueeze(-2), w)
+            spread = _total(factors[1], factors[1], w)
             s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
         turn = R * s[..., None, None] if options.scale else R
         t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
@@ -216,7 +218,7 @@ def _spread_over_points(
     gw = (Y.conj() * gY).real.sum(-1)
     stretch, s = scale
     if stretch is not None:
-        pull = (stretch * s)[..., None, None] * X
+        pull = stretch[..., None, None] * (s[..., None, None] * X)  # in the order that does not overflow
         gX, gw = gX - 2 * pull, gw - (X.conj() * pull).real.sum(-1)
     if ge is not None:
         misses = X @ turn.mT - Y
