@@ -221,6 +221,7 @@ def test_bad_input_is_named():
         lambda: sg.singular_value_threshold(M[0], -1.0),
         lambda: sg.low_rank(M[0], 4),
         lambda: sg.low_rank(M[0], 1.5),
+        lambda: sg.low_rank(M[0], True),
         lambda: sg.schatten_norm(M[0], 0.5),
     ):
         with pytest.raises(sg.ArgumentError, match="expected"):

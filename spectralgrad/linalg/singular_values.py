@@ -151,7 +151,7 @@ def low_rank(M: Tensor, k: int) -> Tensor:
     """
     check_matrix(M, "low_rank")
     most = min(M.shape[-2:])
-    if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= most:
+    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 0 <= int(k) <= most:
         raise ArgumentError(f"low_rank: expected an integer k from 0 to {most}, got {k!r}")
     tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
 

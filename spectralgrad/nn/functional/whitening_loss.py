@@ -6,7 +6,7 @@ pairs are needed: the loss is the mean distance of the positive pairs alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from itertools import combinations
 
 import torch
@@ -93,6 +93,8 @@ def whitening_mse(
 
 def _stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
     if not isinstance(views, Tensor):
+        if not isinstance(views, Sized):  # a generator
+            raise ShapeError(f"{where}: expected a tensor (V, n, d) or a list of views, got {type(views).__name__}")
         for z in views:
             check_features(z, where)
         if len({(z.shape, z.dtype) for z in views}) > 1:
