@@ -132,6 +132,18 @@ def test_nearly_equal_matrices(step):
     assert abs(found.item() - expected) < 100 * unit(DOUBLE)
 
 
+@pytest.mark.parametrize(("size", "resolved"), [(1e-3, 1), (1e-7, 1), (1e-9, 0)])
+def test_features_below_the_rank_tolerance_count_as_constant(size, resolved):
+    """Uncorrelated features have the gradient 2(1 − σ₂/σ₁)x/(n − 1); the limit is stated in the docstring."""
+    generator = torch.Generator().manual_seed(0)
+    X, Y = torch.randn(2, 50, 4, dtype=DOUBLE, generator=generator)
+    X, Y = (torch.linalg.qr(Z - Z.mean(0)).Q * torch.tensor([1.0, 1.0, 1.0, size], dtype=DOUBLE) for Z in (X, Y))
+    X.requires_grad_()
+    (g,) = torch.autograd.grad(sg.frechet_distance(X, 3 * Y), X)
+    expected = 2 * (1 - 3) * torch.tensor([1, 1, 1, resolved]) * X.detach() / 49
+    assert ((g - expected).norm(dim=0) <= 100 * unit(DOUBLE) * X.detach().norm(dim=0)).all()
+
+
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 def test_no_distance_is_negative(dtype):
     generator = torch.Generator().manual_seed(0)

@@ -128,6 +128,10 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
     so 256 samples of 2048 features need the SVD of one 256×256 matrix. The gradient is exact for equal samples and at
     any rank, so the distance can be a loss.
 
+    With more samples than features the covariances are decomposed, in double precision. Directions whose standard
+    deviation is less than about 1e-7 of the largest (:math:`\sqrt{\epsilon\max(8,3\sqrt d)}`) then count as constant:
+    only their mean has a gradient. Bring such features to a common scale first.
+
     Args:
         X: samples (*, n, d): n samples of d features; half types are computed in float32.
         Y: samples (*, m, d) of the same dtype; batch dimensions broadcast.
