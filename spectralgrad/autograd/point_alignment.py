@@ -120,8 +120,8 @@ class _Alignment(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
         # The scale needs more than C, which may be ordinary where X is huge and Y tiny.
-        factors = (C, X - x.unsqueeze(-2), Y) if options.scale else (C,)
-        ctx.plain = all(bool(ordinary(factor).all()) for factor in factors)
+        near = X - x.unsqueeze(-2) if options.scale else X
+        ctx.plain = all(bool(ordinary(factor).all()) for factor in ((C, near, Y) if options.scale else (C,)))
         if not ctx.plain:
             ctx.save_for_backward(X, Y, w)
             results = composed(X, Y, w, options)
@@ -130,7 +130,7 @@ class _Alignment(torch.autograd.Function):
         R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
         s, spread = _ones(R), None
         if options.scale:
-            spread = _total(factors[1], factors[1], w)
+            spread = _total(near, near, w)
             s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
         turn = R * s[..., None, None] if options.scale else R
         t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
