@@ -19,6 +19,7 @@ linalg = torch.linalg
 TIED = with_spectrum([1.0, 1.0, 3.0, 4.0], seed=1)
 APART = with_spectrum([1.0, 2.0, 3.0, 4.0], seed=1)
 SINGULAR = with_spectrum([0.0, 0.0, 3.0, 4.0], seed=1)
+X = torch.arange(8, dtype=torch.float64).reshape(2, 4).cos()  # data to whiten
 
 
 def examined(loss, A):
@@ -46,10 +47,24 @@ BY_HAND = {
     "inverse": (lambda w, V: linalg.multi_dot([V, torch.diag(w.reciprocal()), V.T]), "sg.matrix_power(A, -1)"),
     "power": (lambda w, V: (V * w.pow(0.25)) @ V.transpose(-1, -2), "sg.matrix_power(A, 0.25)"),
     "twice": (lambda w, V: (X := V * w.sqrt()) @ X.mT, "sg.matrix_function(A, lambda w: w.sqrt().square())"),
-    "floor": (
-        lambda w, V: (V * w.clamp(min=1e-3).log()) @ V.mT,
-        "sg.matrix_function(A, lambda w: w.clamp(min=0.001).log())",
+    "floor": (lambda w, V: (V * w.clamp(min=1e-3).log()) @ V.mT, "sg.matrix_log(A)"),
+    "floor of rsqrt": (lambda w, V: (V * w.clamp(min=1e-5).rsqrt()) @ V.mT, "sg.matrix_inv_sqrt(A)"),
+    "floor of exp": (
+        lambda w, V: (V * w.clamp(min=1e-3).exp()) @ V.mT,
+        "sg.matrix_function(A, lambda w: w.clamp(min=0.001).exp())",
     ),
+    "ceiling": (
+        lambda w, V: (V * w.clamp(max=9).sqrt()) @ V.mT,
+        "sg.matrix_function(A, lambda w: w.clamp(max=9).sqrt())",
+    ),
+    "late bound": (
+        lambda w, V: (V * w.log().clamp(min=0)) @ V.mT,
+        "sg.matrix_function(A, lambda w: w.log().clamp(min=0))",
+    ),
+    "rows": (lambda w, V: X @ V @ torch.diag(w.rsqrt()) @ V.T, "sg.matrix_inv_sqrt(A)"),
+    "scaled rows": (lambda w, V: (X @ V) * w.rsqrt() @ V.T, "sg.matrix_inv_sqrt(A)"),
+    "columns": (lambda w, V: V @ (torch.diag(w.rsqrt()) @ (V.T @ X.T)), "sg.matrix_inv_sqrt(A)"),
+    "one vector": (lambda w, V: (V @ (w.log() * (V.mT @ X[0])))[None], "sg.matrix_log(A)"),
     "in place": (lambda w, V: (V * w.clone().clamp_(min=0).sqrt_()) @ V.mT, "sg.matrix_sqrt(A, clamp=True)"),
     "shifted": (lambda w, V: (V * (w + 0.5).sqrt()) @ V.mT, "sg.matrix_function(A, lambda w: (w + 0.5).sqrt())"),
     "sum": (lambda w, V: (V * (w + 0.5)) @ V.mT, "sg.matrix_function(A, lambda w: w + 0.5)"),
@@ -70,7 +85,9 @@ def test_a_function_composed_by_hand_is_recognised(name, decompose):
     assert "compose(*decompose(A))" in finding.place.code
 
 
-@pytest.mark.parametrize("name", ["sqrt", "rsqrt", "log", "exp", "power", "clamped", "floor", "shifted", "twice"])
+@pytest.mark.parametrize(
+    "name", ["sqrt", "rsqrt", "log", "exp", "power", "clamped", "floor", "ceiling", "shifted", "twice"]
+)
 def test_the_advice_computes_the_same_and_differentiates_it_correctly(name):
     compose, instead = BY_HAND[name]
     A = APART.clone().requires_grad_()
@@ -82,11 +99,18 @@ def test_the_advice_computes_the_same_and_differentiates_it_correctly(name):
 
 SINGULAR_VALUES = {
     "polar": (lambda U, S, Vh: U @ Vh, "sg.polar(M)"),
-    "function": (lambda U, S, Vh: (U * S.sqrt()) @ Vh, "g(x) = f(√x)"),
-    "function on the right": (lambda U, S, Vh: U @ (S.log()[:, None] * Vh), "g(x) = f(√x)"),
+    "function": (lambda U, S, Vh: (U * S.sqrt()) @ Vh, "sg.singular_value_function(M, lambda s: s.sqrt())"),
+    "on the right": (lambda U, S, Vh: U @ (S.log()[:, None] * Vh), "sg.singular_value_function(M, lambda s: s.log())"),
+    "low rank": (lambda U, S, Vh: (U[:, :2] * S[:2]) @ Vh[:2], "sg.low_rank(M, 2)"),
+    "low rank by diag": (lambda U, S, Vh: U[..., :1] @ torch.diag(S[:1]) @ Vh[:1, :], "sg.low_rank(M, 1)"),
+    "tail": (lambda U, S, Vh: (U[:, 1:] * S[1:]) @ Vh[1:], "f(s) = s, zero for the values left out"),
+    "threshold": (lambda U, S, Vh: (U * (S - 0.5).clamp(min=0)) @ Vh, "sg.singular_value_threshold(M, 0.5)"),
+    "relu": (lambda U, S, Vh: U @ torch.diag(torch.relu(S - 0.5)) @ Vh, "sg.singular_value_threshold(M, 0.5)"),
+    "of a tensor": (lambda U, S, Vh: (U * (S - S.new_ones(1)).relu()) @ Vh, "sg.singular_value_threshold(M, tau)"),
+    "nothing": (lambda U, S, Vh: (U * S) @ Vh, "M itself"),
     "left": (lambda U, S, Vh: (U * S.square()) @ U.mT, "sg.matrix_function(M @ M.mH, g)"),
     "right": (lambda U, S, Vh: Vh.mH @ torch.diag(S) @ Vh, "sg.matrix_function(M.mH @ M, g)"),
-    "projector": (lambda U, S, Vh: U[:, :2] @ U[:, :2].mT, "sg.spectral_projector(M @ M.mH, k)"),
+    "projector": (lambda U, S, Vh: U[:, :2] @ U[:, :2].mT, "sg.spectral_projector(M @ M.mH, 2)"),
 }
 
 
@@ -95,9 +119,64 @@ def test_functions_of_singular_values_are_recognised(name):
     compose, instead = SINGULAR_VALUES[name]
     report, _ = examined(lambda M: compose(*linalg.svd(M, full_matrices=False))[0].sum(), torch.eye(4)[:, :3] * 2)
     (function,) = report.findings[0].composed
-    expected = "sg.singular_value_function(M" if hasattr(sg.linalg, "singular_value_function") else "g(x) = f(√x)"
-    assert (expected if instead == "g(x) = f(√x)" else instead) in function.instead(is_svd=True)
+    assert instead in function.instead(is_svd=True)
     assert report.findings[0].verdict == "non-finite"
+    assert "diag(w" not in str(report)
+
+
+@pytest.mark.parametrize("name", ["polar", "low rank", "threshold"])
+def test_products_of_both_sides_are_not_taken_for_functions_of_a_positive_matrix(name):
+    """That the inputs were symmetric does not prove that all are."""
+    compose, instead = SINGULAR_VALUES[name]
+    report, _ = examined(lambda M: compose(*linalg.svd(M))[0].sum(), TIED)
+    (function,) = report.findings[0].composed
+    assert report.findings[0].instead(function) == instead
+
+
+def signs_in_place(U, Vh):
+    Vh = Vh.clone()
+    Vh[-1] *= -1
+    return U @ Vh
+
+
+SIGNS = torch.tensor([1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    "rotation",
+    [
+        lambda U, Vh: U @ torch.diag(SIGNS) @ Vh,
+        lambda U, Vh: U @ (torch.diag(SIGNS) @ Vh),
+        lambda U, Vh: (U * SIGNS) @ Vh,
+        lambda U, Vh: U @ (SIGNS[:, None] * Vh),
+        signs_in_place,
+    ],
+)
+def test_the_nearest_rotation_is_recognised(rotation):
+    report, _ = examined(lambda M: rotation(*linalg.svd(M)[::2])[0].sum(), TIED - 2 * torch.eye(4))
+    (function,) = report.findings[0].composed
+    assert report.findings[0].instead(function) == "sg.polar(M, special=True)"
+
+
+def test_vectors_that_were_overwritten_are_not_followed():
+    def overwritten(M):
+        U, _, Vh = linalg.svd(M)
+        Vh = Vh.clone()
+        Vh[0] = 0.5
+        return (U @ Vh).sum()
+
+    assert examined(overwritten, APART)[0].findings[0].composed == []
+
+
+def test_a_kink_is_mentioned():
+    for bounded, said in (
+        (lambda w: w.clamp(min=1e-5).rsqrt(), "no kink like that of clamp(min=1e-05)"),
+        (lambda w: w.clamp(min=1e-3), "a value that lies on it has no derivative"),
+        (lambda w: w.clamp(min=0).sqrt(), ""),
+    ):
+        report, _ = examined(lambda A, f=bounded: ((r := linalg.eigh(A))[1] * f(r[0]) @ r[1].mT)[0].sum(), TIED)
+        assert said in str(report)
+        assert ("kink" in str(report)) == bool(said)
 
 
 @pytest.mark.parametrize(

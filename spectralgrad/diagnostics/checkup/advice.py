@@ -21,6 +21,7 @@ def advice(finding: Finding) -> list[str]:
         return _after_failure(finding)
     lines = [
         f"{function.text} is composed here; write {finding.instead(function)}, whose gradient has no gaps."
+        + (f" {caution}" if (caution := finding.caution(function)) else "")
         for function in finding.composed
     ]
     special = {

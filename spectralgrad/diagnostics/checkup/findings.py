@@ -110,9 +110,16 @@ class Finding:
 
     def instead(self, function: Composed) -> str:
         """What to write instead of a function composed here; the SVD of a positive matrix is its eigendecomposition."""
-        if self.operation.is_svd and self.positive:
-            return f"{function.instead(is_svd=False)} (A is symmetric and positive semi-definite)"
-        return function.instead(self.operation.is_svd)
+        text = function.instead(self._of_singular_values(function))
+        assumed = self.operation.is_svd and not self._of_singular_values(function)
+        return f"{text} (if A is always symmetric and positive semi-definite, as here)" if assumed else text
+
+    def caution(self, function: Composed) -> str:
+        """What to know about a bound in a function composed here; empty if there is nothing."""
+        return function.caution(self._of_singular_values(function))
+
+    def _of_singular_values(self, function: Composed) -> bool:
+        return self.operation.is_svd and not (self.positive and function.is_function_of_positive)
 
     @property
     def verdict(self) -> str:

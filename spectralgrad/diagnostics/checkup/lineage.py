@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ...dispatch.function import transformed
 from .composed import Composed, Step
 
 # Functions that change neither the values nor, up to batch dimensions and conjugation, what a tensor means.
@@ -44,6 +46,9 @@ class Trace:
     size: int  # number of values of the decomposition
     steps: tuple[Step, ...] = ()
     part: bool = False  # only some of the values or vectors
+    first: int = 0  # how many, if they are the first ones
+    signed: bool = False  # the last vector was multiplied by ±1
+    symbol: str = "w"  # of the values in expressions
     transposed: bool = False  # vectors are rows
 
 
@@ -75,28 +80,66 @@ class Lineage:
             return None
         name = _name(func)
         if name in _PRODUCTS:
-            ordered = list(reversed(traces)) if name == "__rmatmul__" else traces
-            return self._product(ordered, len(operands), result, any_order=name == "einsum")
-        trace = _elementwise(name, traces, operands, args, kwargs)
+            ordered = list(reversed(operands)) if name == "__rmatmul__" else operands
+            if len(traces) < len(operands):
+                self._with_another(ordered, result, any_order=name == "einsum")
+                return None
+            return self._product([self._traces[id(x)][1] for x in ordered], result, any_order=name == "einsum")
+        trace = self._signed(name, operands) or _elementwise(name, traces, operands, args, kwargs)
+        if trace is None and name == "__setitem__":
+            self._traces.pop(id(args[0]), None)  # it was overwritten
         if trace is not None:
             target = args[0] if name == "__setitem__" else result
             if isinstance(target, Tensor) and (target.is_floating_point() or target.is_complex()):
-                self.start(target, replace(trace, part=trace.part or _is_part(trace, target)))
+                self.start(target, _selected(trace, name, args, target))
         return None
 
-    def _product(self, traces: list[Trace], count: int, result: Any, any_order: bool) -> Composed | None:
-        if len(traces) < count or len({trace.source for trace in traces}) > 1:
+    def _with_another(self, operands: list[Tensor], result: Any, any_order: bool) -> None:
+        """Follow x V and Vᴴ x, which have the same meaning for what follows, and V diag(1, …, 1, ±1)."""
+        if any_order or len(operands) != 2 or not isinstance(result, Tensor):
+            return
+        left, right = (self.of(x) for x in operands)
+        trace, other = (right, operands[0]) if left is None else (left, operands[1])
+        if trace is None or trace.role == "values":
+            return
+        inner = trace.transposed == (left is None)  # the other factor is where f(λ) would be
+        if not inner:
+            self.start(result, trace)
+        elif trace.role == "vectors" and not trace.part and _is_signs(other, trace.size):
+            self.start(result, replace(trace, signed=True))
+
+    def _signed(self, name: str, operands: list[Tensor]) -> Trace | None:
+        """The trace of vectors whose last one is multiplied by ±1, by ``*`` or in place as in ``Vh[-1] *= -1``."""
+        followed = [x for x in operands if (trace := self.of(x)) is not None and trace.role == "vectors"]
+        if name == "__setitem__" and followed and followed[0] is operands[0] and _is_orthonormal(operands[0]):
+            return replace(self._traces[id(operands[0])][1], signed=True)
+        if name not in _SCALINGS or "div" in name or len(followed) != 1 or len(operands) != 2:
+            return None
+        trace = self._traces[id(followed[0])][1]
+        other = operands[followed[0] is operands[0]]
+        if self.of(other) is not None or (trace.transposed and (not other.dim() or other.shape[-1] != 1)):
+            return None
+        signs = other.squeeze(-1) if trace.transposed else other
+        return replace(trace, signed=True) if signs.dim() == 1 and _is_signs(signs, trace.size) else None
+
+    def _product(self, traces: list[Trace], result: Any, any_order: bool) -> Composed | None:
+        if len({trace.source for trace in traces}) > 1:
             return None
         steps = [trace.steps for trace in traces if trace.role != "vectors"]
         vectors = [trace for trace in traces if trace.role != "values"]
-        part = any(trace.part for trace in traces)
+        part, first = any(trace.part for trace in traces), _first(traces)
+        signed = any(trace.signed for trace in traces)
         if len(vectors) == 2:
             if not any_order and (vectors[0].transposed or not vectors[1].transposed):
                 return None  # Vᴴ f(λ) V, or V V
             sides = "".join(sorted({trace.side for trace in vectors}))
-            return Composed(vectors[0].source, sides, bool(steps), _joined(steps), part)
+            if signed and (sides != "UV" or steps or part):
+                return None
+            return Composed(
+                vectors[0].source, sides, bool(steps), _joined(steps), part, first, signed, vectors[0].symbol
+            )
         if len(vectors) == 1 and isinstance(result, Tensor) and len(steps) == 1:
-            self.start(result, replace(vectors[0], role="scaled", steps=steps[0], part=part))
+            self.start(result, replace(vectors[0], role="scaled", steps=steps[0], part=part, first=first))
         return None
 
 
@@ -125,17 +168,64 @@ def _elementwise(
         if values.source != vectors.source:
             return None
         steps = (*values.steps, Step("reciprocal")) if "div" in name else values.steps
-        return replace(vectors, role="scaled", steps=steps, part=values.part or vectors.part)
+        part = values.part or vectors.part
+        return replace(vectors, role="scaled", steps=steps, part=part, first=_first([values, vectors]))
     if first.role != "values" or any(trace.role != "values" or trace.source != first.source for trace in traces):
         return None
-    if name.endswith("_like"):  # zeros_like and others do not use the values
+    if name.endswith("_like") or name.startswith("new_"):  # zeros_like and others do not use the values
         return None
     return replace(first, steps=(*first.steps, Step.of(name, args, kwargs, len(operands))))
 
 
-def _is_part(trace: Trace, tensor: Tensor) -> bool:
-    """True if neither of the last two dimensions has all the values or vectors."""
-    return trace.size not in tensor.shape[-2:]
+def _selected(trace: Trace, name: str, args: tuple[Any, ...], tensor: Tensor) -> Trace:
+    """The trace of a result, which may have only a part of the values or vectors."""
+    if trace.size not in tensor.shape[-2:]:  # neither of the last two dimensions has all of them
+        part = True
+    else:
+        sliced = name in ("__getitem__", "narrow") and trace.role != "values" and tensor.dim() == args[0].dim() > 1
+        part = sliced and tensor.shape[-2 if trace.transposed else -1] < trace.size
+    if trace.part or not part:
+        return trace
+    return replace(trace, part=True, first=_leading(args[1]) if name == "__getitem__" else 0)
+
+
+def _leading(index: Any) -> int:
+    """k of an index such as [:, :k]; 0 of any other."""
+    cuts = [x for x in (index if isinstance(index, tuple) else (index,)) if x is not Ellipsis and x != slice(None)]
+    match cuts:
+        case [slice(start=None | 0, stop=int() as stop, step=None | 1)]:
+            return max(stop, 0)
+    return 0
+
+
+def _first(traces: list[Trace]) -> int:
+    """How many of the first values or vectors a product of ``traces`` has; 0 if the parts differ or are unknown."""
+    found = {trace.first for trace in traces if trace.part}
+    return found.pop() if len(found) == 1 else 0
+
+
+def _is_orthonormal(x: Tensor) -> bool:
+    if transformed() or x.dim() < 2:
+        return False
+    x = x.detach()
+    gram = x.mH @ x if x.shape[-2] >= x.shape[-1] else x @ x.mH
+    rounding = 64 * max(x.shape[-2:]) * torch.finfo(x.dtype).eps
+    return bool(((gram - torch.eye(gram.shape[-1], dtype=x.dtype, device=x.device)).abs() <= rounding).all())
+
+
+def _is_signs(x: Tensor, size: int) -> bool:
+    """True if ``x`` is the vector (1, …, 1, ±1) or the diagonal matrix of it, up to rounding."""
+    if transformed() or not x.numel() or size not in x.shape[-1:] or not x.is_floating_point():
+        return False
+    x = x.detach()
+    rounding = 64 * size * torch.finfo(x.dtype).eps
+    if x.shape[-2:] == (size, size):
+        if bool((x - torch.diag_embed(d := x.diagonal(dim1=-2, dim2=-1))).any()):
+            return False
+        x = d
+    expected = torch.ones_like(x)
+    expected[..., -1] = x[..., -1].sign()
+    return bool((x - expected).abs().max() <= rounding)
 
 
 def _name(func: Any) -> str:

@@ -82,7 +82,8 @@ class Watch(TorchFunctionMode):
         size = call.factors["w"].shape[-1]
         for name, x in call.factors.items():
             role = "values" if name == "w" else "vectors"
-            self._lineage.start(x, Trace(call, role, name[0], size, transposed=name == "Vh"))
+            symbol = "s" if call.operation.is_svd else "w"
+            self._lineage.start(x, Trace(call, role, name[0], size, transposed=name == "Vh", symbol=symbol))
         call.factors = {}  # the results belong to the caller
 
 
