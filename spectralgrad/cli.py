@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: Sequence[str] | None) -> int:
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{getattr(options, 'hint', '')}")
     options.arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return options.run(options) or 0

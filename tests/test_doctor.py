@@ -158,6 +158,18 @@ def test_the_nearest_rotation_is_recognised(rotation):
     assert report.findings[0].instead(function) == "sg.polar(M, special=True)"
 
 
+def test_the_factor_whose_determinant_decides_the_sign_is_not_listed():
+    def kabsch(M):
+        U, _, Vh = linalg.svd(M)
+        D = torch.eye(4, dtype=M.dtype)
+        D[-1, -1] = linalg.det(U @ Vh).detach()
+        return (U @ D @ Vh)[0].sum()
+
+    report, _ = examined(kabsch, TIED - 2 * torch.eye(4))
+    finding = next(x for x in report.findings if x.operation.is_svd)
+    assert [finding.instead(x) for x in finding.composed] == ["sg.polar(M, special=True)"]
+
+
 def test_vectors_that_were_overwritten_are_not_followed():
     def overwritten(M):
         U, _, Vh = linalg.svd(M)
@@ -322,13 +334,70 @@ def test_a_call_that_fails_is_reported_and_the_error_passes():
         sg.eigh(torch.full((2, 2), torch.nan))
     assert report.findings[0].verdict == "error"
     assert "NonFiniteError" in str(report)
+    assert "input contains NaN or Inf" in str(report)
     assert not report.healthy
+
+
+def test_the_cause_comes_before_what_it_caused():
+    A = torch.eye(3, requires_grad=True)
+    with doctor() as report:
+        gradient = torch.autograd.grad(linalg.eigh(A).eigenvectors[0, 0], A)[0]  # the cause
+        with pytest.raises(linalg.LinAlgError):
+            linalg.eigh(A + gradient)
+    cause, failed = report.findings
+    assert (cause.verdict, failed.verdict) == ("non-finite", "error")
+    text = str(report)
+    assert text.index("# the cause") < text.index("error: the call failed")
+    assert failed.advice == [f"Its input contains NaN or Inf, probably from the gradient of {cause.place}."]
+
+
+def test_a_loop_that_fails_after_a_bad_gradient_names_the_gradient():
+    def train(A):
+        for _ in range(2):
+            A = A + torch.autograd.grad(linalg.eigh(A).eigenvectors[0, 0], A)[0]
+
+    with doctor() as report, pytest.raises(linalg.LinAlgError):
+        train(torch.eye(3, requires_grad=True))
+    (finding,) = report.findings
+    assert finding.verdict == "non-finite"
+    assert dict(finding.verdicts) == {"non-finite": 1, "error": 1}
+    assert finding.failure in str(report)
+
+
+def test_a_gradient_that_arrives_non_finite_is_blamed_on_its_cause():
+    A = torch.eye(3, requires_grad=True)
+    with doctor() as report:
+        B = sg.matrix_sqrt(A + torch.diag(torch.arange(3.0)))
+        linalg.eigh(B * 0 + A).eigenvectors[0, 0].backward()
+    arrived, cause = report.findings
+    assert (arrived.verdict, cause.verdict) == ("arrived non-finite", "non-finite")
+    assert arrived.advice == [f"NaN or Inf probably comes from the gradient of {cause.place}; see there."]
+
+
+NORMS = {
+    "torch.linalg.matrix_norm": lambda M: linalg.matrix_norm(M, "nuc"),
+    "torch.linalg.norm": lambda M: linalg.norm(M, "nuc"),
+    "torch.norm": lambda M: torch.norm(M, "nuc"),
+    "Tensor.norm": lambda M: M.norm("nuc"),
+    "torch.linalg.cond": lambda M: linalg.cond(M),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_a_decomposition_inside_a_function_of_torch_has_its_line(name):
+    report, _ = examined(lambda M: NORMS[name](M), APART)
+    (finding,) = report.findings
+    assert (finding.operation.name, finding.calls, finding.gradients) == (name, 1, 1)
+    assert (finding.shape, finding.dtype) == ((4, 4), "float64")
+    assert finding.place.file == __file__
+    report, _ = examined(lambda M: M.norm() + linalg.matrix_norm(M), APART)
+    assert report.findings == []
 
 
 def test_without_spectral_calls_and_without_gradients():
     with doctor() as report:
         torch.ones(2, 2).sum()
-    assert str(report) == "No spectral operation was called."
+    assert str(report) == "No spectral operation was called in this thread."
     assert report.healthy
     with doctor() as report:
         linalg.eigh(TIED)
@@ -399,7 +468,7 @@ def test_json(tmp_path):
     assert row["file"] == __file__
     assert row["instead"] == ["sg.matrix_sqrt(A)"]
     assert row["verdict"] == report.findings[0].verdict
-    assert row["advice"]
+    assert row["advice"] == report.findings[0].advice != []
     assert content["healthy"] is False
 
 

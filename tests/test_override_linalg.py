@@ -1,5 +1,6 @@
 """override_linalg: torch's functions return what torch returns, with finite gradients at ties, and come back."""
 
+import sys
 import threading
 from functools import partial
 
@@ -393,6 +394,11 @@ def test_the_method_must_serve_both_decompositions():
         sg.override_linalg("nope")
 
 
+def test_a_decorator_without_parentheses_is_refused():
+    with pytest.raises(sg.ArgumentError, match=r"write @sg.override_linalg\(\)"):
+        sg.override_linalg(projector)
+
+
 PROGRAM = """\
 import sys, torch
 A = torch.eye(2, requires_grad=True)
@@ -428,6 +434,39 @@ def test_the_command_needs_a_program(capsys):
     assert end.value.code == 2
     assert "expected a program" in capsys.readouterr().err
     assert main(["rescue", "--method", "nope", "x.py"]) == 1
+
+
+@pytest.mark.parametrize("command", ["rescue", "doctor"])
+def test_a_program_that_does_not_exist_gives_one_line(command, capsys):
+    before = sys.argv, sys.path[:]
+    for target, said in (
+        (["nothere.py"], "nothere.py: No such file or directory"),
+        (["-m", "nosuchmod"], "no module named nosuchmod"),
+        (["-m", "nosuchmod.train"], "no module named nosuchmod.train"),
+        (["-m", "json.nosuchmod"], "no module named json.nosuchmod"),
+    ):
+        assert main([command, *target]) == 1
+        assert capsys.readouterr().err == f"spectralgrad {command}: {said}\n"
+    assert (sys.argv, sys.path) == before
+
+
+@pytest.mark.parametrize("command", ["rescue", "doctor"])
+def test_options_of_the_program_follow_it(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--epochs", "3", "train.py"])
+    printed = capsys.readouterr().err
+    assert "options of the program follow FILE or MODULE" in printed
+    assert "[-m MODULE | FILE] [ARGUMENT ...]" in printed
+
+
+def test_a_package_that_fails_above_the_module_keeps_its_traceback(tmp_path, monkeypatch, capsys):
+    (tmp_path / "failing_package").mkdir()
+    (tmp_path / "failing_package" / "__init__.py").write_text("import nosuchmod")
+    monkeypatch.chdir(tmp_path)
+    assert main(["rescue", "-m", "failing_package.train"]) == 1
+    printed = capsys.readouterr().err
+    assert "Traceback" in printed
+    assert "nosuchmod" in printed
 
 
 def test_partial_and_aliases_are_covered():

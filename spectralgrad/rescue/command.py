@@ -26,9 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         default="svd-pade",
         metavar="NAME",
-        help="gradient of eigh and svd; `spectralgrad info` lists all (default: svd-pade)",
+        help="a method that serves both eigh and svd, see `spectralgrad info` (default: svd-pade)",
     )
-    programs.add_program(parser)
+    programs.add_program(parser, "[--method NAME]")
     parser.set_defaults(run=rescue)
 
 

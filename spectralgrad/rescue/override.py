@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from contextlib import ContextDecorator
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..dispatch.torch_internals import remove_function_mode
-from ..errors import IndefiniteError, NonFiniteError, SolverError
+from ..errors import ArgumentError, IndefiniteError, NonFiniteError, SolverError
 from ..rules import Method, resolve
 from .replacements import REPLACEMENTS, call
 
@@ -35,6 +36,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
 
     Raises:
         MethodError: the method is unknown or not available for ``eigh`` and ``svd``.
+        ArgumentError: it is used as a decorator without parentheses.
 
     Example:
         >>> def library(A):                                  # code of somebody else
@@ -56,6 +58,8 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
 
     def __init__(self, method: str | Method = "svd-pade") -> None:
         super().__init__()
+        if inspect.isroutine(method) or inspect.isclass(method):
+            raise ArgumentError("override_linalg: as a decorator it needs parentheses; write @sg.override_linalg()")
         resolve(method, "svd")
         self.method = resolve(method, "eigh")
 

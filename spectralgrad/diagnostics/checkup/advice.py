@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from .findings import Finding
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from .findings import Finding
+
+_NORMS = "sg.nuclear_norm(M) or sg.spectral_norm(M)"
 _OURS = {
     "torch.linalg.eigh": "sg.eigh(A)",
     "torch.linalg.svd": "sg.svd(M)",
     "torch.svd": "sg.svd(M)",
     "Tensor.svd": "sg.svd(M)",
+    "torch.linalg.matrix_norm": _NORMS,
+    "torch.linalg.norm": _NORMS,
+    "torch.norm": _NORMS,
+    "Tensor.norm": _NORMS,
 }
 
 
@@ -19,6 +27,8 @@ def advice(finding: Finding) -> list[str]:
         return _precaution(finding)
     if verdict == "error":
         return _after_failure(finding)
+    if verdict == "arrived non-finite" and finding.cause:
+        return [f"NaN or Inf probably comes from the gradient of {finding.cause}; see there."]
     lines = [
         f"{function.text} is composed here; write {finding.instead(function)}, whose gradient has no gaps."
         + (f" {caution}" if (caution := finding.caution(function)) else "")
@@ -44,16 +54,22 @@ def _precaution(finding: Finding) -> list[str]:
 
 
 def _after_failure(finding: Finding) -> list[str]:
+    if finding.bad_input and finding.cause:
+        return [f"Its input contains NaN or Inf, probably from the gradient of {finding.cause}."]
+    if finding.bad_input:
+        return ["Its input contains NaN or Inf: look for an overflow or a division by zero before this call."]
     if finding.operation.ours:
-        return ["The message says what was expected; look for an overflow or a division by zero before this call."]
+        return ["The message says what was expected."]
     ours = _OURS.get(finding.operation.name)
-    return [f"{ours} names the matrices with NaN or Inf, and tries other solvers for finite ones."] if ours else []
+    return [f"{ours} tries other solvers where one fails."] if ours else []
 
 
 def _nonfinite(finding: Finding) -> list[str]:
     ours = _OURS.get(finding.operation.name)
     if not finding.place.line:
         return ["If it is in TorchScript, set the environment variable PYTORCH_JIT=0: its lines are then examined too."]
+    if "lowrank" in finding.operation.name:
+        return ["The decomposition inside has no finite gradient there; sg.svd(M) has."]
     if ours is None:
         return ["The matrix is singular to working precision there; use a pseudo-inverse, or add a multiple of I."]
     return [

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..table import number
+from .advice import advice
 from .composed import Composed
 from .measures import Backward, Forward
 from .operations import Operation
@@ -17,7 +18,7 @@ from .places import Place
 # From the worst to the harmless, with what it means for the gradient.
 VERDICTS = {
     "error": "the call failed",
-    "non-finite": "finite cotangents came in, a gradient with NaN or Inf went out",
+    "non-finite": "the incoming gradient was finite, the outgoing one was not",
     "arrived non-finite": "the gradient already had NaN or Inf when it reached this call",
     "gauge": "the loss depends on the choice of vectors within a tie, so its gradient does not exist there",
     "lost": "a function composed from the factors loses the part of its gradient between tied vectors, or distorts it",
@@ -49,6 +50,8 @@ class Finding:
         failure: message of the first exception.
         verdicts: how often each of :data:`VERDICTS` was given.
         composed: the functions that were composed by hand from the factors.
+        bad_input: a call failed whose matrix had NaN or Inf.
+        cause: the place whose gradient is probably the origin of NaN or Inf here; empty if it is not known.
     """
 
     place: Place
@@ -67,6 +70,8 @@ class Finding:
     failure: str = ""
     verdicts: Counter[str] = field(default_factory=Counter)
     composed: list[Composed] = field(default_factory=list)
+    bad_input: bool = False
+    cause: str = ""
     positive: bool = False  # an SVD of Hermitian positive semi-definite matrices only
 
     def note_forward(self, found: Forward | None) -> None:
@@ -97,14 +102,17 @@ class Finding:
             verdict = "lost"
         self.verdicts[verdict] += 1
 
-    def note_failure(self, error: BaseException) -> None:
+    def note_failure(self, error: BaseException, bad_input: bool) -> None:
         """Add an exception that the call raised."""
+        self.bad_input |= bad_input
         self.failure = self.failure or f"{type(error).__name__}: {error}"
         self.verdicts["error"] += 1
 
     def note_composed(self, function: Composed) -> None:
         """Add a function that was composed from the factors."""
         function = replace(function, source=None)
+        if function.signed:  # the determinant of U Vᴴ decides its sign
+            self.composed = [x for x in self.composed if x != replace(function, signed=False)]
         if not function.harmless and function not in self.composed and len(self.composed) < _COMPOSED:
             self.composed.append(function)
 
@@ -123,8 +131,16 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """The worst verdict, one of :data:`VERDICTS`."""
-        return next((name for name in VERDICTS if self.verdicts[name]), "fine")
+        """The worst verdict, one of :data:`VERDICTS`; not a failure that a gradient of this line has caused."""
+        given = [name for name in VERDICTS if self.verdicts[name]]
+        if self.bad_input and given[1:2] in (["non-finite"], ["arrived non-finite"]):
+            return given[1]
+        return given[0] if given else "fine"
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do, the best advice first; empty if nothing is to be done."""
+        return advice(self)
 
     @property
     def size(self) -> int:
@@ -156,6 +172,7 @@ class Finding:
             "verdicts": dict(self.verdicts),
             "composed": [x.text for x in self.composed],
             "instead": [self.instead(x) for x in self.composed],
+            "advice": self.advice,
         }
 
     def spectrum(self) -> str:

@@ -2,6 +2,7 @@
 
 Functions compiled by torch.jit.script and calls from other threads bypass ``TorchFunctionMode``. Their nodes are in the
 graph nevertheless, so the doctor can tell that one of them spoils the gradient, though not where it is in the source.
+Functions of torch that decompose inside, such as the nuclear norm, are known by name, and so is their line.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ from torch import Tensor
 from .findings import Finding
 from .measures import Backward
 from .operations import Operation
-from .places import Place
+from .places import Place, calling_place
 from .report import Report
 
 _NODES = {"LinalgEighBackward0": "torch.linalg.eigh", "LinalgSvdBackward0": "torch.linalg.svd"}
 _SEEN = "spectralgrad.doctor"
 _LIMIT = 200_000  # nodes visited in one backward pass
 PLACE = Place("<TorchScript or another thread>", 0, "", "")
+CONTAINERS: dict[Any, str] = {
+    torch.linalg.cond: "torch.linalg.cond",
+    torch.linalg.matrix_norm: "torch.linalg.matrix_norm",
+    torch.linalg.norm: "torch.linalg.norm",
+    torch.norm: "torch.norm",
+    torch.pca_lowrank: "torch.pca_lowrank",
+    torch.svd_lowrank: "torch.svd_lowrank",
+    Tensor.norm: "Tensor.norm",
+}
 BACKWARDS = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
 
 
@@ -36,22 +46,37 @@ def mark(result: Any) -> None:
 def listen(roots: Any, report: Report) -> None:
     """Register hooks on the decompositions behind the tensors ``roots`` that were not seen."""
     for node in _nodes([roots] if isinstance(roots, Tensor) else list(roots)):
-        if node.name() in _NODES and _SEEN not in node.metadata:
-            node.metadata[_SEEN] = True
-            finding = report.at(PLACE, Operation(_NODES[node.name()], "other", lambda _: {}))
-            if finding is not None:
-                finding.calls += 1
-                node.register_hook(_hook(finding))
+        _attend(node, PLACE, _NODES[node.name()], report)
 
 
-def _nodes(roots: list[Any]) -> Iterator[Any]:
+def adopt(func: Any, A: Tensor, result: Any, report: Report) -> None:
+    """Register hooks on the decompositions inside a call ``func(A)`` that returned ``result``."""
+    roots = list(result) if isinstance(result, tuple) else [result]
+    for node in _nodes(roots, end=A.grad_fn):
+        finding = _attend(node, calling_place(), CONTAINERS[func], report)
+        if finding is not None:
+            finding.shape, finding.dtype = tuple(A.shape), str(A.dtype).removeprefix("torch.")
+
+
+def _attend(node: Any, place: Place, name: str, report: Report) -> Finding | None:
+    node.metadata[_SEEN] = True
+    finding = report.at(place, Operation(name, "other", lambda _: {}))
+    if finding is not None:
+        finding.calls += 1
+        node.register_hook(_hook(finding))
+    return finding
+
+
+def _nodes(roots: list[Any], end: Any = None) -> Iterator[Any]:
+    """The decompositions behind ``roots`` that were not seen, as far as the node ``end``."""
     waiting = [x.grad_fn for x in roots if isinstance(x, Tensor)]
-    visited: set[Any] = set()
+    visited: set[Any] = {end}
     while waiting and len(visited) < _LIMIT:
         node = waiting.pop()
         if node is not None and node not in visited:
             visited.add(node)
-            yield node
+            if node.name() in _NODES and _SEEN not in node.metadata:
+                yield node
             waiting.extend(following for following, _ in node.next_functions)
 
 

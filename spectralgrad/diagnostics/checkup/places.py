@@ -35,7 +35,7 @@ class Place:
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{_short(self.file)}:{self.line}"
+        return f"{_short(self.file)}:{self.line}" if self.line else self.file
 
 
 def calling_place() -> Place:

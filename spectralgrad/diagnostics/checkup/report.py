@@ -8,7 +8,6 @@ from pathlib import Path
 
 from ...io.files import write_text
 from ..table import number
-from .advice import advice
 from .findings import VERDICTS, Finding
 from .operations import Operation
 from .places import Place
@@ -33,7 +32,10 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        return list(self._places.values())
+        found = list(self._places.values())
+        for finding in found:
+            finding.cause = _cause(finding, found)
+        return found
 
     @property
     def healthy(self) -> bool:
@@ -49,7 +51,7 @@ class Report:
         return self._places.setdefault(key, Finding(place, operation))
 
     def __str__(self) -> str:
-        ranked = sorted(self.findings, key=lambda finding: _ORDER.index(finding.verdict))
+        ranked = sorted(self.findings, key=_rank)
         return "\n\n".join([self._summary(), *map(_entry, ranked)])
 
     __repr__ = __str__
@@ -59,7 +61,7 @@ class Report:
         places = len(self.findings)
         bad = sum(finding.verdict != "fine" for finding in self.findings)
         if not places:
-            text = "No spectral operation was called."
+            text = "No spectral operation was called in this thread."
         else:
             state = "nothing found" if not bad else f"{_count(bad, 'place')} with a problem"
             counts = (_count(calls, "spectral call"), _count(places, "place"), _count(gradients, "gradient"))
@@ -76,7 +78,7 @@ class Report:
             "healthy": self.healthy,
             "omitted": self.omitted,
             "unseen": self.unseen,
-            "findings": [{**finding.row(), "advice": advice(finding)} for finding in self.findings],
+            "findings": [finding.row() for finding in self.findings],
         }
         return json.dumps(content, indent=1, allow_nan=False, ensure_ascii=False)
 
@@ -99,8 +101,20 @@ def _entry(finding: Finding) -> str:
     if finding.verdict != "fine":
         lines.append(f"{finding.verdict}: {VERDICTS[finding.verdict]}{_times(finding)}")
     lines += [x for x in (finding.failure, *_numbers(finding)) if x]
-    lines += [f"→ {line}" for line in advice(finding)]
+    lines += [f"→ {line}" for line in finding.advice]
     return "\n  ".join(lines)
+
+
+def _cause(finding: Finding, found: list[Finding]) -> str:
+    """The place whose gradient is probably the origin of NaN or Inf in ``finding``; empty if there is none."""
+    suspects = ["non-finite"] if finding.verdict != "error" else ["non-finite", "arrived non-finite"]
+    return next((str(x.place) for verdict in suspects for x in found if x is not finding and x.verdict == verdict), "")
+
+
+def _rank(finding: Finding) -> float:
+    """The worst first, but a failure after its cause."""
+    caused = finding.verdict == "error" and finding.bad_input and finding.cause
+    return _ORDER.index("arrived non-finite") + 0.5 if caused else _ORDER.index(finding.verdict)
 
 
 def _times(finding: Finding) -> str:

@@ -45,6 +45,8 @@ class Watch(TorchFunctionMode):
             if func in hidden.BACKWARDS and args and not transformed():
                 hidden.listen(args[0], self.report)
             result = func(*args, **kwargs)
+            if func in hidden.CONTAINERS and args and isinstance(args[0], Tensor) and not transformed():
+                hidden.adopt(func, args[0], result, self.report)
         composed = self._lineage.follow(func, args, kwargs, result)
         if composed is not None:
             composed.source.finding.note_composed(composed)
@@ -65,7 +67,7 @@ class Watch(TorchFunctionMode):
         try:
             result = func(given, *args[1:], **kwargs)
         except Exception as error:
-            finding.note_failure(error)
+            finding.note_failure(error, bad_input=not bool(A.detach().isfinite().all()))
             raise
         hidden.mark(result)
         call = _Call(finding, operation, self._sample)
