@@ -135,7 +135,7 @@ def test_products_of_both_sides_are_not_taken_for_functions_of_a_positive_matrix
 
 def signs_in_place(U, Vh):
     Vh = Vh.clone()
-    Vh[-1] *= -1
+    Vh[..., -1, :] *= -1
     return U @ Vh
 
 
@@ -148,12 +148,15 @@ SIGNS = torch.tensor([1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
         lambda U, Vh: U @ torch.diag(SIGNS) @ Vh,
         lambda U, Vh: U @ (torch.diag(SIGNS) @ Vh),
         lambda U, Vh: (U * SIGNS) @ Vh,
+        lambda U, Vh: (U * SIGNS.expand(*U.shape[:-2], 1, 4)) @ Vh,
         lambda U, Vh: U @ (SIGNS[:, None] * Vh),
         signs_in_place,
     ],
 )
-def test_the_nearest_rotation_is_recognised(rotation):
-    report, _ = examined(lambda M: rotation(*linalg.svd(M)[::2])[0].sum(), TIED - 2 * torch.eye(4))
+@pytest.mark.parametrize("batch", [(4, 4), (4, 4, 4)], ids=str)
+def test_the_nearest_rotation_is_recognised(rotation, batch):
+    M = TIED - 2 * torch.eye(4)
+    report, _ = examined(lambda M: rotation(*linalg.svd(M)[::2])[..., 0, :].sum(), M.expand(batch))
     (function,) = report.findings[0].composed
     assert report.findings[0].instead(function) == "sg.polar(M, special=True)"
 

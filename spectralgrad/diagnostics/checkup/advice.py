@@ -68,8 +68,6 @@ def _nonfinite(finding: Finding) -> list[str]:
     ours = _OURS.get(finding.operation.name)
     if not finding.place.line:
         return ["If it is in TorchScript, set the environment variable PYTORCH_JIT=0: its lines are then examined too."]
-    if "lowrank" in finding.operation.name:
-        return ["The decomposition inside has no finite gradient there; sg.svd(M) has."]
     if ours is None:
         return ["The matrix is singular to working precision there; use a pseudo-inverse, or add a multiple of I."]
     return [

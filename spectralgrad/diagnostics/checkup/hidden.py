@@ -28,8 +28,6 @@ CONTAINERS: dict[Any, str] = {
     torch.linalg.matrix_norm: "torch.linalg.matrix_norm",
     torch.linalg.norm: "torch.linalg.norm",
     torch.norm: "torch.norm",
-    torch.pca_lowrank: "torch.pca_lowrank",
-    torch.svd_lowrank: "torch.svd_lowrank",
     Tensor.norm: "Tensor.norm",
 }
 BACKWARDS = frozenset({Tensor.backward, torch.autograd.backward, torch.autograd.grad})
@@ -51,8 +49,7 @@ def listen(roots: Any, report: Report) -> None:
 
 def adopt(func: Any, A: Tensor, result: Any, report: Report) -> None:
     """Register hooks on the decompositions inside a call ``func(A)`` that returned ``result``."""
-    roots = list(result) if isinstance(result, tuple) else [result]
-    for node in _nodes(roots, end=A.grad_fn):
+    for node in _nodes([result], end=A.grad_fn):
         finding = _attend(node, calling_place(), CONTAINERS[func], report)
         if finding is not None:
             finding.shape, finding.dtype = tuple(A.shape), str(A.dtype).removeprefix("torch.")

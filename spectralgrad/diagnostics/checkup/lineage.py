@@ -105,8 +105,10 @@ class Lineage:
         inner = trace.transposed == (left is None)  # the other factor is where f(λ) would be
         if not inner:
             self.start(result, trace)
-        elif trace.role == "vectors" and not trace.part and _is_signs(other, trace.size):
-            self.start(result, replace(trace, signed=True))
+        elif trace.role == "vectors" and not trace.part and other.shape[-2:] == (trace.size,) * 2:
+            signs = other.diagonal(dim1=-2, dim2=-1)
+            if _are_signs(signs, trace.size) and not bool((other - torch.diag_embed(signs)).any()):
+                self.start(result, replace(trace, signed=True))
 
     def _signed(self, name: str, operands: list[Tensor]) -> Trace | None:
         """The trace of vectors whose last one is multiplied by ±1, by ``*`` or in place as in ``Vh[-1] *= -1``."""
@@ -117,10 +119,11 @@ class Lineage:
             return None
         trace = self._traces[id(followed[0])][1]
         other = operands[followed[0] is operands[0]]
-        if self.of(other) is not None or (trace.transposed and (not other.dim() or other.shape[-1] != 1)):
+        across = -1 if trace.transposed else -2  # the dimension in which a sign is repeated
+        if self.of(other) is not None or not other.dim() or (other[None].shape[across] != 1):
             return None
-        signs = other.squeeze(-1) if trace.transposed else other
-        return replace(trace, signed=True) if signs.dim() == 1 and _is_signs(signs, trace.size) else None
+        signs = other[None].squeeze(across)
+        return replace(trace, signed=True) if _are_signs(signs, trace.size) else None
 
     def _product(self, traces: list[Trace], result: Any, any_order: bool) -> Composed | None:
         if len({trace.source for trace in traces}) > 1:
@@ -213,19 +216,14 @@ def _is_orthonormal(x: Tensor) -> bool:
     return bool(((gram - torch.eye(gram.shape[-1], dtype=x.dtype, device=x.device)).abs() <= rounding).all())
 
 
-def _is_signs(x: Tensor, size: int) -> bool:
-    """True if ``x`` is the vector (1, …, 1, ±1) or the diagonal matrix of it, up to rounding."""
-    if transformed() or not x.numel() or size not in x.shape[-1:] or not x.is_floating_point():
+def _are_signs(x: Tensor, size: int) -> bool:
+    """True if ``x`` is (1, …, 1, ±1) up to rounding, or a batch of them."""
+    if transformed() or not x.numel() or x.shape[-1] != size or not x.is_floating_point():
         return False
     x = x.detach()
-    rounding = 64 * size * torch.finfo(x.dtype).eps
-    if x.shape[-2:] == (size, size):
-        if bool((x - torch.diag_embed(d := x.diagonal(dim1=-2, dim2=-1))).any()):
-            return False
-        x = d
     expected = torch.ones_like(x)
     expected[..., -1] = x[..., -1].sign()
-    return bool((x - expected).abs().max() <= rounding)
+    return bool((x - expected).abs().max() <= 64 * size * torch.finfo(x.dtype).eps)
 
 
 def _name(func: Any) -> str:
