@@ -408,6 +408,14 @@ def test_without_spectral_calls_and_without_gradients():
     assert report.healthy
 
 
+def test_calls_in_another_thread_are_not_recorded():
+    with doctor() as report:
+        thread = threading.Thread(target=linalg.eigh, args=(TIED,))
+        thread.start()
+        thread.join()
+    assert str(report) == "No spectral operation was called in this thread."
+
+
 def test_transforms_compiled_functions_and_threads_still_work():
     with doctor() as report:
         batched = torch.vmap(torch.func.grad(lambda A: linalg.eigh(A).eigenvalues.sum()))(TIED.expand(2, 4, 4))

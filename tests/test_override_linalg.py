@@ -469,6 +469,14 @@ def test_a_package_that_fails_above_the_module_keeps_its_traceback(tmp_path, mon
     assert "nosuchmod" in printed
 
 
+def test_a_decomposition_inside_a_python_function_of_torch_is_replaced():
+    A = torch.eye(6, requires_grad=True)
+    for function in (torch.svd_lowrank, torch.pca_lowrank):
+        with sg.override_linalg():
+            S = function(A, 2)[1]
+        assert S.grad_fn.name() == "_SVDBackward"
+
+
 def test_partial_and_aliases_are_covered():
     """A name bound before the switch is on is covered too, because the mode acts when torch is called."""
     from torch.linalg import eigh
