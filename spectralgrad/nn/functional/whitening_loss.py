@@ -123,7 +123,7 @@ def _check(z: Tensor, sub_batch: int | None, iterations: int, eps: float, whiten
     if whitening == "cholesky" and eps == 0 and 0 < together <= d:
         raise ArgumentError(
             f"{where}: expected more samples in a sub-batch than the {d} features for whitening='cholesky', "
-            f"got {together}. Take whitening='zca', which works on the range, or a positive eps."
+            f"got {together}. Use whitening='zca', which works on the range, or a positive eps."
         )
 
 
