@@ -2,7 +2,7 @@
 
 Shampoo multiplies the gradient G of a weight matrix by L^(-1/4) from the left and by R^(-1/4) from the right, where L
 and R are running means of GGᵀ and GᵀG. The length of a step is that of Adam (grafting). Each optimiser runs with
-several learning rates; the best is printed.
+several learning rates; the best is printed. The images come with the lab: ``pip install -e . -e ./lab``.
 """
 
 import torch
@@ -13,7 +13,7 @@ from spectralgrad_lab.data import load
 
 
 class Shampoo(torch.optim.Optimizer):
-    """Shampoo for weights and biases, preconditioned anew every few steps."""
+    """Shampoo for weights and biases, with preconditioners recomputed every few steps."""
 
     def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.99), eps=1e-4, every=5):
         super().__init__(parameters, {"lr": lr, "betas": betas, "eps": eps, "every": every})

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from . import __version__
-from .errors import SpectralError
+from .errors import ArgumentError, SpectralError
 from .io import plugins
 from .io.encoding import any_encoding
 from .io.files import require_folder, said, write_json
@@ -261,8 +261,14 @@ def _conformance(options: argparse.Namespace) -> None:
 def _inspect(options: argparse.Namespace) -> None:
     from .diagnostics import inspect
 
-    matrices = np.load(options.file, allow_pickle=False)
-    print(inspect(torch.from_numpy(matrices), method=options.method))
+    print(inspect(_matrices(options.file), method=options.method))
+
+
+def _matrices(file: Path) -> torch.Tensor:
+    with file.open("rb") as stream:
+        if stream.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+            raise ArgumentError(f"{file} is not a .npy file")
+    return torch.from_numpy(np.load(file, allow_pickle=False))
 
 
 def _tune(_: argparse.Namespace) -> None:

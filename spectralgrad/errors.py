@@ -8,7 +8,7 @@ catches it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -134,13 +134,13 @@ def check_alike(X: Tensor, Y: Tensor, operation: str) -> None:
         )
 
 
-def check_matrix(M: Tensor, operation: str) -> None:
+def check_matrix(M: Tensor, operation: str, expected: str = "matrices (*, m, n)") -> None:
     """Raise :class:`ShapeError` unless ``M`` is a floating-point or complex tensor of matrices."""
     if not isinstance(M, Tensor):
         raise ShapeError(f"{operation}: expected a torch.Tensor, got {type(M).__name__}")
     check_dense(M, operation)
     if M.dim() < 2:
-        raise ShapeError(f"{operation}: expected matrices (*, m, n), got shape {tuple(M.shape)}")
+        raise ShapeError(f"{operation}: expected {expected}, got shape {tuple(M.shape)}")
 
 
 def check_dense(X: Tensor, operation: str) -> None:
@@ -168,6 +168,12 @@ def check_tolerance(rtol: float | None, operation: str) -> None:
     """Raise :class:`ArgumentError` unless ``rtol`` is None or a number from 0 to 1."""
     if rtol is not None and not 0 <= rtol <= 1:
         raise ArgumentError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
+
+
+def check_number(value: object, argument: str, where: str) -> None:
+    """Raise :class:`ArgumentError` unless ``value`` is a real number; its range is left to the caller."""
+    if not isinstance(value, SupportsFloat) or isinstance(value, bool):
+        raise ArgumentError(f"{where}: expected {argument} to be a number, got {value!r}")
 
 
 def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:

@@ -113,7 +113,7 @@ class Reference:
         try:
             import mpmath
         except ImportError as missing:
-            raise ImportError("Reference requires mpmath: pip install 'spectralgrad[plots]'") from missing
+            raise ImportError("Reference requires mpmath: pip install -e '.[plots]'") from missing
         self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
         self._mp.dps = digits
         lower = A.detach().to(torch.float64).tril().tolist()

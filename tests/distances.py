@@ -25,6 +25,7 @@ PAIRS = {
     "affine_invariant": (sg.affine_invariant, 0.0),
     "affine_invariant-root": (lambda A, B: sg.affine_invariant(A, B, squared=False), 0.0),
 }
+OF_LOGARITHMS = [name for name in PAIRS if name.startswith(("log_", "affine_"))]  # infinite between different ranges
 SMOOTH = [name for name in PAIRS if not name.endswith("-root")]  # differentiable where the matrices are equal
 # name → shapes of two samples: fewer than features, more, and one of each
 SAMPLES = {"few": ((3, 5), (4, 5)), "many": ((9, 4), (8, 4)), "both": ((3, 4), (7, 4))}

@@ -108,14 +108,16 @@ def test_transport_of_a_singular_gaussian_leaves_its_range():
 
 @pytest.mark.parametrize("name", ["gaussian_transport", "log_euclidean", "affine_invariant"])
 def test_gradients_along_a_path_of_constant_rank(name):
-    """Four positions of a fourth-order difference, at rank 2 of 4 with another range for each matrix."""
+    """Four positions of a fourth-order difference, at rank 2 of 4: of both matrices one range that turns, or two."""
     f = distances.PAIRS[name][0]
     X, Y, D = torch.randn(3, 2, 4, dtype=DOUBLE, generator=torch.Generator().manual_seed(1))
     G = with_spectrum([1.0, -1.0, 0.5, 0.3])
 
     def loss(t):
         F = X + t * D
-        return (f(F.mT @ F, Y.mT @ Y) * (G if name == "gaussian_transport" else 1)).sum()
+        if name == "gaussian_transport":
+            return (f(F.mT @ F, Y.mT @ Y) * G).sum()
+        return f(F.mT @ F, F.mT @ (Y @ Y.mT + t * G[:2, :2]) @ F)
 
     t, h = torch.tensor(0.0, dtype=DOUBLE, requires_grad=True), 1e-3
     slope = (8 * (loss(h) - loss(-h)) - loss(2 * h) + loss(-2 * h)) / (12 * h)

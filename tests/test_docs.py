@@ -92,4 +92,4 @@ def test_the_picture_is_drawn(tmp_path):
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(gradient_error_plot, "find_spec", lambda name: None if name == "matplotlib" else object())
     assert main(["conformance", "--plot", str(tmp_path / "picture.png")]) == 1
-    assert "requires matplotlib: pip install 'spectralgrad[plots]'" in capsys.readouterr().err
+    assert "requires matplotlib: pip install -e '.[plots]'" in capsys.readouterr().err

@@ -234,8 +234,8 @@ def test_bad_input_is_refused(monkeypatch):
         sg.eigsh(A + torch.ones(N, N).triu(1), K)
     with pytest.raises(sg.NonFiniteError, match="eigsh"):
         sg.eigsh(A * torch.nan, K)
-    with pytest.raises(sg.ShapeError, match="a callable and its size"):
-        sg.eigsh(lambda X: X, K)
+    with pytest.raises(sg.ShapeError, match="expected a square operator"):
+        sg.eigsh(A[1:], K)
     with pytest.raises(sg.ArgumentError, match="got SimpleNamespace"):
         sg.eigsh(SimpleNamespace(shape=(N, N)), K)
     leaf = A.clone().requires_grad_()

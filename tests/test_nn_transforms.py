@@ -72,7 +72,7 @@ def test_evaluated_layers_are_exported(name):
 
 _needs_onnx = pytest.mark.skipif(
     any(importlib.util.find_spec(package) is None for package in ("onnx", "onnxruntime", "onnxscript")),
-    reason="onnx, onnxruntime and onnxscript are needed: pip install 'spectralgrad[dev]'",
+    reason="onnx, onnxruntime and onnxscript are needed: pip install -e '.[dev]'",
 )
 
 

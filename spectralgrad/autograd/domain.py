@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..errors import ArgumentError, batch_positions
+from ..precision import negative_tolerance
 from .hermitian import from_lower
 from .pairwise import norm
 
@@ -80,3 +82,50 @@ def _(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tens
 @positive_part.register_vmap
 def _(info, in_dims, w, operation, rtol, clamp):  # type: ignore[no-untyped-def]
     return positive_part(w.movedim(in_dims[0], 0), operation, rtol, clamp), (0, 0)
+
+
+@torch.library.custom_op("spectralgrad::same_range", mutates_args=())
+def same_range(s: Tensor, V: Tensor, t: Tensor, W: Tensor, operation: str, rtol: float) -> Tensor:
+    """Raise :class:`ArgumentError` unless two matrices have the same range; return True (*,) for each pair.
+
+    ``s`` and ``t`` (*, d) are the roots √λ, zero off the range, and ``V`` and ``W`` the eigenvectors. Rounding errors
+    turn a range by about ε times the condition number on it, so that much is allowed. This is an operator for the same
+    reason as :func:`positive_part`; a caller has to use the result, or torch.compile removes the call.
+    """
+    agree = torch.ones(s.shape[:-1], dtype=torch.bool, device=s.device)
+    if bool((s > 0).all()) and bool((t > 0).all()):  # also if they are empty
+        return agree
+    ranks = (s > 0).sum(-1), (t > 0).sum(-1)
+    tolerance = max(negative_tolerance(s.shape[-1], s.dtype), rtol)
+    sines = norm(((V * (s == 0).unsqueeze(-2)).mH @ (W * (t > 0).unsqueeze(-2))).flatten(-2))
+    differ = sines > tolerance * (_condition_on_range(s) + _condition_on_range(t))
+    for position in batch_positions((ranks[0] != ranks[1]) | differ)[:1]:
+        first, second = (int(rank[position]) for rank in ranks)
+        got = f"ranks {first} and {second}" if first != second else f"two different ranges of rank {first}"
+        where = "" if not position else f" in batch position {position}"
+        raise ArgumentError(
+            f"{operation}: expected two matrices with the same range, such as two of full rank, got {got}{where}. "
+            "Add a multiple of the identity to both."
+        )
+    return agree
+
+
+def _condition_on_range(s: Tensor) -> Tensor:
+    largest = s.amax(-1)
+    least = torch.where(s > 0, s, largest.unsqueeze(-1)).amin(-1)
+    return torch.where(largest > 0, largest / least, 1).square()
+
+
+@same_range.register_fake
+def _(s: Tensor, V: Tensor, t: Tensor, W: Tensor, operation: str, rtol: float) -> Tensor:
+    return torch.empty(s.shape[:-1], dtype=torch.bool, device=s.device)
+
+
+@same_range.register_vmap
+def _(info, in_dims, *inputs):  # type: ignore[no-untyped-def]
+    *tensors, operation, rtol = inputs
+    batched = (
+        x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+        for x, dim in zip(tensors, in_dims, strict=False)
+    )
+    return same_range(*batched, operation, rtol), 0

@@ -22,6 +22,9 @@ def smooth(f: Scalar, df: Scalar | None, where: str = "matrix_function", of: str
 
     ``where`` and ``of`` are words of error messages: the operation, and what f is applied to.
     """
+    if not callable(f) or not (df is None or callable(df)):
+        name, got = ("df", df) if callable(f) else ("f", f)
+        raise ArgumentError(f"{where}: expected a function {name} of {of}s, such as torch.tanh, got {got!r}")
     f, df = elementwise(f, "f", where, of), None if df is None else elementwise(df, "df", where, of)
     slope = df if df is not None else lambda w: _derivative(f, f(w).requires_grad)(w)
     return Function(f, slope, lambda w: general(w, f, df))

@@ -60,7 +60,7 @@ def require() -> None:
     """Raise :class:`SpectralError` if a package that the plot needs is not installed."""
     missing = [name for name in ("matplotlib", "mpmath") if find_spec(name) is None]
     if missing:
-        raise SpectralError(f"plotting requires {' and '.join(missing)}: pip install 'spectralgrad[plots]'")
+        raise SpectralError(f"plotting requires {' and '.join(missing)}: pip install -e '.[plots]'")
 
 
 def measure(function: str, draws: int = DRAWS) -> dict[str | None, list[float]]:

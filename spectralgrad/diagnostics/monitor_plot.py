@@ -22,7 +22,7 @@ _PANELS = (
 def draw(monitor: Monitor, path: str | Path | None = None) -> Any:
     """Plot four panels over the steps, one line per layer; returns the figure and writes it if a path is given."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("plotting requires matplotlib: pip install 'spectralgrad[plots]'")
+        raise SpectralError("plotting requires matplotlib: pip install -e '.[plots]'")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 5.4), dpi=150, facecolor="white", layout="constrained")

@@ -113,6 +113,8 @@ def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
 
 def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:
     """Return both matrices with a common batch shape; raise an error if their sizes or types differ."""
+    if isinstance(B, (str, Method)):
+        raise ShapeError(f"{operation}: expected B to be a torch.Tensor, got {B!r}; a method is passed as method=")
     check_square(B, f"{operation}, B")
     if A.dtype != B.dtype or A.shape[-1] != B.shape[-1]:
         raise ShapeError(

@@ -11,13 +11,25 @@ The last three terms are the squared Bures–Wasserstein distance. They are comp
 
 from __future__ import annotations
 
+from typing import SupportsIndex
+
 import torch
 from torch import Tensor
 
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
+from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_alike, check_matrix, check_pair, check_tolerance
+from ..errors import (
+    ArgumentError,
+    NonFiniteError,
+    ShapeError,
+    batch_positions,
+    check_alike,
+    check_matrix,
+    check_pair,
+    check_tolerance,
+)
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
 from .covariances import root_of_count
@@ -104,11 +116,16 @@ def gaussian_wasserstein(
     """
     check_pair(cov1, cov2, "gaussian_wasserstein")
     for mean, C in ((mean1, cov1), (mean2, cov2)):
+        if not isinstance(mean, Tensor):
+            raise ShapeError(f"gaussian_wasserstein: expected means to be a torch.Tensor, got {type(mean).__name__}")
         if mean.dim() < 1 or mean.shape[-1] != C.shape[-1] or mean.dtype != C.dtype:
             raise ShapeError(
                 f"gaussian_wasserstein: expected means (*, {C.shape[-1]}) of {C.dtype}, "
                 f"got shape {tuple(mean.shape)} of {mean.dtype}"
             )
+        if function.eager(mean) and not bool(torch.isfinite(mean).all()):
+            bad = ~torch.isfinite(mean).all(-1)
+            raise NonFiniteError(batch_positions(bad), mean.shape[:-1], "gaussian_wasserstein, means")
     with full_precision(cov1):
         domain = _domain("gaussian_wasserstein", rtol, clamp)
         shift = doubled(mean1) - doubled(mean2)
@@ -143,6 +160,7 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
 
     Raises:
         ShapeError: the samples do not fit, or there are not more than ``correction`` of them.
+        ArgumentError: ``correction`` is not an integer.
         NonFiniteError: the input contains NaN or Inf.
 
     Example:
@@ -152,8 +170,15 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
 
     Reference: as in :func:`gaussian_wasserstein`.
     """
-    check_matrix(X, "frechet_distance")
-    check_matrix(Y, "frechet_distance")
+    if not isinstance(correction, SupportsIndex) or isinstance(correction, bool):
+        raise ArgumentError(f"frechet_distance: expected an integer correction, got {correction!r}")
+    for Z in (X, Y):
+        check_matrix(Z, "frechet_distance", "samples (*, n, d)")
+        if Z.shape[-2] <= correction:
+            raise ShapeError(
+                f"frechet_distance: expected at least {correction + 1} samples, got {Z.shape[-2]} (shape "
+                f"{tuple(Z.shape)})"
+            )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
         (first, mean1), (second, mean2) = (_factor_and_mean(doubled(Z), correction) for Z in (X, Y))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -95,15 +96,35 @@ def eigsh(
     return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))
 
 
+_EXPECTED = "eigsh: expected a tensor, an object with shape and matmul, or a callable"
+
+
+def _size(given: Any, size: int | None) -> int:
+    """Return n, or raise an error if ``given`` is no operator or has no size."""
+    if isinstance(given, np.ndarray):
+        raise ArgumentError(f"{_EXPECTED}, got a numpy array; use torch.from_numpy first")
+    if size is not None and (not isinstance(size, SupportsIndex) or isinstance(size, bool)):
+        raise ArgumentError(f"eigsh: expected size to be an integer, got {size!r}")
+    shape = tuple(getattr(given, "shape", ()))
+    if not isinstance(given, Tensor) and not shape:
+        if not callable(given):
+            raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
+        if size is None:
+            raise ArgumentError("eigsh: expected size=n for a callable, which maps (n, m) to (n, m)")
+        return int(size)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ShapeError(f"eigsh: expected a square operator (n, n), got shape {shape}")
+    return int(shape[0])
+
+
 class _Operator:
     """The products of what the caller gave, and a fixed vector to start from."""
 
     def __init__(self, given: Any, size: int | None, dtype: torch.dtype | None, device: Any) -> None:
-        shape = tuple(getattr(given, "shape", ()) or ((size, size) if size is not None else ()))
-        if len(shape) != 2 or shape[0] != shape[1]:
-            raise ShapeError(f"eigsh: expected a square operator (n, n), or a callable and its size, got shape {shape}")
-        self.size, self.matrix = shape[0], given
+        self.size, self.matrix = _size(given, size), given
         self.dtype = dtype or getattr(given, "dtype", None) or torch.get_default_dtype()
+        if not isinstance(self.dtype, torch.dtype) or not (self.dtype.is_floating_point or self.dtype.is_complex):
+            raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {self.dtype}")
         wide = working_dtype(self.dtype)
         if isinstance(given, Tensor):
             self.matrix = given.to(wide)
@@ -123,9 +144,7 @@ class _Operator:
             if hasattr(given, name):
                 found: krylov.Product = getattr(given, name)
                 return found
-        raise ArgumentError(
-            f"eigsh: expected a tensor, an object with matmul, or a callable, got {type(given).__name__}"
-        )
+        raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
 
     def symmetric_product(self, X: Tensor) -> Tensor:
         """The product with a tensor's Hermitian part, so that its gradient is Hermitian; of others the product."""
@@ -142,6 +161,11 @@ class _Operator:
     def check(self) -> None:
         """Raise an error if products are not finite, or contradict that the operator is Hermitian."""
         Y = self.product(self.probes)
+        if not isinstance(Y, Tensor) or Y.shape != self.probes.shape:
+            got = f"shape {tuple(Y.shape)}" if isinstance(Y, Tensor) else type(Y).__name__
+            raise ArgumentError(
+                f"eigsh: expected an operator that maps {tuple(self.probes.shape)} to the same shape, got {got}"
+            )
         if not bool(torch.isfinite(Y).all()):
             raise NonFiniteError([], (), "eigsh")
         Y = Y / magnitude(Y)

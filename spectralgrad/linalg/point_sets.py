@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from ..autograd.point_alignment import Options, align
+from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, check_matrix
+from ..errors import ArgumentError, ShapeError, batch_positions, check_matrix
 from ..precision import full_precision, narrow, real_dtype, widen
 
 
@@ -61,6 +62,7 @@ def procrustes(
     Raises:
         NonFiniteError: the input contains NaN or Inf.
         ShapeError: the shapes or dtypes do not fit together.
+        ArgumentError: a weight is negative; this is checked in eager mode only.
 
     Example:
         >>> X = torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 1.0]])
@@ -84,8 +86,8 @@ def procrustes(
 
 
 def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
-    check_matrix(X, "procrustes")
-    check_matrix(Y, "procrustes")
+    check_matrix(X, "procrustes", "points (*, n, k)")
+    check_matrix(Y, "procrustes", "points (*, n, k)")
     if X.shape[-2:] != Y.shape[-2:] or X.dtype != Y.dtype or not _broadcast(X.shape[:-2], Y.shape[:-2]):
         raise ShapeError(
             f"procrustes: expected two sets of points (*, n, k) of the same shape and dtype, got {tuple(X.shape)} of "
@@ -100,6 +102,12 @@ def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
     if not fits or not _broadcast(X.shape[:-2], Y.shape[:-2], weights.shape[:-1]):
         raise ShapeError(
             f"procrustes: expected weights (*, n) for points {tuple(X.shape)}, got shape {tuple(weights.shape)}"
+        )
+    if function.eager(weights) and bool((weights < 0).any()):
+        position = batch_positions(weights < 0)[0]
+        raise ArgumentError(
+            f"procrustes: expected weights ≥ 0, got {weights[position].item():.6g} at index {position}. "
+            "Use softplus or exp for weights that are learned."
         )
 
 

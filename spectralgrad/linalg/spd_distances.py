@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from ..autograd import modulus, scalar_functions
-from ..autograd.domain import Domain, Spectrum
+from ..autograd import modulus, scalar_functions, square_root
+from ..autograd.domain import Domain, Spectrum, same_range
 from ..dispatch.overrides import overridable
 from ..errors import check_pair, check_tolerance
 from ..precision import doubled, full_precision, narrow, widen
@@ -19,8 +21,8 @@ def log_euclidean(
 ) -> Tensor:
     r"""Compute the squared log-Euclidean distance :math:`\|\log A-\log B\|_F^2` between positive definite matrices.
 
-    The gradient is exact at equal eigenvalues, and zero where the matrices are equal. The logarithm of a singular
-    matrix is that of :func:`matrix_log`, zero on the null space, so the distance is finite.
+    The gradient is exact at equal eigenvalues, and zero where the matrices are equal. Singular matrices are compared on
+    their range, which must be the same: between different ranges the distance is infinite.
 
     Args:
         A, B: positive definite matrices (*, d, d), as in :func:`bures_wasserstein`.
@@ -31,6 +33,7 @@ def log_euclidean(
 
     Raises:
         ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ArgumentError: the matrices have different ranges, so one of them at least is singular.
 
     Example:
         >>> identity = torch.eye(2)
@@ -43,7 +46,11 @@ def log_euclidean(
     check_tolerance(rtol, "log_euclidean")
     domain = Domain("log_euclidean", True, rtol, clamp)
     with full_precision(A):
-        return narrow(finished(_squares(_log(widen(A), domain) - _log(widen(B), domain)), squared), A.dtype)
+        spectra = [domain.spectrum(widen(C)) for C in (A, B)]
+        first, second = (_log(widen(C), spectrum) for C, spectrum in zip((A, B), spectra, strict=True))
+        pairs = [(torch.where(support, w, 0).sqrt(), V) for w, V, support in spectra]
+        distance = _on_one_range(_squares(first - second), pairs, domain)
+        return narrow(finished(distance, squared), A.dtype)
 
 
 @overridable
@@ -55,8 +62,7 @@ def affine_invariant(
     .. math:: \|\log(A^{-1/2}BA^{-1/2})\|_F^2=\sum_i\ln^2\mu_i,\qquad Bx_i=\mu_iAx_i ,
 
     invariant under :math:`A,B\mapsto TAT^H,TBT^H` for every invertible T. The gradient is exact at equal eigenvalues,
-    and zero where the matrices are equal. For singular matrices the logarithm is taken on the range of
-    :math:`A^{+1/2}BA^{+1/2}`: this is the distance on the range of A if B has the same range, and is finite always.
+    and zero where the matrices are equal. Singular matrices are compared on their range, which must be the same.
 
     Args:
         A, B, squared, rtol, clamp: as in :func:`log_euclidean`.
@@ -65,7 +71,7 @@ def affine_invariant(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`log_euclidean`.
+        ShapeError, IndefiniteError, NonFiniteError, ArgumentError: as in :func:`log_euclidean`.
 
     Example:
         >>> A, T = torch.diag(torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 5.0], [0.0, 2.0]])
@@ -78,12 +84,22 @@ def affine_invariant(
     check_tolerance(rtol, "affine_invariant")
     domain = Domain("affine_invariant", True, rtol, clamp)
     with full_precision(A):
-        Z, S = (doubled(Exact().root(widen(C), inverse, domain)) for C, inverse in ((A, True), (B, False)))
-        return narrow(finished(4 * _squares(_log_of_modulus(S @ Z, domain)), squared), A.dtype)
+        Z, *first = square_root.with_eigenpairs(widen(A), True, domain)
+        S, *second = square_root.with_eigenpairs(widen(B), False, domain)
+        squares = 4 * _squares(_log_of_modulus(doubled(S) @ doubled(Z), domain))
+        return narrow(finished(_on_one_range(squares, [first, second], domain), squared), A.dtype)
 
 
-def _log(A: Tensor, domain: Domain) -> Tensor:
-    return Exact().function(A, scalar_functions.LOG, domain)
+def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: Domain) -> Tensor:
+    """Return the distance of matrices with these √λ and eigenvectors; raise an error if their ranges differ."""
+    batch = distance.shape
+    (s, V), (t, W) = pairs
+    parts = (x.detach().expand(*batch, *x.shape[-k:]) for x, k in ((s, 1), (V, 2), (t, 1), (W, 2)))
+    return torch.where(same_range(*parts, domain.operation, domain.solver_rtol), distance, 0)
+
+
+def _log(A: Tensor, spectrum: Spectrum) -> Tensor:
+    return Exact().compose(A, scalar_functions.LOG, spectrum)
 
 
 def _log_of_modulus(M: Tensor, domain: Domain) -> Tensor:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..errors import ArgumentError, check_choice
+from ..errors import ArgumentError, check_choice, check_number
 from ..rules import Method
 from .base import SpectralModule
-from .functional.whitening_loss import whitening_mse
+from .functional.whitening_loss import check_partition, whitening_mse
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening
 
 
@@ -66,8 +66,10 @@ class WhiteningMSELoss(SpectralModule):
         check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
         self.operation = OPERATION[whitening]
         super().__init__(DEFAULT[whitening] if method is None else method)
+        check_number(eps, "eps", self.where)
         if not eps >= 0:
             raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
+        check_partition(sub_batch, iterations, self.where)
         self.sub_batch, self.iterations, self.eps = sub_batch, iterations, eps
         self.whitening, self.normalize = whitening, normalize
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_square, check_tolerance
+from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_number, check_square, check_tolerance
 from ..precision import narrow, widen
 
 
@@ -38,7 +38,7 @@ def inverse_root(
         the inverse roots (*, d, d), Hermitian; zero for a zero matrix if ``eps`` is 0 or relative.
 
     Raises:
-        ArgumentError: ``p`` or ``eps`` is out of range.
+        ArgumentError: ``p`` or ``eps`` is out of range, or ``relative`` is given without ``eps``.
         IndefiniteError: an eigenvalue is negative beyond rounding error.
         NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
 
@@ -51,7 +51,7 @@ def inverse_root(
     Reference: Gupta, Koren and Singer, Shampoo: preconditioned stochastic tensor optimization, ICML 2018.
     """
     check_square(A, "inverse_root")
-    _check_arguments("inverse_root", eps, rtol, [p])
+    _check_arguments("inverse_root", eps, relative, rtol, [p])
     return _root(A, "inverse_root", p, eps, relative, rtol, clamp)
 
 
@@ -87,10 +87,12 @@ def inverse_roots(
 
     Reference: as in :func:`inverse_root`.
     """
-    roots = [p] * len(matrices) if isinstance(p, (int, float)) else list(p)
+    if isinstance(matrices, Tensor):
+        raise ArgumentError("inverse_roots: expected a list of matrices; for one tensor use inverse_root")
+    roots = [p] * len(matrices) if isinstance(p, (int, float, str)) else list(p)
     if len(roots) != len(matrices):
         raise ArgumentError(f"inverse_roots: expected one root for each of {len(matrices)} matrices, got {len(roots)}")
-    _check_arguments("inverse_roots", eps, rtol, roots)
+    _check_arguments("inverse_roots", eps, relative, rtol, roots)  # type: ignore[arg-type]
     results: list[Tensor] = list(matrices)
     for members in _buckets(matrices, roots):
         batch = torch.stack([matrices[k] for k in members])
@@ -118,11 +120,15 @@ def _buckets(matrices: Sequence[Tensor], roots: Sequence[float]) -> list[list[in
     return list(found.values())
 
 
-def _check_arguments(operation: str, eps: float, rtol: float | None, roots: Sequence[float]) -> None:
+def _check_arguments(operation: str, eps: float, relative: bool, rtol: float | None, roots: Sequence[float]) -> None:
     check_tolerance(rtol, operation)
+    check_number(eps, "eps", operation)
     if not 0 <= eps < math.inf:
         raise ArgumentError(f"{operation}: expected a finite eps ≥ 0, got {eps!r}")
+    if relative and eps == 0:
+        raise ArgumentError(f"{operation}: expected eps > 0 with relative=True, which multiplies eps, got eps=0")
     for p in roots:
+        check_number(p, "the root p", operation)
         if not 0 < p < math.inf:
             raise ArgumentError(f"{operation}: expected a root p > 0, got {p!r}")
 

@@ -29,7 +29,7 @@ _STYLES = {
 def require() -> None:
     """Raise an error that says what to install if plotting is not possible."""
     if find_spec("matplotlib") is None:
-        raise SpectralError("plotting needs matplotlib: pip install 'spectralgrad[plots]'")
+        raise SpectralError("plotting needs matplotlib: pip install -e '.[plots]'")
 
 
 def cost(path: str | Path, run: Run, dtype: str = "float32", spectrum: str = "wishart") -> None:

@@ -224,7 +224,7 @@ class Submitit:
         try:
             import submitit
         except ImportError:
-            raise JobError("running on a cluster needs submitit: pip install 'spectralgrad[cluster]'") from None
+            raise JobError("running on a cluster needs submitit: pip install -e './lab[cluster]'") from None
         self._as_completed = submitit.helpers.as_completed
         try:
             self._executor = submitit.AutoExecutor(folder=str(folder), cluster=cluster)

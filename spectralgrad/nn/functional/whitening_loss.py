@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 from itertools import combinations
+from typing import SupportsIndex
 
 import torch
 from torch import Tensor
@@ -107,17 +108,22 @@ def _stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
     return views
 
 
+def check_partition(sub_batch: int | None, iterations: int, where: str) -> None:
+    """Raise :class:`ArgumentError` unless ``iterations`` is an integer ≥ 1 and ``sub_batch`` one ≥ 2, or None."""
+    if not isinstance(iterations, SupportsIndex) or iterations < 1:
+        raise ArgumentError(f"{where}: expected iterations ≥ 1, got {iterations!r}")
+    if sub_batch is not None and (not isinstance(sub_batch, SupportsIndex) or sub_batch < 2):
+        raise ArgumentError(f"{where}: expected sub_batch ≥ 2 or None, got {sub_batch!r}")
+
+
 def _check(z: Tensor, sub_batch: int | None, iterations: int, eps: float, whitening: str, where: str) -> None:
-    if iterations < 1:
-        raise ArgumentError(f"{where}: expected iterations ≥ 1, got {iterations}")
-    if sub_batch is not None and sub_batch < 2:
-        raise ArgumentError(f"{where}: expected sub_batch ≥ 2 or None, got {sub_batch}")
+    check_partition(sub_batch, iterations, where)
     _, n, d = z.shape
     together = n if sub_batch is None else min(n, sub_batch)
     if whitening == "cholesky" and eps == 0 and 0 < together <= d:
         raise ArgumentError(
             f"{where}: expected more samples in a sub-batch than the {d} features for whitening='cholesky', "
-            f"got {together}. Take whitening='zca', which works on the range, or a positive eps."
+            f"got {together}. Use whitening='zca', which works on the range, or a positive eps."
         )
 
 
