@@ -26,8 +26,8 @@ to be exact and is not is reported as wrong and not timed. Methods run alternate
 reported, and torch uses whichever is faster of one thread and two. On a busy machine, increase --seconds."""
 _EXAMPLES = """\
 examples:
-  spectralgrad bench                                  the whole table, about six minutes
-  spectralgrad bench --quick                          smaller matrices, about 30 seconds
+  spectralgrad bench                                  the whole table, about nine minutes
+  spectralgrad bench --quick                          smaller matrices, about two minutes
   spectralgrad bench --report bench.html              and a page with pictures
   spectralgrad bench --report DIR                     the page, its pictures, a Markdown table and the data
   spectralgrad bench --from DIR/bench.json            the table of an earlier run
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("--quick", action="store_true", help="smaller matrices and less time for each: about 30 s")
+    add("--quick", action="store_true", help="smaller matrices and less time for each: about two minutes")
     add("--only", type=_some(CONTESTS), metavar="NAME[,NAME]", help=f"of {', '.join(CONTESTS)} (default: all)")
     add(
         "--dtype", type=_some(DTYPES), metavar="NAME[,NAME]", help=f"of {', '.join(DTYPES)} (default: those with goals)"
