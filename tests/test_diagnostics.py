@@ -72,7 +72,7 @@ def test_inspect_reports_asymmetry():
     assert_close(inspect(A).asymmetry, torch.tensor(math.sqrt(2 / 3), dtype=DOUBLE))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m for m in METHODS if m in {*sg.methods("eigh"), *sg.methods("sqrt")}])
 @pytest.mark.parametrize("shape", [(0, 0), (1, 1), (0, 3, 3), (2, 0, 3, 3)], ids=str)
 def test_inspect_takes_any_shape_and_method(method, shape):
     assert repr(inspect(torch.ones(shape), method=method))

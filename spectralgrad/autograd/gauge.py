@@ -45,7 +45,7 @@ def column_norms(G: Tensor) -> Tensor:
     """Return the Euclidean norms (*, d) of the columns of a cotangent; their squares may overflow or underflow."""
     if 0 in G.shape[-2:]:
         return torch.linalg.vector_norm(G, dim=-2)
-    size = resolved(G.detach().abs().amax(-2, keepdim=True))
+    size = resolved(G.abs().amax(-2, keepdim=True))
     return torch.linalg.vector_norm(G / size, dim=-2) * size.squeeze(-2)
 
 
