@@ -162,7 +162,7 @@ def test_bad_input():
     ):
         with pytest.raises(sg.ShapeError, match=f"WhiteningMSELoss: .*{message}"):
             WhiteningMSELoss()(bad)
-    with pytest.raises(sg.ArgumentError, match=r"more samples in a sub-batch than the 6 features .* got 4\. Take"):
+    with pytest.raises(sg.ArgumentError, match=r"more samples in a sub-batch than the 6 features .* got 4\. Use"):
         whitening_mse(z[:, :4])
     for options, message in (({"sub_batch": 1}, "sub_batch ≥ 2"), ({"iterations": 0}, "iterations ≥ 1")):
         with pytest.raises(sg.ArgumentError, match=message):

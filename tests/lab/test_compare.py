@@ -301,7 +301,7 @@ def test_submitit_carries_out_the_same_jobs(tmp_path):
 
 def test_without_submitit_the_error_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "submitit", None)
-    with pytest.raises(JobError, match=r"spectralgrad\[cluster\]"):
+    with pytest.raises(JobError, match=r"lab\[cluster\]"):
         Submitit(tmp_path)
 
 
