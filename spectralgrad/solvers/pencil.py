@@ -70,7 +70,7 @@ def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor
 def _flat_factor(B: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mask (*,) of well-conditioned matrices and, for these, a factor that reduces B to the identity.
 
-    Where the kernel serves it is B^(-1/2), which the kernel computes in one call; otherwise L⁻¹D.
+    If the kernel is used, it is B^(-1/2), which takes one call; otherwise L⁻¹D.
     """
     native = choice.kernel_for_functions(B)
     if native is None:
