@@ -29,7 +29,7 @@ FLAGS = [
     "-Wno-psabi",
     "-Wno-ignored-attributes",
 ]
-SOURCES = ("kernel", "complex")  # compiled for each instruction set
+SOURCES = ("kernel", "complex", "features")  # compiled for each instruction set
 X86 = {
     "baseline": ["-O2"],  # for processors of before 2013: compiled in half the time
     "avx2": ["-mavx2", "-mfma"],

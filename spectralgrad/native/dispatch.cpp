@@ -9,14 +9,14 @@
 #include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
 namespace baseline = avx2;
 namespace avx512 = avx2;
 #else
-namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
+namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
 #ifdef SG_X86
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
-namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); }
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
 #endif
 #endif
 
@@ -43,20 +43,21 @@ bool has_avx512() {
 }
 
 // The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
-struct Both { Kernel real; sg::ComplexKernel complex; };
-Both choose() {
+struct Kernels { Kernel real; sg::ComplexKernel complex; sg::FeatureKernel features; };
+#define SG_ALL(set) {set::kernel(), set::complex_kernel(), set::feature_kernel()}
+Kernels choose() {
   const char* wish = std::getenv("SPECTRALGRAD_ISA");
   auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
 #ifdef SG_X86
-  if (has_avx512() && wanted("avx512")) return {avx512::kernel(), avx512::complex_kernel()};
-  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return {avx2::kernel(), avx2::complex_kernel()};
+  if (has_avx512() && wanted("avx512")) return SG_ALL(avx512);
+  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return SG_ALL(avx2);
 #endif
   (void)wanted;
-  return {baseline::kernel(), baseline::complex_kernel()};
+  return SG_ALL(baseline);
 }
-const Both& chosen() {
-  static const Both both = choose();
-  return both;
+const Kernels& chosen() {
+  static const Kernels kernels = choose();
+  return kernels;
 }
 const Kernel& kernel() { return chosen().real; }
 template <class T> const Ops<T>& ops();
@@ -65,6 +66,10 @@ template <> const Ops<double>& ops() { return kernel().f64; }
 template <class T> const sg::ComplexOps<T>& complex_ops();
 template <> const sg::ComplexOps<float>& complex_ops() { return chosen().complex.c64; }
 template <> const sg::ComplexOps<double>& complex_ops() { return chosen().complex.c128; }
+
+template <class T> const sg::FeatureOps<T>& feature_ops();
+template <> const sg::FeatureOps<float>& feature_ops() { return chosen().features.f32; }
+template <> const sg::FeatureOps<double>& feature_ops() { return chosen().features.f64; }
 
 struct Buffer {
   void* p;
@@ -185,6 +190,62 @@ template <class T> int points(int step, sg::PointTask<T> t, int threads) {
   return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
 }
 
+// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The parts
+// depend on the number of samples alone, so that sums over them do not depend on the number of threads.
+constexpr int64_t most_parts = 16;
+template <class Part> int in_parts(int64_t samples, double cost, size_t work, int threads, Part part) {
+  const int64_t parts = samples < most_parts ? samples : most_parts;
+  int64_t helpers = (int64_t)(cost / 30e3);
+  if (helpers > threads - 1) helpers = threads - 1;
+  if (helpers > parts - 1) helpers = parts - 1;
+  std::atomic<int64_t> next{0}, status{0};
+  auto share = [&] {
+    Buffer buffer(work);
+    if (!buffer.p) { status = -1; return; }
+#ifdef SG_POISON
+    std::memset(buffer.p, 0xff, work);
+#endif
+    for (int64_t k; (k = next.fetch_add(1)) < parts;) {
+      const int64_t first = samples * k / parts;
+      part(k, first, samples * (k + 1) / parts - first, buffer.p);
+    }
+  };
+  sg::Pool::run(helpers, share);
+  return (int)status;
+}
+
+template <class T>
+int feature_moments(const sg::FeatureMoments<T>& t, T* C, T* sums, int threads) {
+  const auto& o = feature_ops<T>();
+  const int64_t d = t.d, D = o.padded(t.d), square = D * D, size = t.groups * (square + D);
+  const int64_t parts = t.samples < most_parts ? t.samples : most_parts;
+  Buffer buffer((size_t)((parts ? parts : 1) * size) * sizeof(double));
+  if (!buffer.p) return -1;
+  double *partial = (double*)buffer.p, *totals = partial + t.groups * square;
+  std::memset(partial, 0, (size_t)((parts ? parts : 1) * size) * sizeof(double));
+  const double cost = 0.05 * (double)t.samples * (double)(t.groups * d * d) * (double)t.n;
+  const int status = in_parts(t.samples, cost, o.moments_work(t.d), threads,
+                              [&](int64_t k, int64_t first, int64_t count, void* work) {
+                                o.moments(t, first, count, partial + k * size, totals + k * size, work);
+                              });
+  for (int64_t k = 1; k < parts; k++)
+    for (int64_t i = 0; i < size; i++) partial[i] += partial[k * size + i];
+  for (int64_t g = 0; g < t.groups; g++)
+    for (int64_t r = 0; r < d; r++) {
+      const double* from = partial + g * square;
+      for (int64_t c = 0; c < d; c++) C[(g * d + r) * d + c] = (T)(t.Y || c <= r ? from[r * D + c] : from[c * D + r]);
+      sums[g * d + r] = (T)totals[g * D + r];
+    }
+  return status;
+}
+
+template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
+  const double cost = 0.05 * (double)t.samples * t.groups * t.d * t.d * (double)t.n * (t.X ? 2 : 1);
+  const auto& o = feature_ops<T>();
+  return in_parts(t.samples, cost, o.map_work(t.d), threads,
+                  [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
+}
+
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
@@ -228,6 +289,15 @@ template <class T> int points(int step, sg::PointTask<T> t, int threads) {
                                 const T* gy, T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) { \
     return points<T>(step, {X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k,                    \
                             sg::cross_covariance, nullptr}, threads);                                                \
+  }                                                                                                                  \
+  SG_API int sg_feature_moments_##suffix(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples,        \
+                                         int64_t groups, int64_t d, int64_t n, int threads) {                        \
+    return feature_moments<T>({X, x0, Y, samples, (int)groups, (int)d, n}, C, sums, threads);                        \
+  }                                                                                                                  \
+  SG_API int sg_feature_map_##suffix(const T* Y, const T* y0, const T* A, const T* X, const T* x0, const T* B,       \
+                                     const T* shift, T* out, int64_t samples, int64_t groups, int64_t d, int64_t n,  \
+                                     int threads) {                                                                  \
+    return feature_map<T>({Y, y0, A, X, x0, B, shift, out, samples, (int)groups, (int)d, n}, threads);               \
   }
 SG_DEFINE(f32, float)
 SG_DEFINE(f64, double)
@@ -236,4 +306,4 @@ SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
 SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
 SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "9"; }
+SG_API const char* sg_version() { return "11"; }

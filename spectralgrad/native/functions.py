@@ -11,7 +11,7 @@ from torch import Tensor
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"9"  # version of the C interface
+_VERSION = b"11"  # version of the C interface
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
 
@@ -44,6 +44,8 @@ class Kernel:
                 "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
                 "points": [integer, *[pointer] * 12, long, long, long, integer],
+                "feature_moments": [*[pointer] * 5, *[long] * 4, integer],
+                "feature_map": [*[pointer] * 8, *[long] * 4, integer],
             }.items():
                 self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
         for dtype, suffix in [(real, names[0]) for real, names in _SUFFIX.items()] + list(_COMPLEX.items()):
@@ -228,6 +230,16 @@ class Kernel:
         pointers = [None if x is None else x.data_ptr() for x in given] + [None] * (12 - len(given))
         run = self._functions["points", X.dtype]
         checked("points", run(step, *pointers, X.shape[:-2].numel(), *X.shape[-2:], torch.get_num_threads()))
+
+    def features(self, name: str, sizes: tuple[int, ...], *tensors: Tensor | None) -> None:
+        """Run a pass over features (samples, groups, channels, positions); solvers/feature_passes.py has its arguments.
+
+        The last tensors are results, which must be contiguous.
+        """
+        given = [None if x is None else _in_memory(x) for x in tensors]
+        pointers = [None if x is None else x.data_ptr() for x in given]
+        run = self._functions[f"feature_{name}", tensors[0].dtype]  # type: ignore[union-attr]
+        checked(f"feature {name}", run(*pointers, *sizes, torch.get_num_threads()))
 
     def _call(self, name: str, A: Tensor, *arguments: int | None, tail: tuple[float, ...] = ()) -> int:
         d = A.shape[-1]

@@ -112,4 +112,30 @@ struct ComplexKernel {
   ComplexOps<double> c128;
 };
 
+// Passes over features (samples, groups, d, n); features.hpp says what they compute.
+template <class T> struct FeatureMoments {
+  const T *X, *x0, *Y;
+  int64_t samples;
+  int groups, d;
+  int64_t n;
+};
+template <class T> struct FeatureMap {
+  const T *Y, *y0, *A, *X, *x0, *B, *shift;
+  T* out;
+  int64_t samples;
+  int groups, d;
+  int64_t n;
+};
+template <class T> struct FeatureOps {
+  size_t (*moments_work)(int d);
+  int (*padded)(int d);                       // rows and columns of the matrices that `moments` adds to
+  void (*moments)(const FeatureMoments<T>&, int64_t first, int64_t count, double* C, double* sums, void* work);
+  size_t (*map_work)(int d);
+  void (*map)(const FeatureMap<T>&, int64_t first, int64_t count, void* work);
+};
+struct FeatureKernel {
+  FeatureOps<float> f32;
+  FeatureOps<double> f64;
+};
+
 }  // namespace sg

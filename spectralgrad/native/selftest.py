@@ -1,9 +1,10 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
 All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL, real and complex), the
-singular value decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones. There are seventeen
-matrices of each size, more than a vector of any instruction set holds. The equations that define the results must hold
-to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
+singular value decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones, passes over features on
+17 channels and 34 positions. There are seventeen matrices of each size, more than a vector of any instruction set
+holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices
+are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -156,6 +157,23 @@ def _of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "gradient of weights", _wide(gw), (far * (turned + pushed) + near * pulled).sum(-1)
 
 
+def _of_features(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    """The passes over features of seventeen samples with 2 groups of d/2 channels and d positions."""
+    samples, d = A.shape[:2]
+    shape = (samples, 2, d // 2, d)
+    x0, y0, B = A[0, 0].view(2, -1), G[0, 0].view(2, -1), A[1].view(2, d // 2, d)[..., : d // 2]
+    C, sums, out = B.new_empty(B.shape), torch.empty_like(x0), torch.empty_like(A)
+    x, y, b = _wide(A).reshape(shape) - _wide(x0)[..., None], _wide(G).reshape(shape), _wide(B)
+    native.features("moments", shape, A, x0, None, C, sums)
+    yield "moments of features", _wide(C), (x @ x.swapaxes(2, 3)).sum(0)
+    native.features("moments", shape, A, x0, G, C, sums)
+    yield "moments of features", _wide(C), (y @ x.swapaxes(2, 3)).sum(0)
+    yield "sums of features", _wide(sums), y.sum((0, 3))
+    native.features("map", shape, G, y0, B, A, x0, B, x0, out)
+    right = b @ (y - _wide(y0)[..., None]) + b @ x + _wide(x0)[..., None]
+    yield "affine map of features", _wide(out).reshape(shape), right
+
+
 def _wide(x: Tensor) -> np.ndarray:
     return x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
 
@@ -172,4 +190,5 @@ _TESTS = (
     (2, _of_points),
     (3, _of_points),
     (6, _of_points),
+    (34, _of_features),
 )

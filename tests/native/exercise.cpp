@@ -159,6 +159,52 @@ template <class T> bool exercise_points(const Entry<T>& entry, int64_t n, int64_
   return true;
 }
 
+// Features of n positions: moments about a centre, with other features and with themselves, and the affine map of both.
+template <class T>
+double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups, int64_t d, int64_t n, int threads) {
+  std::mt19937 random((unsigned)(samples * 1000 + d * 100 + n));
+  std::uniform_real_distribution<T> uniform(-1, 1);
+  const size_t all = (size_t)(samples * groups * d * n), rows = (size_t)(groups * d), square = rows * (size_t)d;
+  std::vector<T> X(all), Y(all), x(rows), y(rows), A(square), B(square), C(square), sums(rows), out(all);
+  for (auto* v : {&X, &Y, &x, &y, &A, &B})
+    for (T& e : *v) e = uniform(random);
+  auto at = [&](int64_t s, int64_t g, int64_t i, int64_t p) { return (size_t)(((s * groups + g) * d + i) * n + p); };
+  double worst = 0;
+  for (const T* other : {(const T*)nullptr, (const T*)Y.data()}) {
+    if (entry.feature_moments(X.data(), x.data(), other, C.data(), sums.data(), samples, groups, d, n, threads)) return 1e30;
+    for (int64_t g = 0; g < groups; g++)
+      for (int64_t i = 0; i < d; i++)
+        for (int64_t j = -1; j < d; j++) {  // −1: the sum
+          long double sum = 0;  // so that the reference's own rounding does not count
+          for (int64_t s = 0; s < samples; s++)
+            for (int64_t p = 0; p < n; p++) {
+              const double left = other ? (double)Y[at(s, g, i, p)] : (double)X[at(s, g, i, p)] - (double)x[(size_t)(g * d + i)];
+              sum += j < 0 ? left : left * ((double)X[at(s, g, j, p)] - (double)x[(size_t)(g * d + j)]);
+            }
+          const T got = j < 0 ? sums[(size_t)(g * d + i)] : C[(size_t)((g * d + i) * d + j)];
+          worst = std::fmax(worst, (double)std::fabs(got - sum) / (double)(samples * n));
+        }
+  }
+  for (bool both : {false, true}) {
+    if (entry.feature_map(Y.data(), y.data(), A.data(), both ? X.data() : nullptr, both ? x.data() : nullptr,
+                          both ? B.data() : nullptr, both ? nullptr : x.data(), out.data(), samples, groups, d, n, threads))
+      return 1e30;
+    for (int64_t s = 0; s < samples; s++)
+      for (int64_t g = 0; g < groups; g++)
+        for (int64_t i = 0; i < d; i++)
+          for (int64_t p = 0; p < n; p++) {
+            double sum = both ? 0 : (double)x[(size_t)(g * d + i)];
+            for (int64_t k = 0; k < d; k++) {
+              const size_t ik = (size_t)((g * d + i) * d + k), gk = (size_t)(g * d + k);
+              sum += (double)A[ik] * ((double)Y[at(s, g, k, p)] - (double)y[gk]);
+              if (both) sum += (double)B[ik] * ((double)X[at(s, g, k, p)] - (double)x[gk]);
+            }
+            worst = std::fmax(worst, std::fabs((double)out[at(s, g, i, p)] - sum) / (double)d);
+          }
+  }
+  return worst / (double)std::numeric_limits<T>::epsilon();
+}
+
 template <class T> double everything(const Entry<T>& entry, int threads) {
   double worst = 0;
   for (int64_t d : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 130, 260})
@@ -178,6 +224,9 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
     for (int64_t k : {1, 2, 3, 8})
       for (int64_t batch : {1, 3, 200})
         if (!exercise_points(entry, n, k, batch, threads)) return 1e30;
+  for (int64_t d : {1, 3, 8, 17, 40})
+    for (int64_t n : {1, 16, 49, 300})
+      for (int64_t samples : {1, 5, 19}) worst = std::fmax(worst, exercise_features(entry, samples, 2, d, n, threads));
   return worst;
 }
 

@@ -1,8 +1,10 @@
 """Passes over features (N, C, *), one piece at a time, so that each piece fits into the processor's cache.
 
-A piece is a view (b, d, l): b is a number of samples times a number of groups, d the channels of a group, l a number
-of positions. A piece is converted and centred when it is used; no centred or transposed copy of all features is made.
-These functions are not differentiable: callers use them inside autograd functions, or where no gradient is needed.
+The kernel makes these passes where it can (:mod:`spectralgrad.solvers.feature_passes`); most of this file is for other
+devices, types and layouts. A piece is a view (b, d, l): b is a number of samples times a number of groups, d the
+channels of a group, l a number of positions. A piece is converted and centred when it is used; no centred or transposed
+copy of all features is made. These functions are not differentiable: callers use them inside autograd functions, or
+where no gradient is needed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ...precision import full_precision
+from ...solvers import feature_passes
 
 _PIECE = 2**19  # elements in a piece; 2 MB in float32
 _ALL = slice(None)
@@ -62,8 +65,19 @@ def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     return X.sum([*range(2, X.dim())], dtype=dtype).sum(0, dtype=torch.float64).to(dtype).view(groups, -1)
 
 
+def moments(X: Tensor, mean: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
+    """Σ y (x − mean)ᵀ (G, d, d) and Σ y (G, d) over samples and positions."""
+    found = feature_passes.moments(X, mean, Y)
+    return (_outer(X, mean, Y), total(Y, len(mean), mean.dtype)) if found is None else found
+
+
 def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
     """Σ y (x − mean)ᵀ over samples and positions (G, d, d); without ``Y``, y is x − mean."""
+    found = feature_passes.moments(X, mean, Y)
+    return _outer(X, mean, Y) if found is None else found[0]
+
+
+def _outer(X: Tensor, mean: Tensor, Y: Tensor | None) -> Tensor:
     groups, d = mean.shape
     result = mean.new_zeros(groups, d, d)
     others = pieces(X if Y is None else Y, groups)
@@ -81,6 +95,9 @@ def outer(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> Tensor:
 
 def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
     """``matrix`` (x − mean) + ``shift`` at every position, in the type and layout of ``X``."""
+    found = feature_passes.affine(X, mean, matrix, shift)
+    if found is not None:
+        return found
     result = torch.empty_like(X)
     groups = len(mean)
     with full_precision(mean):
@@ -93,6 +110,9 @@ def affine(X: Tensor, mean: Tensor, matrix: Tensor, shift: Tensor) -> Tensor:
 
 def merged(G: Tensor, X: Tensor, mean: Tensor, g_mean: Tensor, A: Tensor, B: Tensor) -> Tensor:
     """A (g − g_mean) + B (x − mean) at every position: the two terms of an input gradient, in one pass."""
+    found = feature_passes.affine(G, g_mean, A, second=(X, mean, B))
+    if found is not None:
+        return found
     result = torch.empty_like(X)
     groups = len(mean)
     every = (pieces(T, groups) for T in (X, G, result))

@@ -197,10 +197,11 @@ def _gradients(ctx: Any, G: Tensor) -> tuple[Tensor | None, Tensor | None, Tenso
     for_x, for_weight, for_bias, *_ = ctx.needs_input_grad
     X = feature_matrices.dense(X)
     G = feature_matrices.dense(G, like=X)
-    summed = feature_matrices.total(G, len(mean), mean.dtype)
     gX = gweight = None
-    if for_x or for_weight:
-        Q = feature_matrices.outer(X, mean, G)
+    if not (for_x or for_weight):
+        summed = feature_matrices.total(G, len(mean), mean.dtype)
+    else:
+        Q, summed = feature_matrices.moments(X, mean, G)
         if for_weight:
             gweight = (ctx.inner[1].detach() * Q).sum(-1).flatten().to(weight.dtype)
         if for_x:
