@@ -112,6 +112,40 @@ def test_conjugate_and_transposed_views_are_read_as_they_are(way):
 
 
 @needs_kernel
+@pytest.mark.parametrize("n", [128, 131, 259])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_several_threads_on_one_matrix_give_the_same_result(n, dtype):
+    """From 128 rows on, threads share a matrix; which of them does what changes nothing, bit for bit."""
+    A = hermitian_matrix(KINDS["13 random entries"], n, dtype)
+    square, before, found = A @ A, torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3, 8):
+            torch.set_num_threads(threads)
+            w, V, failed = NATIVE.eigh_single(A)
+            results = [w, V, NATIVE.eigvalsh_single(A)[0]]
+            if not dtype.is_complex:
+                results += NATIVE.root_and_eigenpairs(square, True, 0.0, 1.0, True)[:3]
+                results.append(NATIVE.root_derivative(V, w.abs(), A, True))
+                results.append(NATIVE.eigh_gradient((w, V), (w, A), 1e-3, True, True))
+            found.append((failed, results))
+    finally:
+        torch.set_num_threads(before)
+    for failed, results in found:
+        assert failed == 0
+        assert all(torch.equal(a, b) for a, b in zip(results, found[0][1], strict=True))
+
+
+@needs_kernel
+@pytest.mark.parametrize(("n", "dtype"), [(513, torch.float32), (700, torch.float32), (300, torch.float64)], ids=str)
+@pytest.mark.parametrize("kind", ["09 dense, geometric", "10 dense, clustered", "13 random entries"])
+def test_lapacks_bar_for_one_large_matrix(n, dtype, kind):
+    A = hermitian_matrix(KINDS[kind], n, dtype)
+    w, V, failed = NATIVE.eigh_single(A)
+    assert failed == 0
+    assert eigh_bar(A, w, V) < BAR
+
+
+@needs_kernel
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set_passes_the_bar(isa):
     code = (

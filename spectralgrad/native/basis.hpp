@@ -73,7 +73,10 @@ template <class T> struct Basis {
       apply_sweeps<LM, 1, 4>(q + i * columns + pad, 1, columns, s + pad, t + pad, record, sweeps, low, high);
   }
   void rotate_single(int m, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
-    for (int p = 0; p < panels(); p++) rotate_panel<PV>(panel(m, p), width(p), s, t, record, sweeps, low, high);
+    for (int p = 0; p < panels(); p++) rotate_single(m, p, s, t, record, sweeps, low, high);
+  }
+  void rotate_single(int m, int p, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
+    rotate_panel<PV>(panel(m, p), width(p), s, t, record, sweeps, low, high);
   }
   // A panel of R vectors of rows; the last panel may be narrower.
   template <int R>

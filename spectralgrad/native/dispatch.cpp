@@ -1,5 +1,7 @@
 // The C interface: selects the instruction set once, divides the batch into groups and distributes them over threads.
 // It is safe to call from several Python threads at the same time.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -120,10 +122,22 @@ template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step
   return status < 0 ? -1 : (int)status;
 }
 
+// A single matrix is too much for one thread from about this size on: then all threads work on it.
+constexpr int64_t shared_from = 128;
+void fork(int threads, void (*part)(void*), void* argument) {
+  auto share = [&] { part(argument); };
+  sg::Pool::run(threads - 1, share);
+}
+sg::Team team(int64_t batch, int64_t d, int threads) {
+  if (batch > 1 || d < shared_from || threads < 2) return {};
+  return {threads < 4 ? threads : 4, fork};
+}
+
 template <class T>
 int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
+  t.team = team(batch, d, threads);
   return run(t, plan(solver, d, V ? 1 : 0.3), threads, solver.eigh);
 }
 
@@ -132,7 +146,7 @@ int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, 
          T negative, int threads, T exponent = 0, T shift = 0, bool relative = false) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr, exponent,
-            shift, relative};
+            shift, relative, team(batch, d, threads)};
   return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
     const int failed = solver.eigh(x);
     Task<T> own = x;
@@ -147,6 +161,7 @@ int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
             0, 0, nullptr};
+  t.team = team(batch, d, threads);
   return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
 }
 
@@ -154,7 +169,8 @@ template <class T>
 int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d, T floor,
                   int filter, int saturate, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr};
+  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr,
+                        team(batch, d, threads)};
   const Ops<T>& o = ops<T>();
   const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
   return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
@@ -239,9 +255,22 @@ int feature_moments(const sg::FeatureMoments<T>& t, T* C, T* sums, int threads) 
   return status;
 }
 
+// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has them
+// on request, that takes a tenth of the time.
+void prefer_large_pages(void* p, int64_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr int64_t page = 2 << 20;
+  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page, last = ((int64_t)(uintptr_t)p + bytes) / page * page;
+  if (last - first >= 2 * page) (void)madvise((void*)(uintptr_t)first, (size_t)(last - first), MADV_HUGEPAGE);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+
 template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
   const double cost = 0.05 * (double)t.samples * t.groups * t.d * t.d * (double)t.n * (t.X ? 2 : 1);
   const auto& o = feature_ops<T>();
+  prefer_large_pages(t.out, (int64_t)sizeof(T) * t.samples * t.groups * t.d * t.n);
   return in_parts(t.samples, cost, o.map_work(t.d), threads,
                   [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
 }

@@ -49,6 +49,7 @@ template <class Field> int eigh_one_by_one(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
   SingleSolver<Field> s;
   s.layout(t.d, t.V != nullptr, (char*)t.work);
+  s.team = t.team;
   int failed = 0;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     failed += s.solve(t.A + k * size, t.w + k * t.d, t.V ? t.V + k * size : nullptr);

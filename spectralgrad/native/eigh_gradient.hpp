@@ -18,7 +18,7 @@ template <class T> struct EigenGradient : WholeFunction<T> {
   const EighGradient<T>& t;
   T top, noise, limit;
 
-  EigenGradient(const EighGradient<T>& task) : Base(task.d, task.work), t(task) {
+  EigenGradient(const EighGradient<T>& task) : Base(task.d, task.work, task.team), t(task) {
     noise = 8 * Simd<T>::eps * scalar_sqrt((T)n);
     limit = t.saturate ? std::numeric_limits<T>::max() * (T(0.25) / (T)n) : std::numeric_limits<T>::infinity();
   }
@@ -62,18 +62,18 @@ template <class T> struct EigenGradient : WholeFunction<T> {
       for (int i = 0; i < n; i++) top = w[i] > top ? w[i] : -w[i] > top ? -w[i] : top;
       this->read(t.gV + at * dd, g);
       column_norms();
-      multiply<T>(vt, g, ld, n, p, false);  // VᵀV̄
+      this->multiply(vt, g, p, false);  // VᵀV̄
       this->flip(p, g);
       weigh_pairs(t.K ? t.K + at * dd : nullptr);
       for (int i = 0; gw && i < n; i++) ((T*)(p + i * ld))[i] += gw[i];
       mirror<T>(p, ld, n);
-      multiply<T>(v, p, ld, n, g, false);
+      this->multiply(v, p, g, false);
     } else {  // λ̄ alone: V diag(λ̄)
       this->spectrum(gw);
       for (int i = 0; i < n; i++)
         for (int b = 0; b < ld; b++) g[i * ld + b] = v[i * ld + b] * r[b];
     }
-    multiply<T>(g, vt, ld, n, p, true);
+    this->multiply(g, vt, p, true);
     this->put(p, t.gA + at * dd);
   }
 };

@@ -150,22 +150,37 @@ SG_INLINE void affine_rows(const T* A, const T* y, const T* B, const T* x, const
   if (B) add(B, x);
   for (int r = 0; r < R; r++) store(out + r * ld, s[r][0]), store(out + r * ld + W, s[r][1]);
 }
+// R channels at all positions of a chunk; what does not fill a panel goes through `rest`.
+template <class T, int R>
+void affine_chunk(const T* A, const T* y, const T* B, const T* x, const T* shift, const Panels<T>& p, int64_t count, T* out,
+                  int64_t ld, T* rest) {
+  constexpr int width = Panels<T>::width;
+  int64_t q = 0;
+  for (; q + width <= count; q += width, y += p.stride, x += B ? p.stride : 0)
+    affine_rows<T, R>(A, y, B, x, shift, p.d, out + q, ld);
+  if (q == count) return;
+  affine_rows<T, R>(A, y, B, x, shift, p.d, rest, width);
+  for (int r = 0; r < R; r++)
+    for (int64_t e = 0; q + e < count; e++) out[r * ld + q + e] = rest[r * width + e];
+}
+// All channels, some at a time: a row of the output is written to its end, page after page.
 template <class T>
-void affine_panel(const T* A, const T* y, const T* B, const T* x, const T* shift, int d, T* out, int64_t ld) {
+void affine_channels(const T* A, const T* y, const T* B, const T* x, const T* shift, const Panels<T>& p, int64_t count,
+                     T* out, int64_t ld, T* rest) {
   int r = 0;
   auto rows = [&](auto R) {
-    const T *first = A + (int64_t)r * d, *second = B ? B + (int64_t)r * d : nullptr;
-    affine_rows<T, decltype(R)::value>(first, y, second, x, shift ? shift + r : nullptr, d, out + r * ld, ld);
+    const T *first = A + (int64_t)r * p.d, *second = B ? B + (int64_t)r * p.d : nullptr;
+    affine_chunk<T, decltype(R)::value>(first, y, second, x, shift ? shift + r : nullptr, p, count, out + r * ld, ld, rest);
     r += decltype(R)::value;
   };
-  while (r + 6 <= d) rows(std::integral_constant<int, 6>{});
-  if (r + 4 <= d) rows(std::integral_constant<int, 4>{});
-  if (r + 2 <= d) rows(std::integral_constant<int, 2>{});
-  if (r < d) rows(std::integral_constant<int, 1>{});
+  while (r + 6 <= p.d) rows(std::integral_constant<int, 6>{});
+  if (r + 4 <= p.d) rows(std::integral_constant<int, 4>{});
+  if (r + 2 <= p.d) rows(std::integral_constant<int, 2>{});
+  if (r < p.d) rows(std::integral_constant<int, 1>{});
 }
 
 template <class T> size_t affine_work(int d) {
-  return sizeof(T) * (2 * Panels<T>(d).size() + (size_t)d * Panels<T>::width);
+  return sizeof(T) * (2 * Panels<T>(d).size() + 6 * (size_t)Panels<T>::width);
 }
 
 // out = A (y − y₀) + B (x − x₀) + shift for samples first … first + count − 1. X, x₀ and B may be null together.
@@ -181,15 +196,7 @@ template <class T> void affine(const sg::FeatureMap<T>& t, int64_t first, int64_
       const int64_t left = t.n - from, now = left < (int64_t)p.most * width ? left : (int64_t)p.most * width;
       p.pack(t.Y + u * size + from, t.n, t.y0 + g * t.d, now, y);
       if (t.X) p.pack(t.X + u * size + from, t.n, t.x0 + g * t.d, now, x);
-      T* out = t.out + u * size + from;
-      for (int64_t q = 0; q * width < now; q++) {
-        const T *yq = y + q * p.stride, *xq = t.X ? x + q * p.stride : nullptr;
-        const int64_t valid = now - q * width;
-        if (valid >= width) { affine_panel(A, yq, B, xq, shift, t.d, out + q * width, t.n); continue; }
-        affine_panel(A, yq, B, xq, shift, t.d, rest, width);
-        for (int k = 0; k < t.d; k++)
-          for (int64_t e = 0; e < valid; e++) out[k * t.n + q * width + e] = rest[k * width + e];
-      }
+      affine_channels(A, y, B, x, shift, p, now, t.out + u * size + from, t.n, rest);
     }
   }
 }

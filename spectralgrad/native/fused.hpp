@@ -15,6 +15,7 @@
 
 #include "interface.hpp"
 #include "lanes.hpp"
+#include "team.hpp"
 
 namespace SG_NS {
 namespace {
@@ -172,7 +173,7 @@ template <class T, int N, class Run> SG_INLINE void with_size(int d, Run run) {
 // ---- one matrix at a time, rows padded to whole vectors ----
 // c_r = Σ_k x[r·xld + k·step] b_k for R rows and NV vectors of columns.
 template <class T, int R, int NV>
-SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
+SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c, int cld) {
   Vec<T> s[R][NV];
   for (int r = 0; r < R; r++)
     for (int v = 0; v < NV; v++) s[r][v] = Vec<T>{};
@@ -180,27 +181,33 @@ SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int 
     for (int r = 0; r < R; r++)
       for (int v = 0; v < NV; v++) s[r][v] += splat<T>(x[r * xld + k * step]) * b[k * ld + v];
   for (int r = 0; r < R; r++)
-    for (int v = 0; v < NV; v++) c[r * ld + v] = s[r][v];
+    for (int v = 0; v < NV; v++) c[r * cld + v] = s[r][v];
 }
-// c = x b; if lower, only the vectors that contain entries of the lower triangle.
-template <class T> void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower) {
-  constexpr int W = Simd<T>::W, R = 4, NV = 2;
-  for (int i = 0; i < n; i += R) {
-    const bool full = i + R <= n;
-    const int stop = lower ? ((full ? i + R : n) + W - 1) / W : ld;
-    for (int v = 0; v < stop; v += NV) {
-      const T* row = (const T*)(x + i * ld);
-      Vec<T>* to = c + i * ld + v;
-      const bool wide = v + NV <= ld;
-      if (full && wide) tile<T, R, NV>(row, ld * W, 1, b + v, ld, n, to);
-      else if (full) tile<T, R, 1>(row, ld * W, 1, b + v, ld, n, to);
-      else
-        for (int r = i; r < n; r++, row += ld * W, to += ld) {
-          tile<T, 1, 1>(row, ld * W, 1, b + v, ld, n, to);
-          if (wide) tile<T, 1, 1>(row, ld * W, 1, b + v + 1, ld, n, to + 1);
-        }
-    }
-  }
+template <class T, int R, int NV>
+SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
+  tile<T, R, NV>(x, xld, step, b, ld, n, c, ld);
+}
+// NV vectors of columns of c = x b, from row `first` on. They are copied to `panel` (n rows), which stays in the
+// first-level cache.
+template <class T, int NV>
+SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, int first, Vec<T>* panel) {
+  constexpr int W = Simd<T>::W, R = 4;
+  for (int k = 0; k < n; k++)
+    for (int e = 0; e < NV; e++) panel[k * NV + e] = b[k * ld + e];
+  int i = first;
+  for (; i + R <= n; i += R) tile<T, R, NV>((const T*)(x + i * ld), ld * W, 1, panel, NV, n, c + i * ld, ld);
+  for (; i < n; i++) tile<T, 1, NV>((const T*)(x + i * ld), ld * W, 1, panel, NV, n, c + i * ld, ld);
+}
+// c = x b; if lower, only the vectors that contain entries of the lower triangle. panels: 2n vectors per thread.
+template <class T>
+void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels, const sg::Team& team) {
+  constexpr int W = Simd<T>::W;
+  each(team, (ld + 1) / 2, [&](int at, int thread) {
+    const int v = 2 * at, first = lower ? v * W / 4 * 4 : 0;
+    Vec<T>* own = panels + (size_t)thread * 2 * n;
+    if (v + 2 <= ld) multiply_panel<T, 2>(x, b + v, ld, n, c + v, first, own);
+    else multiply_panel<T, 1>(x, b + v, ld, n, c + v, first, own);
+  });
 }
 // Copies the lower triangle of a square array of padded rows to the upper one, one W×W block at a time.
 template <class T> void mirror(Vec<T>* c, int ld, int n) {
@@ -223,13 +230,16 @@ template <class T> struct WholeFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W;
   int n, ld;
-  V *v, *vt, *g, *p, *r, *q;
+  V *v, *vt, *g, *p, *r, *q, *panels;
   T top;  // max|λ|
+  const sg::Team team;
 
-  static size_t bytes(int64_t d) { return sizeof(V) * (size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2); }
-  WholeFunction(int d, void* work) : n(d), ld((d + W - 1) / W) {
+  static size_t bytes(int64_t d) {
+    return sizeof(V) * ((size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2) + (size_t)(2 * d * most_threads));
+  }
+  WholeFunction(int d, void* work, const sg::Team& threads) : n(d), ld((d + W - 1) / W), team(threads) {
     const int square = (n + W) * ld;
-    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld;
+    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld, panels = q + ld;
   }
   void spectrum(const T* w) {
     r[ld - 1] = V{};
@@ -267,6 +277,8 @@ template <class T> struct WholeFunction {
     for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
   }
 
+  void multiply(const V* x, const V* b, V* c, bool lower) { SG_NS::multiply<T>(x, b, ld, n, c, lower, panels, team); }
+
   int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
     read(vectors, v);
     const bool bad = roots(w, t.rtol, t.negative);
@@ -274,7 +286,7 @@ template <class T> struct WholeFunction {
     for (int i = 0; i < n; i++)
       for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
     flip(v, vt);
-    multiply<T>(v, vt, ld, n, p, true);
+    multiply(v, vt, p, true);
     put(p, out);
     return bad;
   }
@@ -301,14 +313,14 @@ template <class T> struct WholeFunction {
       spectrum(w);
       for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
     }
-    multiply<T>(g, v, ld, n, p, false);   // GV
-    multiply<T>(vt, p, ld, n, g, true);   // VᵀGV
+    multiply(g, v, p, false);   // GV
+    multiply(vt, p, g, true);   // VᵀGV
     V* swap = p;
     p = g, g = swap;
     if (given) weigh(given); else weigh(t);
     mirror<T>(p, ld, n);
-    multiply<T>(v, p, ld, n, g, false);   // V(Γ∘·)
-    multiply<T>(g, vt, ld, n, p, true);   // · Vᵀ
+    multiply(v, p, g, false);   // V(Γ∘·)
+    multiply(g, vt, p, true);   // · Vᵀ
     put(p, out);
   }
 };
@@ -324,7 +336,7 @@ template <class T> int compose(const Task<T>& t) {
     });
     return bad;
   }
-  WholeFunction<T> f(t.d, t.work);
+  WholeFunction<T> f(t.d, t.work, t.team);
   const int64_t d = t.d;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     bad += f.compose(t.V + k * d * d, t.w + k * d, t.S + k * d * d, t);
@@ -337,7 +349,7 @@ template <class T> void frechet(const Task<T>& t) {
     return with_size<T, 1>(t.d, [&](auto& f) {
       for (int k = 0; k < t.count; k += W) f.frechet(t, t.first + k, t.count - k < W ? t.count - k : W);
     });
-  WholeFunction<T> f(t.d, t.work);
+  WholeFunction<T> f(t.d, t.work, t.team);
   const int64_t d = t.d, dd = d * d;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     f.frechet(t.V + k * dd, t.w + k * d, t.G + k * dd, t.gamma ? t.gamma + k * dd : nullptr, t.S + k * dd, t);

@@ -7,6 +7,12 @@ namespace sg {
 
 enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4 };
 
+// Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
+struct Team {
+  int threads = 1;
+  void (*fork)(int threads, void (*part)(void*), void* argument) = nullptr;
+};
+
 // One piece of work: matrices first … first + count − 1 of a batch of `batch`.
 template <class T> struct Task {
   const T *A, *G, *gamma;  // A: input of eigh; G, gamma: inputs of the Fréchet derivative
@@ -19,6 +25,7 @@ template <class T> struct Task {
   void* work;
   T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
   bool relative = false;      // the shift is a multiple of max|λ|
+  Team team = {};
 };
 
 // The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
@@ -53,6 +60,7 @@ template <class T> struct EighGradient {
   T floor;
   bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
   void* work;
+  Team team = {};
 };
 
 // One step of the alignment of two sets of n points with k ≤ 8 coordinates; points.hpp says which arrays it reads and

@@ -4,6 +4,7 @@
 #include "fields.hpp"
 #include "ql_single.hpp"
 #include "replay.hpp"
+#include "team.hpp"
 
 namespace SG_NS {
 namespace {
@@ -16,9 +17,11 @@ template <class Field> struct SingleSolver {
   int n, ld, record, keep;
   V *a, *z, *work;
   Basis<T> Q;
-  T *tau, *d, *e, *extra, *sine, *tangent, *factor, *flat;
-  int *order, *lows, *highs;
+  T *tau, *d, *e, *extra, *factor, *flat;
+  int* order;
   SingleQL<T> ql;
+  sg::Team team;
+  struct Sweeps { T *sine, *tangent; int *lows, *highs, count; } sweeps[2];  // recorded by turns
 
   size_t layout(int size, bool vectors, char* base) {
     Arena mem{base, 0};
@@ -29,12 +32,14 @@ template <class Field> struct SingleSolver {
     if (base) ql.D += pad, ql.E += pad;
     order = mem.take<int>(n);
     if (!vectors) return mem.used;
-    record = (n + 2 * pad + W - 1) / W * W, keep = 4096 / n < 8 ? 8 : 4096 / n > 64 ? 64 : 4096 / n / 4 * 4;
-    z = mem.take<V>((size_t)ld * W * 4 * parts);
+    record = (n + 2 * pad + W - 1) / W * W, keep = 8192 / n < 16 ? 16 : 8192 / n > 64 ? 64 : 8192 / n / 4 * 4;
+    z = mem.take<V>((size_t)ld * W * 4 * parts * most_threads);
     Q.q = mem.take<V>(Q.shape(parts * n, n, false, 1));
     factor = mem.take<T>(n), flat = mem.take<T>(parts > 1 ? (size_t)parts * n * n : 0);
-    sine = mem.take<T>((size_t)keep * record), tangent = mem.take<T>((size_t)keep * record);
-    lows = mem.take<int>(keep), highs = mem.take<int>(keep);
+    for (Sweeps& s : sweeps) {
+      s.sine = mem.take<T>((size_t)keep * record), s.tangent = mem.take<T>((size_t)keep * record);
+      s.lows = mem.take<int>(keep), s.highs = mem.take<int>(keep);
+    }
     return mem.used;
   }
 
@@ -47,10 +52,12 @@ template <class Field> struct SingleSolver {
   }
   // NV: vectors of columns of Q that are formed together.
   template <int NV> void form() {
-    for (int j = 0; j < n; j += NV * W) {
-      Field::template columns<SM, NV>(a, ld, n, tau, extra, j, z);
-      for (int c = 0; c < NV && j + c * W < n; c++) Q.take_single(z + c, NV, 0, j + c * W, 1);
-    }
+    each(team, (n + NV * W - 1) / (NV * W), [&](int k, int thread) {
+      V* own = z + (size_t)thread * ld * W * 4 * parts;
+      const int j = k * NV * W;
+      Field::template columns<SM, NV>(a, ld, n, tau, extra, j, own);
+      for (int c = 0; c < NV && j + c * W < n; c++) Q.take_single(own + c, NV, 0, j + c * W, 1);
+    });
   }
   void form_basis() {
     Q.clear();
@@ -60,19 +67,28 @@ template <class Field> struct SingleSolver {
     else form<4>();
   }
 
-  // The limit, 30 sweeps per eigenvalue, is that of STEQR. False if not converged.
-  bool iterate() {
-    int kept = 0, k = 0;
-    for (; ql.prepare(); k++) {
-      if (k == 30 * n) return false;
-      T *s = sine + kept * record, *t = tangent + kept * record;
-      for (int i = 0; i < record; i += W) store(s + i, V{}), store(t + i, V{});
-      ql.template sweep<true>(ql.shift(), s + pad, t + pad);
-      lows[kept] = n - 1 - ql.last, highs[kept] = n - 2 - ql.first;
-      if (++kept == keep) apply(kept), kept = 0;
+  // Records up to `keep` sweeps. The limit, 30 sweeps per eigenvalue, is that of STEQR; beyond it none are recorded.
+  int left;
+  void advance(Sweeps& s) {
+    for (s.count = 0; s.count < keep && left && ql.prepare(); s.count++, left--) {
+      T *sine = s.sine + s.count * record, *tangent = s.tangent + s.count * record;
+      for (int i = 0; i < record; i += W) store(sine + i, V{}), store(tangent + i, V{});
+      ql.template sweep<true>(ql.shift(), sine + pad, tangent + pad);
+      s.lows[s.count] = n - 1 - ql.last, s.highs[s.count] = n - 2 - ql.first;
     }
-    if (kept) apply(kept);
-    return true;
+  }
+  // While the sweeps of one record are applied to Q, one thread computes the next. False if not converged.
+  bool iterate() {
+    left = 30 * n;
+    advance(sweeps[0]);
+    for (int k = 0; sweeps[k].count; k = 1 - k) {
+      int leader = 0, panel = 0;
+      together(team, [&](int) {
+        if (taken(leader) == 0) advance(sweeps[1 - k]);
+        for (int p; (p = taken(panel)) < Q.panels();) apply(p, sweeps[k]);
+      });
+    }
+    return !ql.prepare();
   }
   bool iterate_values() {
     int k = 0;
@@ -82,9 +98,9 @@ template <class Field> struct SingleSolver {
     }
     return true;
   }
-  void apply(int sweeps) {
-    constexpr int shift = pad - Basis<T>::pad;  // rotate_single expects the padding of the basis
-    Q.rotate_single(0, sine + shift, tangent + shift, record, sweeps, lows, highs);
+  void apply(int p, const Sweeps& s) {
+    constexpr int shift = pad - Basis<T>::pad;  // the basis has less padding than a record
+    Q.rotate_single(0, p, s.sine + shift, s.tangent + shift, record, s.count, s.lows, s.highs);
   }
 
   // The iteration leaves the eigenvalues nearly sorted, so few exchanges are needed.

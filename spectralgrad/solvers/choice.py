@@ -63,7 +63,7 @@ class Table:
     svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 1, 1, 2, None, None, None)
     complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 16, None, None, None)
     complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 8, None, None, None)
-    single: tuple[int, ...] = (384, 256, 128, 128)
+    single: tuple[int, ...] = (1024, 512, 512, 384)
 
     def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
         """Return the smallest batch of matrices of size d that the kernel decomposes in lanes, or None."""

@@ -16,6 +16,7 @@ from . import choice, lapack, lapack_pool
 from .choice import BATCHES, SIZES, Table
 
 _POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
+_SINGLE_SIZES = (*SIZES[3:], 768, 1024)
 _FUSED_SIZES = (8, 16, 32, 64, 128, 256, 512)
 _ENTRIES = 2**19  # number of entries of the batches on which roots are compared
 
@@ -87,9 +88,9 @@ def _crossover(
 
 
 def _single_up_to(native: Kernel, dtype: torch.dtype, progress: Callable[[str], None]) -> int:
-    """Return the largest of :data:`SIZES` up to which one matrix is decomposed faster by the kernel than by torch."""
+    """Return the largest size up to which one matrix is decomposed faster by the kernel than by torch."""
     found = SIZES[2]
-    for d in SIZES[3:]:
+    for d in _SINGLE_SIZES:
         A = _matrices(1, d, dtype)
         if _time(native.eigh_single, A) > _time(lapack.eigh, A):
             break
