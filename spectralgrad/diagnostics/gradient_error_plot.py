@@ -99,9 +99,7 @@ def _draw(function: str, gap: float, seed: int) -> Draw:
 
 def _line(axes: Any, name: str | None, errors: list[float], styles: dict[str | None, tuple[str, str, str]]) -> None:
     color, marker, line = styles[name]
-    aside = 10 ** (
-        0.42 * (len(styles) // 2 - list(styles).index(name))
-    )  # several errors are equal at a tie
+    aside = 10 ** (0.42 * (len(styles) // 2 - list(styles).index(name)))  # several errors are equal at a tie
     x, y = np.array([gap or _TIE * aside for gap in GAPS]), np.array(errors)
     size = {"*": 11, "D": 9, "^": 8}.get(marker, 6)
     look = {"color": color, "marker": marker, "markersize": size, "markeredgewidth": 1.5, "zorder": 3}
