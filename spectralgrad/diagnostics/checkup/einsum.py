@@ -99,9 +99,8 @@ def _parsed(equation: str, count: int) -> tuple[list[str], str] | None:
     terms = left.split(",")
     if len(terms) != count:
         return None
-    return terms, output if arrow else "".join(
-        sorted(letter for letter in set(left) - {","} if left.count(letter) == 1)
-    )
+    once = sorted(letter for letter in set(left) - {","} if left.count(letter) == 1)
+    return terms, output if arrow else "".join(once)
 
 
 def _vector_letter(term: str, operand: Operand) -> str:
