@@ -152,15 +152,15 @@ def _add_conformance(commands: Any) -> None:
     conformance = commands.add_parser(
         "conformance",
         help="measure the gradient error of every method against a 50-digit reference",
-        description="Measure the gradient error of a matrix square root, or its inverse, for every method, plain torch "
-        "and other libraries if they are installed (torchspd, POT, geoopt, pyriemann, spd_learn). The matrices have "
-        "prescribed eigenvalue gaps; the reference is computed with 50 digits.",
+        description="Measure the gradient error of a matrix square root, its inverse or the polar factor for every "
+        "method, plain torch and other libraries if they are installed (torchspd, POT, geoopt, pyriemann, spd_learn). "
+        "The matrices have prescribed gaps of eigenvalues or singular values; the reference has 50 digits.",
     )
     conformance.add_argument(
         "--function",
-        choices=["inv_sqrt", "sqrt"],
+        choices=["inv_sqrt", "sqrt", "polar"],
         default="inv_sqrt",
-        help="inverse square root or square root (default: inv_sqrt)",
+        help="inverse square root, square root or polar factor (default: inv_sqrt)",
     )
     conformance.add_argument(
         "--sizes",

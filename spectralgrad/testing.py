@@ -110,12 +110,7 @@ class Reference:
     """
 
     def __init__(self, A: Tensor, digits: int = 50) -> None:
-        try:
-            import mpmath
-        except ImportError as missing:
-            raise ImportError("Reference requires mpmath: pip install -e '.[plots]'") from missing
-        self._mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
-        self._mp.dps = digits
+        self._mp = _high_precision(digits)
         lower = A.detach().to(torch.float64).tril().tolist()
         d = A.shape[-1]
         self.matrix = self._mp.matrix(d, d)
@@ -138,13 +133,13 @@ class Reference:
                 tied = abs(gap) <= size * self._mp.mpf(10) ** (-self._mp.dps // 2)
                 mean = (self.eigenvalues[i] + self.eigenvalues[j]) / 2
                 T[i, j] *= df(mean) if tied else (values[i] - values[j]) / gap
-        return self._tensor(V * T * V.T)
+        return _tensor(V * T * V.T)
 
     def value(self, function: str) -> Tensor:
         """Return f(A) (d, d) in float64; ``function`` as in :meth:`gradient`."""
         f, _ = self._scalar(function)
         V = self.eigenvectors
-        return self._tensor(V * self._mp.diag([f(x) for x in self.eigenvalues]) * V.T)
+        return _tensor(V * self._mp.diag([f(x) for x in self.eigenvalues]) * V.T)
 
     def _scalar(self, name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
         mp = self._mp
@@ -159,6 +154,58 @@ class Reference:
             raise ValueError(f"function: expected one of {', '.join(known)}, got {name!r}")
         return known[name]
 
-    def _tensor(self, M: Any) -> Tensor:
-        rows = [[float(M[i, j]) for j in range(M.cols)] for i in range(M.rows)]
-        return torch.tensor(rows, dtype=torch.float64)
+
+class PolarReference:
+    r"""High-precision value and gradient of the polar factor of one real square regular matrix (requires mpmath).
+
+    With the singular value decomposition :math:`M=U\Sigma V^T` in ``digits`` digits the factor is :math:`UV^T`, and the
+    gradient of :math:`\langle UV^T,G\rangle` is :math:`UXV^T` with
+
+    .. math:: X_{ij}=\frac{H_{ij}-H_{ji}}{\sigma_i+\sigma_j},\qquad H=U^TGV .
+
+    Args:
+        M: matrix (d, d), float32 or float64.
+        digits: number of decimal digits.
+
+    Example:
+        >>> reference = PolarReference(torch.tensor([[0.0, -2.0], [3.0, 0.0]]))
+        >>> reference.value()
+        tensor([[ 0., -1.],
+                [ 1.,  0.]], dtype=torch.float64)
+        >>> reference.gradient(torch.eye(2))      # of the trace: (1 + 1) / (2 + 3) for each entry of the diagonal
+        tensor([[0.4000, 0.0000],
+                [0.0000, 0.4000]], dtype=torch.float64)
+    """
+
+    def __init__(self, M: Tensor, digits: int = 50) -> None:
+        self._mp = _high_precision(digits)
+        self.U, self.singular_values, self.Vh = self._mp.svd_r(self._mp.matrix(M.detach().to(torch.float64).tolist()))
+
+    def value(self) -> Tensor:
+        """Return the polar factor (d, d) in float64."""
+        return _tensor(self.U * self.Vh)
+
+    def gradient(self, G: Tensor) -> Tensor:
+        """Return the gradient (d, d) of ⟨polar factor, G⟩ in float64."""
+        H = self.U.T * self._mp.matrix(G.detach().to(torch.float64).tolist()) * self.Vh.T
+        X, s = H.copy(), self.singular_values
+        for i in range(H.rows):
+            for j in range(H.cols):
+                X[i, j] = (H[i, j] - H[j, i]) / (s[i] + s[j])
+        return _tensor(self.U * X * self.Vh)
+
+
+def _high_precision(digits: int) -> Any:
+    """Return an mpmath context of its own with this many digits."""
+    try:
+        import mpmath
+    except ImportError as missing:
+        raise ImportError("Reference requires mpmath: pip install -e '.[plots]'") from missing
+    mp = mpmath.mp.clone() if hasattr(mpmath.mp, "clone") else mpmath.mp
+    mp.dps = digits
+    return mp
+
+
+def _tensor(M: Any) -> Tensor:
+    rows = [[float(M[i, j]) for j in range(M.cols)] for i in range(M.rows)]
+    return torch.tensor(rows, dtype=torch.float64)

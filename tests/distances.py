@@ -1,4 +1,9 @@
-"""The distances every property is tested over, and 50-digit references that share no code with them."""
+"""The distances every property is tested over, and 50-digit references that share no code with them.
+
+References of values are definitions, evaluated by mpmath. References of gradients are differences of these values: 110
+digits and a step of 1e-52 leave more than 50 digits. They are taken in factors X of matrices XᴴX, which vary freely and
+keep the rank; pairs of one range have the factors KF and LF.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +13,8 @@ import torch
 import spectralgrad as sg
 
 mp = mpmath.mp.clone()
-mp.dps = 50
+mp.dps = 110
+STEP = mp.mpf("1e-52")
 
 
 def diagonal(A: torch.Tensor) -> torch.Tensor:
@@ -39,46 +45,145 @@ def samples(name: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> lis
     ]
 
 
+# Integers, so that products are exact: the stored matrices have exactly this rank and these ties.
+# name → factors X and Y of A = XᴴX and B = YᴴY
+FACTORS = {
+    "regular": ([[2, 1, 0], [0, 1, 1], [1, 0, 3]], [[1, 0, 0], [1, 2, 0], [0, 1, 1]]),
+    "tie": ([[2, 0, 0], [0, 2, 0], [0, 0, 2]], [[1, 0, 0], [0, 1, 0], [0, 0, 3]]),
+    "commuting-ties": ([[1, 0, 0], [0, 1, 0], [0, 0, 2]], [[3, 0, 0], [0, 3, 0], [0, 0, 3]]),
+    "equal": ([[2, 1, 0], [0, 1, 1], [1, 0, 3]], [[2, 1, 0], [0, 1, 1], [1, 0, 3]]),
+    "rank-two-and-three": ([[2, 1, 0, 1], [0, 1, 1, -1]], [[1, 0, 0, 2], [1, 2, 0, 0], [0, 1, 1, 1]]),
+    "equal-rank-one": ([[2, 1, 0]], [[2, 1, 0]]),
+    "tied-rank-two": ([[3, 0, 0], [0, 3, 0]], [[0, 1, 0], [1, 0, 0]]),
+    "complex": ([[2, 1j, 0], [0, 1, 1 + 1j], [1j, 0, 3]], [[1, 0, 0], [1 - 1j, 2, 0], [0, 1j, 1]]),
+    "complex-rank-two": ([[2, 1j, 1], [0, 1, 1 - 1j]], [[1, 1j, 0], [1 + 1j, 2, 1]]),
+    "complex-tied-rank-two": ([[2, 2j, 0], [2j, 2, 0]], [[0, 1, 0], [3j, 0, 0]]),
+}
+# name → F, K and L of A = (KF)ᴴKF and B = (LF)ᴴLF, which have one range
+ONE_RANGE = {
+    "regular": (
+        [[2, 1, 0], [0, 1, 1], [1, 0, 3]],
+        [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+        [[1, 0, 0], [1, 2, 0], [0, 1, 1]],
+    ),
+    "tie": ([[1, 0, 0], [0, 1, 0], [0, 0, 1]], [[2, 0, 0], [0, 2, 0], [0, 0, 2]], [[1, 0, 0], [0, 1, 0], [0, 0, 3]]),
+    "rank-two": ([[2, 1, 0], [0, 1, 1]], [[1, 1], [0, 2]], [[3, 0], [1, 1]]),
+    "tied-rank-two": ([[1, 2, 2], [2, 1, -2]], [[1, 0], [0, 1]], [[0, 2], [2, 0]]),
+    "half-tied-rank-two": ([[1, 2, 2], [2, 1, -2]], [[2, 0], [0, 2]], [[2, 1], [0, 1]]),
+    "equal-rank-two": ([[2, 1, 0], [0, 1, 1]], [[1, 1], [0, 2]], [[1, 1], [0, 2]]),
+    "complex-rank-two": ([[2, 1j, 0], [0, 1, 1 + 1j]], [[1, 1j], [0, 2]], [[3, 0], [1 - 1j, 1]]),
+    "complex-tied-rank-two": ([[1, 2j, -2j], [2, 1j, 2j]], [[1, 0], [0, 1j]], [[1, 1j], [0, 2]]),
+}
+
+
+def leaves(matrices, dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+    """Tensors of lists of rows that require a gradient; of the complex type that belongs to dtype if one is complex."""
+    found = [torch.tensor(matrix) for matrix in matrices]
+    wanted = dtype.to_complex() if any(X.is_complex() for X in found) else dtype
+    return [X.to(wanted).requires_grad_() for X in found]
+
+
 def exact(X: torch.Tensor):
     return mp.matrix(X.tolist())
 
 
 def function(A, f):
-    """f on the range of a symmetric matrix; eigenvalues below 1e-25 of the largest are zeros."""
-    w, V = mp.eigsy(A)
+    """f on the range of a Hermitian matrix; eigenvalues below 1e-25 of the largest are zeros."""
+    w, V = mp.eigh(A)
     top = max(abs(x) for x in w)
-    return V * mp.diag([f(x) if abs(x) > top * mp.mpf("1e-25") else mp.mpf(0) for x in w]) * V.T
+    return V * mp.diag([f(x) if abs(x) > top * mp.mpf("1e-25") else mp.mpf(0) for x in w]) * V.H
+
+
+def root(A):
+    return function(A, mp.sqrt)
+
+
+def inverse_root(A):
+    return function(A, lambda x: 1 / mp.sqrt(x))
 
 
 def trace(A):
-    return sum(A[i, i] for i in range(A.rows))
+    return mp.re(sum(A[i, i] for i in range(A.rows)))
 
 
 def tensor(M) -> torch.Tensor:
-    rows = [[float(M[i, j]) for j in range(M.cols)] for i in range(M.rows)]
-    return torch.tensor(rows, dtype=torch.float64)
+    entries = [complex(M[i, j]) for i in range(M.rows) for j in range(M.cols)]
+    whole = torch.tensor(entries, dtype=torch.complex128).reshape(M.rows, M.cols)
+    return whole if any(z.imag for z in entries) else whole.real
 
 
-def bures(X: torch.Tensor, Y: torch.Tensor) -> tuple[float, torch.Tensor, torch.Tensor]:
-    """The squared distance of XᵀX and YᵀY for factors with at most d rows, and the gradients in X and Y."""
-    X, Y = exact(X), exact(Y)
-    product = X * Y.T
-    inverse = function(product.T * product, lambda x: 1 / mp.sqrt(x))
-    value = trace(X * X.T) + trace(Y * Y.T) - 2 * trace(function(product.T * product, mp.sqrt))
-    Q = product * inverse
-    return float(value), tensor(2 * (X - Q * Y)), tensor(2 * (Y - Q.T * X))
+def reference(value, *arguments: torch.Tensor) -> tuple[float, list[torch.Tensor]]:
+    """The value at these matrices and its gradients, for a complex matrix ∂/∂Re + i ∂/∂Im as in torch."""
+    matrices = [exact(X.detach()) for X in arguments]
+    at = value(*matrices)
+    gradients = []
+    for X, M in zip(arguments, matrices, strict=True):
+        G = mp.matrix(M.rows, M.cols)
+        for i, j in ((i, j) for i in range(M.rows) for j in range(M.cols)):
+            here = M[i, j]
+            for unit in (1, mp.mpc(0, 1)) if X.is_complex() else (1,):
+                M[i, j] = here + unit * STEP
+                G[i, j] += unit * (value(*matrices) - at) / STEP
+            M[i, j] = here
+        gradients.append(tensor(G).to(X.dtype))
+    return float(at), gradients
 
 
-def transport(A: torch.Tensor, B: torch.Tensor) -> torch.Tensor:
-    A, B = exact(A), exact(B)
-    R, Z = function(A, mp.sqrt), function(A, lambda x: 1 / mp.sqrt(x))
-    return tensor(Z * function(R * B * R, mp.sqrt) * Z)
+def bures(X, Y):
+    """The squared distance of XᴴX and YᴴY: the trace of (R B R)^(1/2), where R is the root of A."""
+    A, B = X.H * X, Y.H * Y
+    R = root(A)
+    return trace(A) + trace(B) - 2 * trace(root(R * B * R))
 
 
-def riemannian(A: torch.Tensor, B: torch.Tensor) -> tuple[float, torch.Tensor, torch.Tensor]:
-    """The squared affine-invariant distance of matrices of equal range, and its gradients at full rank."""
-    A, B = exact(A), exact(B)
-    Z = function(A, lambda x: 1 / mp.sqrt(x))
+def gaussian(x, X, y, Y):
+    """The distance of Gaussians with means x, y (columns) and covariances XᴴX, YᴴY."""
+    return trace((x - y).H * (x - y)) + bures(X, Y)
+
+
+def frechet(X, Y):
+    """The distance of samples, the rows of X and Y, by their moments; the covariance is divided by n − 1."""
+    (x, C), (y, D) = (_moments(Z) for Z in (X, Y))
+    return gaussian(x, C, y, D)
+
+
+def _moments(X):
+    n = X.rows
+    mean = mp.matrix([[sum(X[i, j] for i in range(n)) / n] for j in range(X.cols)])
+    centred = mp.matrix(n, X.cols)
+    for i in range(n):
+        for j in range(X.cols):
+            centred[i, j] = (X[i, j] - mean[j]) / mp.sqrt(n - 1)
+    return mean, centred
+
+
+def transport(A, B):
+    """T of TAT = B, which is zero within the null space of A: t in the range of A with tat = b, and c from there."""
+    w, V = mp.eigh(A)
+    keep = [k for k in range(A.rows) if w[k] > w[A.rows - 1] * mp.mpf("1e-25")]
+    E = mp.matrix(A.rows, len(keep))
+    for column, k in enumerate(keep):
+        E[:, column] = V[:, k]
+    a, b = E.H * A * E, E.H * B * E
+    z, r = inverse_root(a), root(a)
+    t = z * root(r * b * r) * z
+    c = B * E * r * inverse_root(r * b * r) * z  # B (at)⁺, of which the part in the range is t
+    c = c - E * (E.H * c)
+    return E * t * E.H + c * E.H + E * c.H
+
+
+def weighted_transport(G):
+    """⟨G, T⟩ as a function of factors."""
+    return lambda X, Y: trace(G.H * transport(X.H * X, Y.H * Y))
+
+
+def log_euclidean(F, K, L):
+    logA, logB = (function((M * F).H * (M * F), mp.log) for M in (K, L))
+    return trace((logA - logB) * (logA - logB))
+
+
+def affine_invariant(F, K, L):
+    A, B = ((M * F).H * (M * F) for M in (K, L))
+    Z = inverse_root(A)
     log = function(Z * B * Z, mp.log)
-    over = function(Z * B * Z, lambda x: mp.log(x) / x)
-    return float(trace(log * log)), tensor(-2 * Z * log * Z), tensor(2 * Z * over * Z)
+    return trace(log * log)

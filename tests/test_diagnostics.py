@@ -6,6 +6,7 @@ import math
 import re
 from contextlib import nullcontext
 
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
@@ -13,9 +14,9 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.diagnostics import GaugeWarning, conformance, gauge_warnings, inspect
 from spectralgrad.rules import METHODS
-from spectralgrad.testing import with_spectrum
+from spectralgrad.testing import PolarReference, random_orthogonal, with_spectrum
 
-from .helpers import DTYPES, matrix, symmetric_noise
+from .helpers import DTYPES, matrix, symmetric_noise, unit
 
 DOUBLE = torch.float64
 
@@ -121,6 +122,59 @@ def test_conformance_prints_a_row_a_case_and_writes_json(results):
     content = json.loads(json.dumps(conformance.as_json(results), allow_nan=False))
     assert len(content["results"]) == len(results)
     assert "no finite gradient for" in conformance.summary(results)
+
+
+@pytest.fixture(scope="module")
+def polar_results():
+    return conformance.run("polar", sizes=(4,))
+
+
+def test_conformance_of_the_polar_factor(polar_results):
+    """exact to rounding at every gap, torch without a gradient at ties, the values of iterations better than slopes."""
+
+    def errors(name, label):
+        return [(r.error, r.value_error) for r in polar_results if r.contestant == name and label in r.case]
+
+    for condition in (1e1, 1e2, 1e3, 1e6):
+        label = f"f64 n=4 κ=1e{round(math.log10(condition))} "
+        assert np.max(errors("exact", label)) < 100 * unit(DOUBLE) * condition
+        assert errors("torch", label)[2][0] > 1e-6  # gap 1e-14
+    assert math.isnan(errors("torch", "identity")[0][0])
+    assert errors("torch", "identity")[0][1] < 1e-15
+    for name in ("polar-express", "polar-express faithful", "muon"):
+        assert all(0.01 < value < 0.3 and gradient > 0.5 for gradient, value in errors(name, "f64 n=4 κ=1e2"))
+    assert np.max(errors("polar-express 8 steps", "f64 n=4 κ=1e2")) < 1e-12
+
+
+def test_conformance_prints_gradients_and_values_of_the_polar_factor(polar_results, monkeypatch, capsys):
+    monkeypatch.setattr(conformance, "run", lambda *arguments: polar_results)
+    conformance.main("polar", (4,))
+    lines = capsys.readouterr().out.splitlines()
+    heads = ["torch", "exact", "express", "express°", "express8", "muon"]
+    assert [line.split() for line in lines if " error " in line and "torch" in line][:2] == [
+        ["gradient", "error", *heads],
+        ["value", "error", *heads],
+    ]
+    assert sum(line.startswith(("f64 n=4", "f32 n=4")) for line in lines) == 2 * len(conformance.polar_cases((4,)))
+    assert max(map(len, lines[:-1])) < 120
+    rows = json.loads(json.dumps(conformance.as_json(polar_results), allow_nan=False))["results"]
+    assert [row["value_error"] for row in rows] == [r.value_error for r in polar_results]
+    assert None in [row["error"] for row in rows]
+
+
+def test_conformance_includes_the_polar_factor_of_torch_where_it_exists(monkeypatch):
+    monkeypatch.setattr(torch.linalg, "polar", lambda M: (M, M), raising=False)
+    assert torch.equal(conformance.contestants("polar")["linalg.polar"](torch.eye(2)), torch.eye(2))
+
+
+def test_the_reference_of_the_polar_factor():
+    """A rotation times a positive matrix, and a difference of 50-digit values of fourth order."""
+    M, D, G = torch.randn(3, 3, 3, dtype=DOUBLE, generator=torch.Generator().manual_seed(0))
+    P = with_spectrum([1.0, 2.0, 2.0])
+    assert_close(PolarReference(random_orthogonal(3) @ P).value(), random_orthogonal(3))
+    loss = lambda t: (PolarReference(M + t * D).value() * G).sum()  # noqa: E731
+    slope = (8 * (loss(1e-3) - loss(-1e-3)) - loss(2e-3) + loss(-2e-3)) / 12e-3
+    assert_close((PolarReference(M).gradient(G) * D).sum(), slope, rtol=1e-8, atol=1e-8)
 
 
 def test_conformance_records_a_contestant_that_raises(monkeypatch):

@@ -84,8 +84,9 @@ def test_the_picture_shows_what_the_text_beside_it_says():
         assert (errors[name][3:] > 0.1).all()
 
 
-def test_the_picture_is_drawn(tmp_path):
-    gradient_error_plot.gradient_error(tmp_path / "picture.svg", "sqrt", draws=1)
+@pytest.mark.parametrize("function", ["sqrt", "polar"])
+def test_the_picture_is_drawn(function, tmp_path):
+    gradient_error_plot.gradient_error(tmp_path / "picture.svg", function, draws=1)
     assert "svg" in (tmp_path / "picture.svg").read_text("utf-8")[:400]
 
 

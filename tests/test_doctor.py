@@ -44,6 +44,22 @@ BY_HAND = {
     "pow -0.5": (lambda w, V: V @ torch.diag(w.pow(-0.5)) @ V.mT, "sg.matrix_inv_sqrt(A)"),
     "log": (lambda w, V: V @ (torch.log(w)[:, None] * V.mT), "sg.matrix_log(A)"),
     "exp": (lambda w, V: torch.einsum("ij,j,kj->ik", V, w.exp(), V), "sg.matrix_exp(A)"),
+    "einsum of rows": (lambda w, V: torch.einsum("ij,j,jk->ik", V, w.log(), V.mT), "sg.matrix_log(A)"),
+    "einsum of scaled": (lambda w, V: torch.einsum("ij,kj", V * w.sqrt(), V), "sg.matrix_sqrt(A)"),
+    "einsum of diag": (
+        lambda w, V: torch.einsum("ij, jl, kl -> ik", V, torch.diag(w.rsqrt()), V),
+        "sg.matrix_inv_sqrt(A)",
+    ),
+    "einsum with data": (lambda w, V: torch.einsum("bi,ij,j,kj->bk", X, V, w.rsqrt(), V), "sg.matrix_inv_sqrt(A)"),
+    "einsum of columns": (lambda w, V: torch.einsum("ij,j,kj,bk->ib", V, w.log(), V, X), "sg.matrix_log(A)"),
+    "einsum of a form": (lambda w, V: torch.einsum("bi,ij,j,kj,bk->b", X, V, w.exp(), V, X)[None], "sg.matrix_exp(A)"),
+    "einsum in steps": (
+        lambda w, V: torch.einsum("bj,j,kj->bk", torch.einsum("bi,ij->bj", X, V), w.sqrt(), V),
+        "sg.matrix_sqrt(A)",
+    ),
+    "einsum, then a product": (lambda w, V: torch.einsum("bi,ij,j->bj", X, V, w.log()) @ V.mT, "sg.matrix_log(A)"),
+    "einsum of one vector": (lambda w, V: (V @ (w.log() * torch.einsum("ij,i->j", V, X[0])))[None], "sg.matrix_log(A)"),
+    "einsum of D Vᵀ": (lambda w, V: V @ torch.einsum("jk,lk->jl", torch.diag(w.sqrt()), V), "sg.matrix_sqrt(A)"),
     "inverse": (lambda w, V: linalg.multi_dot([V, torch.diag(w.reciprocal()), V.T]), "sg.matrix_power(A, -1)"),
     "power": (lambda w, V: (V * w.pow(0.25)) @ V.transpose(-1, -2), "sg.matrix_power(A, 0.25)"),
     "twice": (lambda w, V: (X := V * w.sqrt()) @ X.mT, "sg.matrix_function(A, lambda w: w.sqrt().square())"),
@@ -97,7 +113,21 @@ def test_the_advice_computes_the_same_and_differentiates_it_correctly(name):
     assert torch.allclose(*[g + g.mT for g in gradients], atol=1e-12)
 
 
+@pytest.mark.parametrize("equation", ["bij,bj,bkj->bik", "...ij,...j,...kj->...ik", "bni,bij,bj,bkj->bnk"])
+def test_an_einsum_of_a_batch_is_recognised(equation):
+    def loss(A):
+        w, V = linalg.eigh(A)
+        return torch.einsum(equation, *[X.expand(4, 2, 4)] * ("n" in equation), V, w.sqrt(), V)[:, 0].sum()
+
+    report, _ = examined(loss, TIED.expand(4, 4, 4))
+    assert [x.instead(is_svd=False) for x in report.findings[0].composed] == ["sg.matrix_sqrt(A)"]
+
+
 SINGULAR_VALUES = {
+    "einsum": (
+        lambda U, S, Vh: torch.einsum("ij,j,jk->ik", U, S.log(), Vh),
+        "singular_value_function(M, lambda s: s.log())",
+    ),
     "polar": (lambda U, S, Vh: U @ Vh, "sg.polar(M)"),
     "function": (lambda U, S, Vh: (U * S.sqrt()) @ Vh, "sg.singular_value_function(M, lambda s: s.sqrt())"),
     "on the right": (lambda U, S, Vh: U @ (S.log()[:, None] * Vh), "sg.singular_value_function(M, lambda s: s.log())"),
@@ -150,6 +180,7 @@ SIGNS = torch.tensor([1.0, 1.0, 1.0, -1.0], dtype=torch.float64)
         lambda U, Vh: (U * SIGNS) @ Vh,
         lambda U, Vh: (U * SIGNS.expand(*U.shape[:-2], 1, 4)) @ Vh,
         lambda U, Vh: U @ (SIGNS[:, None] * Vh),
+        lambda U, Vh: torch.einsum("...ij,j,...jk->...ik", U, SIGNS, Vh),
         signs_in_place,
     ],
 )
@@ -206,6 +237,12 @@ def test_a_kink_is_mentioned():
         lambda w, V: torch.diag(V),
         lambda w, V: (V * torch.ones_like(w)) @ V.mT,
         lambda w, V: (V * (w > 2)) @ V.mT,
+        lambda w, V: torch.einsum("ij,j,ik->jk", V, w, V),  # f Vᵀ V
+        lambda w, V: torch.einsum("ji,j,jk->ik", V, w, V),  # Vᵀ f V
+        lambda w, V: torch.einsum("ij,j,kj->ik", V, torch.arange(4.0, dtype=V.dtype), V),
+        lambda w, V: torch.einsum("ij,j,kj->ijk", V, w, V),
+        lambda w, V: torch.einsum("bi,ij,j->b", X, V, w),
+        lambda w, V: torch.einsum(V, [0, 1], w, [1], X, [2, 0], [2, 1]),
     ],
 )
 def test_nothing_else_is_taken_for_a_matrix_function(use):

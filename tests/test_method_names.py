@@ -67,13 +67,13 @@ DEFAULTS = {  # as the papers have them, and ours
     "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
     "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0},
     "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},
-    "mtp": {"degree": 11, "lyapunov_steps": 8},
+    "mtp": {"degree": 10, "lyapunov_steps": 8},
     "mpa": {"degree": 5, "lyapunov_steps": 8},
     "svd-newton": {"steps": 10, "normalize": "trace"},
     "lorentzian": {"broadening": 1e-6},
     "masked": {"tolerance": None},
     "svd-inv": {"faithful": False},
-    "polar-express": {"steps": 5, "lowest": 1e-3, "cushion": 0.02407327424182761, "safety": 1.01},
+    "polar-express": {"steps": 5, "lowest": 1e-3, "cushion": 0.02407327424182761, "safety": 1.01, "faithful": False},
     "muon": {"steps": 5},
 }
 

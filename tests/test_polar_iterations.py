@@ -47,6 +47,35 @@ def test_steps_converge_to_those_of_newton_schulz():
     )
 
 
+# The coefficients that the paper prints (arXiv 2505.16932, the listing in its introduction), without safety factor.
+LISTING = (
+    (8.28721201814563, -23.595886519098837, 17.300387312530933),
+    (4.107059111542203, -2.9478499167379106, 0.5448431082926601),
+    (3.9486908534822946, -2.908902115962949, 0.5518191394370137),
+    (3.3184196573706015, -2.488488024314874, 0.51004894012372),
+    (2.300652019954817, -1.6689039845747493, 0.4188073119525673),
+    (1.891301407787398, -1.2679958271945868, 0.37680408948524835),
+    (1.8750014808534479, -1.2500016453999487, 0.3750001645474248),
+    (1.875, -1.25, 0.375),
+)
+
+
+@pytest.mark.parametrize("steps", [5, 8, 10])
+def test_the_coefficients_are_those_that_the_paper_prints(steps):
+    """Later steps move an interval whose width is near rounding, so their coefficients agree to fewer digits."""
+    printed = (LISTING + LISTING[-1:] * 2)[:steps]
+    np.testing.assert_allclose(sg.PolarExpress(steps, safety=1.0).quintics, printed, rtol=1e-8)
+    guarded = [[x / 1.01 ** (2 * k + 1) for k, x in enumerate(p)] for p in printed]
+    np.testing.assert_allclose(sg.PolarExpress(steps, faithful=True).quintics, [*guarded[:7], *printed[7:]], rtol=1e-8)
+    np.testing.assert_allclose(sg.PolarExpress(steps).quintics, [*guarded[:-1], printed[-1]], rtol=1e-8)
+
+
+@pytest.mark.parametrize(("faithful", "worst"), [(False, 0.148), (True, 0.154)])
+def test_the_worst_error_of_the_defaults(faithful, worst):
+    error = 1 - composed(sg.PolarExpress(faithful=faithful).quintics, np.geomspace(1e-3, 1, 100001))
+    assert abs(error).max() == pytest.approx(worst, abs=5e-4)
+
+
 @pytest.mark.parametrize("name", ITERATIONS)
 def test_singular_values_are_those_of_the_polynomial(name):
     U, V, s = random_orthogonal(6), random_orthogonal(5, seed=1), torch.linspace(0.1, 1, 5, dtype=torch.float64)

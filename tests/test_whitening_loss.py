@@ -23,12 +23,12 @@ def views(n=40, d=6, count=2, dtype=DOUBLE, seed=0, noise=0.3):
     return (z + noise * torch.randn(count, n, d, dtype=DOUBLE, generator=generator) + 1).to(dtype)
 
 
-def by_the_book(parts):
-    """W-MSE of views (n, d) by Cholesky whitening and cosines, as the paper states it."""
+def by_the_book(parts, eps=0.0):
+    """W-MSE of views (n, d) by Cholesky whitening and cosines, with the covariance and the ε of the authors' code."""
     white = []
     for z in parts:
-        centred = z - z.mean(0)
-        L = torch.linalg.cholesky(centred.mT @ centred / len(z))
+        centred, identity = z - z.mean(0), torch.eye(z.shape[1], dtype=z.dtype)
+        L = torch.linalg.cholesky((1 - eps) * centred.mT @ centred / (len(z) - 1) + eps * identity)
         white.append(torch.linalg.solve_triangular(L, centred.mT, upper=False).mT)
     cosines = [
         torch.nn.functional.cosine_similarity(white[i], white[j]).mean()
@@ -46,6 +46,17 @@ def test_formula_of_the_paper(count):
     assert_close(torch.autograd.grad(found, z)[0], torch.autograd.grad(expected, z)[0])
     assert_close(whitening_mse(list(z)), found)
     assert_close(WhiteningMSELoss()(z), found)
+
+
+def test_the_eps_of_the_authors_code():
+    z, n, eps = views(), 40, 0.1
+    assert_close(whitening_mse(z, eps=(n - 1) / n * eps / (1 - eps)), by_the_book(z.unbind(), eps))
+
+
+def test_defaults_are_those_of_the_authors_code():
+    text = "WhiteningMSELoss(sub_batch=128, iterations=1, eps=0.0, whitening='cholesky', method='exact')"
+    assert repr(WhiteningMSELoss()) == text
+    assert WhiteningMSELoss().normalize
 
 
 def test_without_normalisation_it_is_the_mean_squared_error():

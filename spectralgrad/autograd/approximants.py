@@ -99,7 +99,7 @@ def _pade(Y: Tensor, inverse: bool, degree: int) -> Tensor:
 
 
 def _polynomial(coefficients: Sequence[float], Z: Tensor) -> Tensor:
-    """Return the polynomial by the method of Paterson and Stockmeyer: 5 products instead of 10 for degree 11."""
+    """Return the polynomial by the method of Paterson and Stockmeyer: 5 products instead of 9 for degree 10."""
     length = max(1, round(len(coefficients) ** 0.5))
     powers = _powers(Z, length)
     chunks = [coefficients[i : i + length] for i in range(0, len(coefficients), length)]

@@ -1,26 +1,19 @@
-"""The table of gradient errors: every method and other libraries, on many spectra, against a 50-digit reference."""
+"""The table of errors: every method and other libraries, on many spectra, against a 50-digit reference."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, TextIO
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from ..rules import SVDPI, Clip, Method, NewtonSchulz, Pade, SVDNewton, Taylor, Trunc, methods
-from ..testing import Reference, gradient_of, paired_spectrum, relative_error, with_spectrum
-from .other_implementations import Root, installed_peers, own_root, torch_autograd
+from ..rules import SVDPI, Clip, Method, NewtonSchulz, Pade, PolarExpress, SVDNewton, Taylor, Trunc, methods
+from .conformance_cases import Case, Draw, cases, draw_polar, draw_root, polar_cases
+from .other_implementations import Root, installed_peers, own_root, torch_autograd, torch_polar
 from .table import number, render
-
-CONDITIONS = (1e2, 1e6, 1e10)
-GAPS = (1e-2, 1e-6, 1e-10, 1e-14, 1e-16)
-FLOAT32 = ((1e2, 1e-2), (1e2, 1e-5), (1e2, 1e-6), (1e4, 1e-2))
-SPREADS = (1e-2, 1e-10, 1e-14)
-LARGE = ((1e2, 1e-2), (1e2, 1e-8), (1e2, 1e-16), (1e6, 1e-12))
 
 # The methods of this library: name → column heading, method. A ° marks what the papers' released code computes.
 RULES: dict[str, tuple[str, Method | str]] = {
@@ -39,6 +32,13 @@ RULES: dict[str, tuple[str, Method | str]] = {
     "mpa": ("mpa", "mpa"),
     "svd-inv": ("inv", "svd-inv"),
 }
+POLAR_RULES: dict[str, tuple[str, Method | str]] = {
+    "exact": ("exact", "exact"),
+    "polar-express": ("express", "polar-express"),
+    "polar-express faithful": ("express°", PolarExpress(faithful=True)),
+    "polar-express 8 steps": ("express8", PolarExpress(steps=8)),
+    "muon": ("muon", "muon"),
+}
 _LEFT_OUT = ("svd", "svd-topn", "pi", "lorentzian", "masked")  # omitted to limit the width of the table
 LEGEND = (
     "pade … inv are the methods svd-pade, svd-taylor, svd-clip, svd-trunc, svd-pi, svd-newton, newton-schulz, mtp,\n"
@@ -46,24 +46,19 @@ LEGEND = (
     "draws of eigenvectors and cotangent. The stopping rules of svd-pi discard small eigenpairs, also in its forward\n"
     "pass."
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """One row of the table: the eigenvalues of its matrices and their type."""
-
-    label: str
-    eigenvalues: tuple[float, ...]
-    dtype: torch.dtype
-
-    @property
-    def size(self) -> int:
-        return len(self.eigenvalues)
+POLAR_LEGEND = (
+    "torch: autograd through torch.linalg.svd. express, express8: the method polar-express with 5 and with 8 steps.\n"
+    "°: as in the paper's listing. NaN: no finite gradient. Errors are the largest over several random draws of\n"
+    "singular vectors and cotangent."
+)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Relative Frobenius error of the gradient of one implementation on one case; NaN if it failed or is not finite."""
+    """Relative Frobenius errors of one implementation on one case; NaN if it failed or is not finite.
+
+    ``error`` is that of the gradient, ``value_error`` that of the value. A note has the message of a failure.
+    """
 
     case: str
     function: str
@@ -72,45 +67,15 @@ class Result:
     ties: int
     contestant: str
     error: float
+    value_error: float
     note: str = ""
-
-
-def cases(sizes: tuple[int, ...] = (8,)) -> list[Case]:
-    """The rows of the table: pairs of eigenvalues at a relative gap, and one tight cluster, in float64 and float32."""
-    table = []
-    for n in sizes:
-        grid = [(c, g) for c in CONDITIONS for g in GAPS] if n <= 16 else list(LARGE)
-        table += [_paired(n, c, g, torch.float64) for c, g in grid]
-        table += [_cluster(n, spread, torch.float64) for spread in SPREADS]
-        table += [_paired(n, c, g, torch.float32) for c, g in FLOAT32]
-        table += [_cluster(n, 1e-6, torch.float32), _cluster(n, 0.0, torch.float64)]
-    return table
-
-
-def _paired(n: int, condition: float, gap: float, dtype: torch.dtype) -> Case:
-    label = f"{_short(dtype)} n={n} κ={_power(condition)} gap={_power(gap)}"
-    return Case(label, tuple(paired_spectrum(n, condition, gap)), dtype)
-
-
-def _cluster(n: int, spread: float, dtype: torch.dtype) -> Case:
-    label = f"{_short(dtype)} n={n} " + (f"cluster {_power(spread)}" if spread else "identity")
-    return Case(label, tuple(1 + spread * np.linspace(0, 1, n)), dtype)
-
-
-def _power(x: float) -> str:
-    mantissa, exponent = f"{x:.0e}".split("e")
-    return f"{mantissa}e{int(exponent)}"
-
-
-def _short(dtype: torch.dtype) -> str:
-    return {torch.float32: "f32", torch.float64: "f64"}[dtype]
 
 
 def run(function: str = "inv_sqrt", sizes: tuple[int, ...] = (8,), progress: TextIO | None = None) -> list[Result]:
     """Measure every implementation on every case.
 
     Args:
-        function: ``"inv_sqrt"`` or ``"sqrt"``.
+        function: ``"inv_sqrt"``, ``"sqrt"`` or ``"polar"``.
         sizes: matrix sizes; the reference takes 0.05 s at size 8 and 10 s at size 64 if gmpy2 is installed.
         progress: stream for a progress line (default: none).
 
@@ -119,7 +84,7 @@ def run(function: str = "inv_sqrt", sizes: tuple[int, ...] = (8,), progress: Tex
         >>> all(r.error < 1e-12 for r in results if r.contestant == "exact" and "f64 n=2 κ=1e2" in r.case)
         True
     """
-    table, results = cases(sizes), []
+    table, results = (polar_cases if function == "polar" else cases)(sizes), []
     for count, case in enumerate(table):
         if progress is not None:
             print(f"\r{count:3d}/{len(table)}  {case.label:<40}", end="", file=progress, flush=True)
@@ -130,45 +95,54 @@ def run(function: str = "inv_sqrt", sizes: tuple[int, ...] = (8,), progress: Tex
 
 
 def _measure(case: Case, function: str) -> Iterator[Result]:
-    """The largest error of each implementation over a few random draws of eigenvectors and cotangent."""
-    draws = [_draw(case, function, seed) for seed in range(3 if case.size <= 16 else 1)]
-    ties = max(int((torch.linalg.eigh(A).eigenvalues.diff() == 0).sum()) for A, _, _ in draws)
+    """The largest errors of each implementation over a few random draws of vectors and cotangent."""
+    polar = function == "polar"
+    seeds = range(3 if case.size <= 16 else 1)
+    draws = [draw_polar(case, seed) if polar else draw_root(case, function, seed) for seed in seeds]
+    spectra = [torch.linalg.svdvals(draw.A) if polar else torch.linalg.eigh(draw.A).eigenvalues for draw in draws]
+    ties = max(int((w.diff() == 0).sum()) for w in spectra)
     for name, root in contestants(function).items():
-        outcomes = [_error(root, *draw) for draw in draws]
-        error, note = max(outcomes, key=lambda outcome: (np.isnan(outcome[0]), outcome[0]))
+        gradients, values, notes = zip(*(_errors(root, draw) for draw in draws), strict=True)
+        error, value_error, note = _largest(gradients), _largest(values), next(filter(None, notes), "")
         dtype = str(case.dtype).removeprefix("torch.")
-        yield Result(case.label, function, case.size, dtype, ties, name, error, note)
+        yield Result(case.label, function, case.size, dtype, ties, name, error, value_error, note)
 
 
-def _draw(case: Case, function: str, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrix, cotangent and true gradient."""
-    A = with_spectrum(np.array(case.eigenvalues), dtype=case.dtype, seed=seed)
-    generator = torch.Generator().manual_seed(seed)
-    G = torch.randn(case.size, case.size, generator=generator, dtype=torch.float64).to(case.dtype)
-    G = (G + G.mT) / 2
-    return A, G, Reference(A).gradient(function, G)
+def _largest(errors: Iterable[float]) -> float:
+    return max(errors, key=lambda error: (np.isnan(error), error))
 
 
 def contestants(function: str) -> dict[str, Root]:
     """Name → implementation: plain torch, this library with each method (also those registered later), and peers."""
-    known = {*_LEFT_OUT, *(name.partition(" ")[0] for name in RULES)}
-    rules = {name: method for name, (_, method) in RULES.items()}
+    named = _rules(function)
+    known = {*_LEFT_OUT, *(name.partition(" ")[0] for name in named)}
+    rules = {name: method for name, (_, method) in named.items()}
     rules.update({name: name for name in methods(function) if name not in known})
-    table: dict[str, Root] = {"torch": torch_autograd(function)}
-    table.update({name: own_root(function, method) for name, method in rules.items()})
-    return {**table, **installed_peers(function)}
+    own = {name: own_root(function, method) for name, method in rules.items()}
+    if function == "polar":
+        return {**torch_polar(), **own}
+    return {"torch": torch_autograd(function), **own, **installed_peers(function)}
 
 
-def _error(root: Root, A: Tensor, G: Tensor, truth: Tensor) -> tuple[float, str]:
+def _rules(function: str) -> dict[str, tuple[str, Method | str]]:
+    return POLAR_RULES if function == "polar" else RULES
+
+
+def _errors(root: Root, draw: Draw) -> tuple[float, float, str]:
+    """The errors of gradient and value, and the message of a failure."""
     try:
-        error = relative_error(gradient_of(root, A, G), truth)
+        return *draw.errors(root), ""
     except Exception as problem:  # any exception of another library is a result, not an error of the table
-        return float("nan"), f"{type(problem).__name__}: {problem}"
-    return (error if np.isfinite(error) else float("nan")), ""
+        return np.nan, np.nan, f"{type(problem).__name__}: {problem}"
 
 
-def as_table(results: list[Result]) -> str:
-    """The results as text, with one row per case and one column per implementation."""
+def as_table(results: list[Result], quantity: str = "gradient") -> str:
+    """The results as text, with one row per case and one column per implementation.
+
+    Args:
+        results: what :func:`run` returns.
+        quantity: ``"gradient"`` or ``"value"``.
+    """
     names = list(dict.fromkeys(r.contestant for r in results))
     by_case: dict[str, dict[str, Result]] = {}
     for r in results:
@@ -176,14 +150,16 @@ def as_table(results: list[Result]) -> str:
     rows = []
     for label, row in by_case.items():
         ties = next(iter(row.values())).ties
-        rows.append([label + (f", {ties} tied" if ties else ""), *(number(row[name].error) for name in names)])
-    heads = [RULES[name][0] if name in RULES else name for name in names]
-    return render(["gradient error", *heads], rows)
+        errors = (row[name].error if quantity == "gradient" else row[name].value_error for name in names)
+        rows.append([label + (f", {ties} tied" if ties else ""), *map(number, errors)])
+    rules = _rules(results[0].function) if results else {}
+    heads = [rules[name][0] if name in rules else name for name in names]
+    return render([f"{quantity} error", *heads], rows)
 
 
 def as_json(results: list[Result]) -> dict[str, Any]:
     """The results and the versions that produced them, ready for json.dump; NaN becomes null."""
-    rows = [{**asdict(r), "error": None if np.isnan(r.error) else r.error} for r in results]
+    rows = [{key: None if value != value else value for key, value in asdict(r).items()} for r in results]
     return {"torch": torch.__version__, "digits": 50, "results": rows}
 
 
@@ -195,23 +171,26 @@ def summary(results: list[Result]) -> str:
         return max((float("inf") if np.isnan(e) else e) for e in errors) if errors else float("nan")
 
     def modest(r: Result) -> bool:
-        return r.dtype == "float64" and ("κ=1e2" in r.case or "cluster" in r.case or "identity" in r.case)
+        return r.dtype == "float64" and any(word in r.case for word in ("κ=1e1 ", "κ=1e2 ", "cluster", "identity"))
 
     failed = sum(np.isnan(r.error) for r in results if r.contestant == "torch")
     total = sum(r.contestant == "torch" for r in results)
+    solver = "svd" if results and results[0].function == "polar" else "eigh"
     return (
-        f"Plain autograd through torch.linalg.eigh: no finite gradient for {failed} of {total} matrices. "
+        f"Plain autograd through torch.linalg.{solver}: no finite gradient for {failed} of {total} matrices. "
         f"exact, float64, condition ≤ 1e2: largest error {number(worst('exact', modest))} at any gap."
     )
 
 
 def main(function: str, sizes: tuple[int, ...]) -> list[Result]:
-    """Measure, with a progress line if stderr is a terminal, and print the table."""
+    """Measure, with a progress line if stderr is a terminal, and print the table, for ``polar`` also one of values."""
     results = run(function, sizes, sys.stderr if sys.stderr.isatty() else None)
-    print(f"Relative error of the gradient of ⟨{_pretty(function)}, G⟩ against a 50-digit reference\n")
-    print(as_table(results), "", LEGEND, summary(results), sep="\n")
+    pretty = {"sqrt": "A^(1/2)", "inv_sqrt": "A^(-1/2)", "polar": "Q"}[function]
+    legend = POLAR_LEGEND if function == "polar" else LEGEND
+    print(f"Relative error of the gradient of ⟨{pretty}, G⟩ against a 50-digit reference\n")
+    print(as_table(results), "", sep="\n")
+    if function == "polar":
+        print("Relative error of Q itself, the polar factor\n")
+        print(as_table(results, "value"), "", sep="\n")
+    print(legend, summary(results), sep="\n")
     return results
-
-
-def _pretty(function: str) -> str:
-    return {"sqrt": "A^(1/2)", "inv_sqrt": "A^(-1/2)"}[function]

@@ -1,4 +1,4 @@
-"""Differentiable matrix roots of this library, of plain torch and of other installed libraries, with one signature."""
+"""Matrix roots and polar factors of this library, of plain torch and of other libraries, with one signature."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..linalg import matrix_functions
+from ..linalg import matrix_functions, polar_factor
 from ..rules import Method
 
 Root = Callable[[Tensor], Tensor]
@@ -27,13 +27,28 @@ def torch_autograd(function: str) -> Root:
     return root
 
 
+def torch_polar() -> dict[str, Root]:
+    """Name → the polar factor with plain autograd through torch.linalg.svd, and torch.linalg.polar if torch has it."""
+
+    def by_svd(M: Tensor) -> Tensor:
+        U, _, Vh = torch.linalg.svd(M, full_matrices=False)
+        return U @ Vh
+
+    native = getattr(torch.linalg, "polar", None)
+    if native is None:
+        return {"torch": by_svd}
+    return {"torch": by_svd, "linalg.polar": lambda M: native(M)[0]}
+
+
 def own_root(function: str, method: Method | str) -> Root:
-    """``matrix_sqrt`` or ``matrix_inv_sqrt`` with this method, without a rank tolerance.
+    """``matrix_sqrt``, ``matrix_inv_sqrt`` or ``polar`` with this method, without a rank tolerance.
 
     Example:
         >>> round(own_root("sqrt", "exact")(4 * torch.eye(1)).item(), 4)
         2.0
     """
+    if function == "polar":
+        return lambda M: polar_factor.polar(M, method=method, rtol=0.0)
     root = {"sqrt": matrix_functions.matrix_sqrt, "inv_sqrt": matrix_functions.matrix_inv_sqrt}[function]
     return lambda A: root(A, method=method, rtol=0.0, clamp=True)
 

@@ -20,15 +20,15 @@ class WhiteningMSELoss(SpectralModule):
 
     over samples n and pairs of views i < j, where the embeddings :math:`y` are whitened within random sub-batches.
     Whitened embeddings cannot collapse to a point, so no negative pairs are needed. The defaults are those of the
-    paper. The module has no parameters and no running statistics.
+    authors' code (``cfg.py`` in htdt/self-supervised). The module has no parameters and no running statistics.
 
     Args:
-        sub_batch: number of samples that are whitened together, or None for all; the paper takes twice the number of
+        sub_batch: number of samples that are whitened together, or None for all; the authors take twice the number of
             features.
         iterations: number of random partitions over which the loss is averaged.
         eps: added to the diagonal of the covariance before whitening.
-        whitening: ``"cholesky"`` as in the paper, ``"zca"`` or ``"pca"``. ``"zca"`` with ``eps=0`` also works with
-            fewer samples than features.
+        whitening: ``"cholesky"`` as in the authors' code, ``"zca"`` or ``"pca"``. ``"zca"`` with ``eps=0`` also
+            works with fewer samples than features.
         method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
         normalize: divide each whitened embedding by its norm.
 

@@ -41,25 +41,28 @@ class MTP(_Approximant):
               A^{-1/2}\approx\|A\|_F^{-1/2}\sum_{k=0}^K\binom{-1/2}k(-Z)^k .
 
     The gradient solves :math:`SX+XS=\bar S`, or :math:`BX+XB=-B^2\bar BB^2` for the inverse root B, by a sign
-    iteration. A null direction gets the value :math:`0.168\,\|A\|_F^{1/2}` instead of zero (degree 11).
+    iteration. A null direction gets the value :math:`0.176\,\|A\|_F^{1/2}` instead of zero (degree 10).
+
+    The defaults are those of the released code, ``torch_utils.py``: the series up to degree 10, whose coefficients also
+    determine the approximant [5/5] of :class:`MPA`, and 8 iterations backward. It has this series for the root only.
 
     Args:
-        degree: K (11 in the papers; the released code stops at 10).
+        degree: K.
         lyapunov_steps: number of iterations of the backward pass.
 
     Example:
         >>> import torch, spectralgrad as sg
         >>> sg.matrix_sqrt(torch.diag(torch.tensor([4.0, 9.0])), method="mtp").diagonal()
-        tensor([2.0001, 3.0000])
+        tensor([2.0002, 3.0000])
 
     Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022; and Inverse Square Root, TPAMI
-    2023.
+    2023; released code: KingJamesSong/FastDifferentiableMatSqrt.
     """
 
     name: ClassVar[str] = "mtp"
-    summary: ClassVar[str] = "Taylor polynomial of degree 11 forward, 8 steps of a Lyapunov iteration backward"
+    summary: ClassVar[str] = "Taylor polynomial of degree 10 forward, 8 steps of a Lyapunov iteration backward"
     reference: ClassVar[str] = "Song et al., ICLR 2022 and TPAMI 2023"
-    degree: int = 11
+    degree: int = 10
 
     def approximant(self) -> approximants.Approximant:
         return approximants.taylor(self.degree)
@@ -76,8 +79,11 @@ class MPA(_Approximant):
     The gradient is computed as by :class:`MTP`. A null direction gets the value :math:`\|A\|_F^{1/2}/(2n+1)` instead of
     zero. The linear system has condition number up to :math:`4^n`, which limits the accuracy for large n.
 
+    The defaults are those of the released code, ``torch_utils.py``: [5/5], and 8 iterations backward. For the inverse
+    root it divides by the norm of the whole batch before it iterates, here each matrix has its own norm.
+
     Args:
-        degree: n (5 in the papers).
+        degree: n.
         lyapunov_steps: number of iterations of the backward pass.
 
     Example:
@@ -85,8 +91,7 @@ class MPA(_Approximant):
         >>> sg.matrix_sqrt(torch.diag(torch.tensor([4.0, 9.0])), method="mpa").diagonal()
         tensor([2.0000, 3.0000])
 
-    Reference: Song, Sebe and Wang, Fast Differentiable Matrix Square Root, ICLR 2022; and Inverse Square Root, TPAMI
-    2023.
+    Reference: as :class:`MTP`.
     """
 
     name: ClassVar[str] = "mpa"

@@ -12,6 +12,8 @@ from ..autograd.polar_iterations import Quintic, composed_quintics
 from ..errors import MethodError
 from .base import POLAR, Method, require
 
+_LISTED = 8  # number of steps in the paper's listing; only its last one is without the safety factor
+
 
 def minimax_quintic(low: float, high: float) -> Quintic:
     r"""Return (a, b, c) that minimise :math:`\max|1-p|` on [low, high] for the odd :math:`p(x)=ax+bx^3+cx^5`.
@@ -40,10 +42,18 @@ def minimax_quintic(low: float, high: float) -> Quintic:
     return float(a), float(b), float(c)
 
 
-def polar_express_quintics(steps: int, lowest: float, cushion: float, safety: float) -> tuple[Quintic, ...]:
+def polar_express_quintics(
+    steps: int, lowest: float, cushion: float, safety: float, faithful: bool = False
+) -> tuple[Quintic, ...]:
     """Return the coefficients of each step of Polar Express; the arguments are the fields of :class:`PolarExpress`.
 
     Each step is the best for the interval onto which the steps before it map [lowest, 1]: [l, 2 − l] after rescaling.
+    This is the construction of the paper's appendix G.
+
+    Example:
+        >>> (a, b, c), *_ = polar_express_quintics(5, 1e-3, 0.02407327424182761, safety=1.0)
+        >>> round(a, 9), round(b, 9), round(c, 9)     # the first line of the paper's listing
+        (8.287212018, -23.595886519, 17.300387313)
     """
     low, high, quintics = lowest, 1.0, []
     for _ in range(steps):
@@ -53,7 +63,8 @@ def polar_express_quintics(steps: int, lowest: float, cushion: float, safety: fl
         quintics.append((scale * a, scale * b, scale * c))
         low = scale * least
         high = 2 - low
-    return *((a / safety, b / safety**3, c / safety**5) for a, b, c in quintics[:-1]), quintics[-1]
+    guarded = _LISTED - 1 if faithful else steps - 1
+    return *((a / safety, b / safety**3, c / safety**5) for a, b, c in quintics[:guarded]), *quintics[guarded:]
 
 
 class _Iteration(Method):
@@ -76,17 +87,26 @@ class PolarExpress(_Iteration):
     times that are not yet near 1 after the steps. Autograd differentiates the steps: the result is near the polar
     factor, but its gradient is not near that of the polar factor, since p oscillates around 1.
 
+    The defaults are those of the paper: it recommends 5 or 6 steps with ``lowest=1e-3`` (section 4) and has 5 in its
+    experiments (section 5); ``cushion`` is the default of the code in its appendix G; ``safety`` and the factor 1.01 of
+    the norm are those of its listing (section 1). Its pseudocode has a cushion of 1/10, and the file
+    ``polar_express.py`` of the released code has 0.02.
+
     Args:
-        steps: number of steps, three products each (5 in the paper's experiments).
+        steps: number of steps, three products each.
         lowest: the smallest singular value for which the steps are optimal.
-        cushion: the interval of a step is widened to [cushion·u, u], which costs little accuracy and is more stable.
+        cushion: a step is the best one for [cushion·u, u] if its interval [l, u] is wider; this costs little accuracy
+            and is more stable.
         safety: all steps but the last are those of an interval larger by this factor, against rounding errors.
+        faithful: apply ``safety`` as the paper's listing does, which cuts a list of eight steps: to every step but
+            those from the eighth on. The paper's text suggests to omit it in the final step, which is the default here.
 
     Example:
         >>> PolarExpress()
-        PolarExpress(steps=5, lowest=0.001, cushion=0.02407327424182761, safety=1.01)
+        PolarExpress(steps=5, lowest=0.001, cushion=0.02407327424182761, safety=1.01, faithful=False)
 
-    Reference: Amsel, Persson, Musco and Gower, The Polar Express, arXiv 2505.16932.
+    Reference: Amsel, Persson, Musco and Gower, The Polar Express, arXiv 2505.16932; released code:
+    NoahAmsel/PolarExpress, where ``polar_express/basic.py`` is the listing.
     """
 
     name: ClassVar[str] = "polar-express"
@@ -96,6 +116,7 @@ class PolarExpress(_Iteration):
     lowest: float = 1e-3
     cushion: float = 0.02407327424182761
     safety: float = 1.01
+    faithful: bool = False
     quintics: tuple[Quintic, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -103,7 +124,7 @@ class PolarExpress(_Iteration):
         require(0 < self.lowest < 1, self, "lowest", "between 0 and 1")
         require(0 <= self.cushion < 1, self, "cushion", "from 0 to 1")
         require(self.safety >= 1, self, "safety", "≥ 1")
-        found = polar_express_quintics(self.steps, self.lowest, self.cushion, self.safety)
+        found = polar_express_quintics(self.steps, self.lowest, self.cushion, self.safety, self.faithful)
         object.__setattr__(self, "quintics", found)
 
     def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:
@@ -116,7 +137,9 @@ class Muon(_Iteration):
     r"""``muon``: five steps of one fixed quintic, the Newton–Schulz variant of the optimiser Muon.
 
     Its coefficients (3.4445, −4.7750, 2.0315) raise small singular values quickly and do not converge: the singular
-    values of the result lie between 0.68 and 1.14 for those above 0.01 of the Frobenius norm.
+    values of the result lie between 0.68 and 1.14 for those above 0.01 of the Frobenius norm. Coefficients and number
+    of steps are those of ``muon.py`` in the released code, which computes in bfloat16 and adds 1e-7 to the norm; here
+    the type is that of the input, and nothing is added.
 
     Args:
         steps: number of steps, three products each.
@@ -125,7 +148,8 @@ class Muon(_Iteration):
         >>> Muon()
         Muon(steps=5)
 
-    Reference: Jordan et al., Muon: An optimizer for hidden layers in neural networks (2024).
+    Reference: Jordan et al., Muon: An optimizer for hidden layers in neural networks (2024); released code:
+    KellerJordan/Muon.
     """
 
     name: ClassVar[str] = "muon"

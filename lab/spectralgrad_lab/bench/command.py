@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"of {', '.join(SPECTRA)}, for symmetric matrices (default: those with goals)",
     )
     add("--seconds", type=_positive, metavar="S", help="time for each cell (default: 1; with --quick 0.15)")
-    add("--details", action="store_true", help="also print the times and errors of all contestants")
+    add("--details", action="store_true", help="also print the times and errors of all implementations")
     add("--from", dest="source", type=Path, metavar="FILE", help="measure nothing: use the JSON file of an earlier run")
     add("--json", type=Path, metavar="FILE", help="also write times, errors, ratios and the machine as JSON")
     add("--plot", type=Path, metavar="FILE", help="also plot the cost against d and B (png, svg or pdf)")

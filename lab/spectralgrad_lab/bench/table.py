@@ -13,7 +13,7 @@ from .stored import Run
 HEADER = ("ours ms", "against", "its ms", "threads", "JAX ms", "ratio", "floor", "goal", "reached")
 PICTURES = (("ratios.png", "How many times faster"), ("cost.png", "Microseconds per matrix"))  # file, description
 EXPLANATION = (
-    "A cell is a contest, a type, a size d or m×n and, in parentheses, a batch. The ratio is the time of what it is\n"
+    "A cell is a benchmark, a type, a size d or m×n and, in parentheses, a batch. The ratio is the time of what it is\n"
     "compared with divided by ours; both are minima of alternating runs, torch's with its best number of threads.\n"
     "*: the two do not compute the same; --details shows the errors. wrong: not exact, though it claims to be, and\n"
     "therefore not timed."

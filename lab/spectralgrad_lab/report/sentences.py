@@ -14,7 +14,7 @@ from .axes import short_number
 _REMARKS = {
     "svd-pi": "svd-pi discards small eigenpairs in the forward pass too, so its gradient is that of another function.",
     "newton-schulz": "newton-schulz stops after five steps, before it converges; its gradient is that of the result.",
-    "mtp": "mtp evaluates a polynomial of degree 11; its gradient is neither that of the result nor that of the root.",
+    "mtp": "mtp evaluates a polynomial of degree 10; its gradient is neither that of the result nor that of the root.",
     "mpa": "mpa evaluates a rational function; its gradient is neither that of the result nor that of the root.",
 }
 

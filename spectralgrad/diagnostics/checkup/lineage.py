@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch.function import transformed
+from . import einsum
 from .composed import Composed, Step
 
 # Functions that change neither the values nor, up to batch dimensions and conjugation, what a tensor means.
@@ -29,7 +30,7 @@ _TRANSPOSES = frozenset({
     "H", "T", "adjoint", "inverse", "linalg_inv", "mH", "mT", "movedim", "permute", "swapaxes", "swapdims", "t",
     "transpose",
 })  # fmt: skip
-_PRODUCTS = frozenset({"__matmul__", "__rmatmul__", "bmm", "einsum", "linalg_multi_dot", "matmul", "mm"})
+_PRODUCTS = frozenset({"__matmul__", "__rmatmul__", "bmm", "linalg_multi_dot", "matmul", "mm"})
 _SCALINGS = frozenset({
     "__mul__", "__rmul__", "__truediv__", "div", "div_", "divide", "mul", "mul_", "multiply", "true_divide",
 })  # fmt: skip
@@ -79,12 +80,14 @@ class Lineage:
         if not traces:
             return None
         name = _name(func)
+        if name == "einsum":
+            return self._einsum(einsum.equation_of(args), operands, result)
         if name in _PRODUCTS:
             ordered = list(reversed(operands)) if name == "__rmatmul__" else operands
             if len(traces) < len(operands):
-                self._with_another(ordered, result, any_order=name == "einsum")
+                self._with_another(ordered, result)
                 return None
-            return self._product([self._traces[id(x)][1] for x in ordered], result, any_order=name == "einsum")
+            return self._product([self._traces[id(x)][1] for x in ordered], result)
         trace = self._signed(name, operands) or _elementwise(name, traces, operands, args, kwargs)
         if trace is None and name == "__setitem__":
             self._traces.pop(id(args[0]), None)  # it was overwritten
@@ -94,9 +97,9 @@ class Lineage:
                 self.start(target, _selected(trace, name, args, target))
         return None
 
-    def _with_another(self, operands: list[Tensor], result: Any, any_order: bool) -> None:
+    def _with_another(self, operands: list[Tensor], result: Any) -> None:
         """Follow x V and Vᴴ x, which have the same meaning for what follows, and V diag(1, …, 1, ±1)."""
-        if any_order or len(operands) != 2 or not isinstance(result, Tensor):
+        if len(operands) != 2 or not isinstance(result, Tensor):
             return
         left, right = (self.of(x) for x in operands)
         trace, other = (right, operands[0]) if left is None else (left, operands[1])
@@ -125,7 +128,28 @@ class Lineage:
         signs = other[None].squeeze(across)
         return replace(trace, signed=True) if _are_signs(signs, trace.size) else None
 
-    def _product(self, traces: list[Trace], result: Any, any_order: bool) -> Composed | None:
+    def _einsum(self, equation: str, operands: list[Tensor], result: Any) -> Composed | None:
+        """Follow an einsum, in which data may take part."""
+        found = [self.of(x) for x in operands]
+        traces = [trace for trace in found if trace is not None]
+        roles = [einsum.Operand("data") if x is None else einsum.Operand(x.role, x.transposed) for x in found]
+        reading = einsum.read(equation, roles)
+        if reading is None or any(not _are_signs(operands[k], traces[0].size) for k in reading.signs):
+            return None
+        if reading.signs:
+            traces = [replace(trace, signed=trace.role == "vectors") for trace in traces]
+        if reading.meaning == "function":
+            return self._product(traces, result, any_order=True)
+        steps = [trace.steps for trace in traces if trace.role != "vectors"]
+        if len({trace.source for trace in traces}) == 1 and len(steps) <= 1:
+            (vectors,) = (trace for trace in traces if trace.role != "values")
+            role, part = "scaled" if steps else "vectors", any(trace.part for trace in traces)
+            rows = reading.meaning == "rows"
+            kept = replace(vectors, role=role, steps=_joined(steps), part=part, first=_first(traces), transposed=rows)
+            self.start(result, kept)
+        return None
+
+    def _product(self, traces: list[Trace], result: Any, any_order: bool = False) -> Composed | None:
         if len({trace.source for trace in traces}) > 1:
             return None
         steps = [trace.steps for trace in traces if trace.role != "vectors"]

@@ -41,16 +41,16 @@ def whitening_mse(
               =\operatorname{mean}\bigl(2-2\cos(y_n^i,y_n^j)\bigr) ,
 
     where :math:`y^i` are the embeddings of view i, whitened within sub-batches: a random partition of the samples, the
-    same for all views. The defaults are those of the paper.
+    same for all views. The defaults are those of the authors' code (``cfg.py`` in htdt/self-supervised).
 
     Args:
         views: embeddings (V, n, d) of V ≥ 2 views of the same n samples, or a list of V tensors (n, d).
         sub_batch: number of samples that are whitened together; the last ones are distributed over the others. None
-            whitens all of them together. The paper takes twice the number of features.
+            whitens all of them together. The authors take twice the number of features.
         iterations: number of random partitions over which the loss is averaged.
         eps: added to the diagonal of the covariance before whitening.
-        whitening: ``"cholesky"`` as in the paper, ``"zca"`` or ``"pca"``. With ``"zca"`` and ``eps=0`` the embeddings
-            are whitened on their range, so that there may be fewer samples than features.
+        whitening: ``"cholesky"`` as in the authors' code, ``"zca"`` or ``"pca"``. With ``"zca"`` and ``eps=0`` the
+            embeddings are whitened on their range, so that there may be fewer samples than features.
         method: method for the gradient, as in :class:`DecorrelatedBatchNorm2d`.
         normalize: divide each whitened embedding by its norm. Otherwise the loss is the mean squared error over all
             samples and features.
