@@ -23,6 +23,7 @@ from .operators import (
     svd,
     svdvals,
 )
+from .ties import groups, singular_groups, split_eigenvalues, split_singular_values
 from .tuning import tune
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "eigvalsh",
     "eigvalsh_at_once",
     "function_derivative",
+    "groups",
     "inverse_root",
     "inverse_sums",
     "pencil_eigh",
@@ -49,6 +51,9 @@ __all__ = [
     "root_derivative",
     "root_derivative_at_once",
     "rotations",
+    "singular_groups",
+    "split_eigenvalues",
+    "split_singular_values",
     "svd",
     "svd_at_once",
     "svd_gradient",

@@ -1,0 +1,121 @@
+r"""The second derivatives of a loss of eigenvalues, as far as the Hessian with respect to the matrix needs them.
+
+Let :math:`F(A)=g(\lambda(A))` with g symmetric in its arguments, so that :math:`\nabla F=V\,\mathrm{diag}(\nabla g)V^H`.
+Its derivative in the direction Z is (Lewis and Sendov 2001), with :math:`\tilde Z=V^HZV`,
+
+.. math:: V\bigl(\mathrm{diag}(\nabla^2g\;\mathrm{diag}\tilde Z)+\Gamma\circ\tilde Z\bigr)V^H,\qquad
+          \Gamma_{ij}=\frac{g_i-g_j}{\lambda_i-\lambda_j}\ (i\ne j),\qquad\Gamma_{ii}=0 .
+
+At a tie the quotient becomes :math:`\Gamma_{ij}=g_{ii}-g_{ij}`. Autograd has :math:`\nabla g` with its graph, so products
+with the Hessian of g can be computed. Take a vector q of signs. For tied i and j with :math:`q_i=-q_j`
+
+.. math:: \Gamma_{ij}=\frac{(\nabla^2g\,q)_i-(\nabla^2g\,q)_j}{q_i-q_j},
+
+since all other terms cancel by symmetry. With the bits of the index as signs, :math:`\lceil\log_2d\rceil` products give
+the number for all pairs, with no decision that depends on data.
+
+Near a tie the quotient has an error of :math:`\epsilon\,\lambda/\text{gap}`; the number from the products differs from
+it by the order of the squared gap (of the gap, if g is not a sum over the eigenvalues). The latter is used where the
+two agree within the rounding error of the quotient. Otherwise g is not symmetric, as for a single eigenvalue, or the
+gap is large, and the quotient is used.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from ..precision import quotient
+from .pairwise import differences, floored, identity_mask, leading
+
+
+class Curvature:
+    """Products of the Hessian of g with vectors of signs, computed when they are first needed.
+
+    Args:
+        w: eigenvalues or singular values (*, d), the tensor from which ``slopes`` was computed.
+        slopes: ∇g (..., *, d), with its graph; several gradients for the same ``w`` may be stacked in front.
+    """
+
+    def __init__(self, w: Tensor, slopes: Tensor) -> None:
+        self.w, self.slopes = w, slopes
+
+    def pairs(self) -> Tensor:
+        """Return g_ii − g_ij (..., *, d, d) as it is for tied i and j."""
+        d = self.w.shape[-1]
+        result = self.slopes.new_zeros((*self.slopes.shape, d))
+        for bit in reversed(range(max(0, d - 1).bit_length())):
+            q = self._signs(bit)
+            change = differences(self._product(q)) / 2 * q.unsqueeze(-1)
+            result = torch.where(q.unsqueeze(-1) == q, result, change)
+        return result
+
+    def own(self) -> Tensor:
+        """Return g_ii (..., *, d) for a g that is even in its i-th argument, as at a vanishing singular value."""
+        q = self._signs(0)
+        return self._product(q) * q
+
+    def _signs(self, bit: int) -> Tensor:
+        index = torch.arange(self.w.shape[-1], device=self.w.device)
+        return 1 - 2 * ((index >> bit) & 1).to(self.slopes.dtype)
+
+    def _product(self, q: Tensor) -> Tensor:
+        """Return ∇²g q (..., *, d), zero if the slopes do not depend on ``w``."""
+        if not self.slopes.requires_grad or not self.slopes.numel():
+            return torch.zeros_like(self.slopes)
+        stacked = self.slopes.shape[: max(0, self.slopes.dim() - self.w.dim())]
+        if not stacked:
+            return self._pulled(q.expand(self.slopes.shape))
+        one_by_one = torch.eye(stacked.numel(), dtype=q.dtype, device=q.device)
+        places = one_by_one.view(-1, *stacked, *[1] * self.w.dim())
+        products = [self._pulled((place * q).expand(self.slopes.shape)) for place in places]
+        return torch.stack(products).view(*stacked, *self.w.shape)
+
+    def _pulled(self, direction: Tensor) -> Tensor:
+        (found,) = torch.autograd.grad(
+            self.slopes,
+            self.w,
+            direction,
+            retain_graph=True,
+            create_graph=torch.is_grad_enabled(),
+            allow_unused=True,
+        )
+        return torch.zeros_like(self.w) if found is None else found
+
+
+def divided_slopes(w: Tensor, curvature: Curvature) -> Tensor:
+    """Return Γ (..., *, d, d).
+
+    Args:
+        w: the values (*, d); their graph may be another than that of ``curvature``, for third derivatives.
+        curvature: of the loss.
+    """
+    slopes, eps = curvature.slopes, torch.finfo(w.dtype).eps
+    gap, rise, size = differences(w), differences(slopes), floored(w.detach())
+    resolved = gap.abs() > 64 * eps * size
+    near = (gap.abs() <= eps**0.25 * size) & ~identity_mask(w)
+    divided = quotient(rise, gap, resolved)
+    if function.eager(w, slopes) and not bool(near.any()):
+        return divided
+    tied = curvature.pairs()
+    noise = 8 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + tied.abs() * leading(w))
+    smooth = (rise - tied * gap).detach().abs() <= noise.detach()
+    return torch.where(near & (smooth | ~resolved), tied, divided)
+
+
+def mapped(w: Tensor, slopes: Tensor, of_w: int | None, of_slopes: int | None) -> tuple[Tensor, Tensor, int]:
+    """Place the dimension that torch.func.vmap maps over such that ``w`` (*, d) and ``slopes`` (..., *, d) broadcast.
+
+    It is the first of ``w``, which stays as it is if possible: a view would have another place in the graph.
+
+    Args:
+        w, slopes: with the mapped dimension.
+        of_w, of_slopes: its position, None if there is none.
+
+    Returns:
+        both tensors, and the position of the mapped dimension in what is computed from them.
+    """
+    stacked = slopes.dim() - (of_slopes is not None) - w.dim() + (of_w is not None)
+    slopes = slopes.unsqueeze(stacked) if of_slopes is None else slopes.movedim(of_slopes, stacked)
+    return (w.movedim(of_w, 0) if of_w else w), slopes, stacked
