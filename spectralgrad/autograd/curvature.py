@@ -27,7 +27,8 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..precision import quotient
-from .pairwise import differences, floored, identity_mask, leading
+from ..solvers import Ties, groups
+from .pairwise import differences, floored, identity_mask, leading, norm
 
 
 class Curvature:
@@ -102,6 +103,43 @@ def divided_slopes(w: Tensor, curvature: Curvature) -> Tensor:
     noise = 8 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + tied.abs() * leading(w))
     smooth = (rise - tied * gap).detach().abs() <= noise.detach()
     return torch.where(near & (smooth | ~resolved), tied, divided)
+
+
+def between(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], numbers: Tensor, ties: Ties) -> Tensor:
+    """Return Γ (..., *, d, d) without what the rotation of the basis within groups of tied values gives.
+
+    Args:
+        w, slopes: values and ∇g.
+        changes: the derivatives of both in the direction, in the rotated basis.
+        numbers: of the groups (*, d).
+        ties: what they consist of.
+    """
+    same, tied = (x.unsqueeze(-1) == x.unsqueeze(-2) for x in (numbers, groups(w.detach(), Ties.ROUNDING)))
+    gamma = quotient(differences(slopes), differences(w), ~(same | tied))
+    return gamma + _excess(w, slopes, changes, same, tied) if ties is Ties.NEAR else gamma
+
+
+def _excess(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], same: Tensor, tied: Tensor) -> Tensor:
+    """Return what Γ (..., *, d, d) has within groups of nearly tied values beyond what the rotation of a basis gives.
+
+    The rotation gives every pair of a group the same number: the slope of the changes of ∇g over those of the values. It
+    is right for a symmetric g. What the quotients have beyond that and rounding error is returned.
+
+    Args:
+        w, slopes: values and ∇g.
+        changes: the derivatives of both in the direction, in the rotated basis.
+        same: mask (*, d, d) of the pairs in one group.
+        tied: mask (*, d, d) of those that are equal up to rounding error, of which no quotient is taken.
+    """
+    eps, share = torch.finfo(w.dtype).eps, same.to(w.dtype)
+    share = share / share.sum(-1, keepdim=True)
+    x, y = (c - (share @ c.unsqueeze(-1)).squeeze(-1) for c in changes)
+    square, product = ((share @ z.unsqueeze(-1)).squeeze(-1) for z in (x * x, x * y))
+    slope = quotient(product, square, square > 0).detach().unsqueeze(-1)
+    gap, rise = differences(w), differences(slopes)
+    beyond = rise - slope * gap
+    noise = 64 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + slope.abs() * norm(w)[..., None, None])
+    return quotient(beyond, gap, same & ~tied & (beyond.abs() > noise))
 
 
 def mapped(w: Tensor, slopes: Tensor, of_w: int | None, of_slopes: int | None) -> tuple[Tensor, Tensor, int]:

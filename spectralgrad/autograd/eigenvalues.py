@@ -26,27 +26,36 @@ The generalised problem :math:`Ax=\lambda Bx` is reduced to an ordinary one. Wit
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, quotient
+from ..precision import full_precision
+from ..solvers import Ties
 from ..solvers.symmetry import hermitian
 from . import curvature, eigenvectors
 from .gap_rule import GapRule
-from .pairwise import differences
 
 
 def values(A: Tensor, rule: GapRule, operation: str) -> Tensor:
     """Return the eigenvalues of ``A`` in working precision; ``rule`` is for third derivatives only."""
-    w: Tensor = function.apply(_Values, A, rule, operation)[0]
+    w: Tensor = function.apply(_Values, A, rule, operation, grouping(A))[0]
     return w
 
 
-def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule) -> Tensor:
+def grouping(A: Tensor) -> Ties:
+    """Return which eigenvalues are to be treated as tied in forward mode.
+
+    If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
+    in the direction. Dual numbers do not tell, so they get as little as possible.
+    """
+    if function.forward_over_reverse():
+        return Ties.NEAR
+    return Ties.ROUNDING if function.tracked_twice(A) else Ties.NONE
+
+
+def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties = Ties.NONE) -> Tensor:
     """Return V diag(slopes) Vᴴ with its derivative in ``A`` and ``slopes``, also at ties.
 
     Args:
@@ -55,48 +64,51 @@ def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule) -> 
         V: their eigenvectors (*, d, d).
         slopes: the gradient of the loss with respect to ``w``.
         rule: the gap rule for third derivatives.
+        ties: how ``w`` was differentiated in forward mode.
     """
-    result: Tensor = function.apply(_Gradient, A, w, V, slopes, rule)
+    result: Tensor = function.apply(_Gradient, A, w, V, slopes, rule, ties)
     return result
 
 
-def directional(w: Tensor, inner: Tensor) -> Tensor:
+def directional(w: Tensor, inner: Tensor, ties: Ties) -> Tensor:
     """Return the directional derivatives (*, d) of sorted eigenvalues from VᴴdAV (*, d, d)."""
-    split, _ = solvers.split_eigenvalues(w.detach(), inner.detach())
     diagonal = inner.diagonal(dim1=-2, dim2=-1).real
+    if ties is Ties.NONE:
+        return diagonal
+    split, _ = solvers.split_eigenvalues(solvers.groups(w.detach(), ties), inner.detach())
     return diagonal + (split - diagonal).detach()
 
 
 class _Values(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
+    def forward(A: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor]:
         return solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[1]
-        ctx.save_for_backward(inputs[0], *output)
-        ctx.save_for_forward(inputs[0], *output)
+        A, ctx.rule, _, ctx.ties = inputs
+        ctx.save_for_backward(A, *output)
+        ctx.save_for_forward(A, *output)
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, _):  # type: ignore[no-untyped-def]
         if gw is None:
-            return None, None, None
+            return None, None, None, None
         A, w, V = ctx.saved_tensors
         if not function.differentiating() and function.eager(V, gw):
             fused = solvers.eigh_gradient((w, V), (gw, None), lambda w: None, False, False)
             if fused is not None:
-                return fused, None, None
-        return gradient(A, w, V, gw, ctx.rule), None, None
+                return fused, None, None, None
+        return gradient(A, w, V, gw, ctx.rule, ctx.ties), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         A, w, V = ctx.saved_tensors
         with full_precision(V):
-            _, moving = eigenvectors.attach(A, w, V, ctx.rule)
-            return directional(w, moving.mH @ hermitian(dA) @ moving), None
+            _, V = eigenvectors.attach(A, w, V, ctx.rule)
+            return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
 
 
 class _Gradient(function.DerivativeRule):
@@ -105,19 +117,19 @@ class _Gradient(function.DerivativeRule):
     generate_vmap_rule = False
 
     @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule) -> Tensor:
+    def forward(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(V):
-            return (V * slopes.to(V.dtype).unsqueeze(-2)) @ V.mH
+            return _composed(V, slopes)
 
     @staticmethod
-    def vmap(info: Any, in_dims: Any, A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule) -> Any:
-        A, V = (x.movedim(dim, 0) if dim else x for x, dim in zip((A, V), in_dims[::2], strict=False))
+    def vmap(info, in_dims, A, w, V, slopes, rule, ties):  # type: ignore[no-untyped-def]
+        A, V = (x.movedim(dim, 0) if dim else x for x, dim in ((A, in_dims[0]), (V, in_dims[2])))
         w, slopes, place = curvature.mapped(w, slopes, in_dims[1], in_dims[3])
-        return gradient(A, w, V, slopes, rule), place
+        return gradient(A, w, V, slopes, rule, ties), place
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        *tensors, ctx.rule = inputs
+        *tensors, ctx.rule, ctx.ties = inputs
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
@@ -130,20 +142,22 @@ class _Gradient(function.DerivativeRule):
             inner = V.mH @ hermitian(Z) @ V
             gA = V @ (curvature.divided_slopes(w, hessian) * inner) @ V.mH
             diagonal = inner.diagonal(dim1=-2, dim2=-1).real
-            return gA.sum_to_size(A.shape), None, None, diagonal.sum_to_size(slopes.shape), None
+            return gA.sum_to_size(A.shape), None, None, diagonal.sum_to_size(slopes.shape), None, None
 
     @staticmethod
-    def jvp(ctx, dA, dw, dV, dslopes, _):  # type: ignore[no-untyped-def]
+    def jvp(ctx, dA, dw, dV, dslopes, *_):  # type: ignore[no-untyped-def]
         A, w, V, slopes = ctx.saved_tensors
         with full_precision(V):
-            moving, U = eigenvectors.attach(A, w, V, ctx.rule)
+            w, V = eigenvectors.attach(A, w, V, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dA is None:
-                return (U * change.to(U.dtype).unsqueeze(-2)) @ U.mH
-            inner = U.mH @ hermitian(dA) @ U
-            _, R = solvers.split_eigenvalues(w.detach(), inner.detach())
-            group = solvers.groups(w.detach())
-            apart = group.unsqueeze(-1) != group.unsqueeze(-2)
-            gamma = quotient(differences(slopes), differences(moving), apart)
-            within = (R * change.to(R.dtype).unsqueeze(-2)) @ R.mH
-            return U @ (gamma * inner + within) @ U.mH
+                return _composed(V, change)
+            inner = V.mH @ hermitian(dA) @ V
+            numbers = solvers.groups(w.detach(), ctx.ties)
+            split, R = solvers.split_eigenvalues(numbers, inner.detach())
+            gamma = curvature.between(w, slopes, (split, change), numbers, ctx.ties)
+            return V @ (gamma * inner + _composed(R, change)) @ V.mH
+
+
+def _composed(V: Tensor, values: Tensor) -> Tensor:
+    return (V * values.to(V.dtype).unsqueeze(-2)) @ V.mH

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested, reverse_inside_forward
 
 _TENSORS = (Tensor, torch.nn.Parameter)
 
@@ -121,6 +121,14 @@ def transformed() -> bool:
     return in_transform() or in_forward_mode()
 
 
+def forward_over_reverse() -> bool:
+    """True if what is computed now is differentiated in reverse mode first and then in forward mode, by torch.func.
+
+    With the dual numbers of ``torch.autograd.forward_ad`` alone the order is not known in advance.
+    """
+    return reverse_inside_forward()
+
+
 def reverse_only(*tensors: Tensor) -> bool:
     """True if a call is :func:`eager` and only reverse mode can be requested."""
     return eager(*tensors) and not in_forward_mode()
@@ -139,6 +147,11 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
             if x.requires_grad:
                 return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
     return True
+
+
+def tracked_twice(x: Tensor) -> bool:
+    """True if ``x`` carries a gradient in reverse mode and a tangent of ``torch.autograd.forward_ad``."""
+    return in_forward_mode() and not in_transform() and x.requires_grad
 
 
 def tracked(x: Tensor) -> bool:

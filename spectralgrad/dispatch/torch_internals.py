@@ -82,6 +82,20 @@ def nested(kind: str) -> int:
     return sum(interpreter.key() == wanted for interpreter in retrieve_all_functorch_interpreters())
 
 
+def reverse_inside_forward() -> bool:
+    """True if a reverse mode of torch.func runs inside a forward mode; False if torch cannot tell."""
+    try:
+        from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
+
+        reverse, forward = (getattr(torch._C._functorch.TransformType, kind) for kind in ("Grad", "Jvp"))
+    except (ImportError, AttributeError):
+        return False
+    kinds = [interpreter.key() for interpreter in retrieve_all_functorch_interpreters()]  # the outermost comes first
+    if forward in kinds:
+        kinds = kinds[kinds.index(forward) :]
+    return in_forward_mode() and reverse in kinds
+
+
 def is_batched(x: Tensor) -> bool:
     """True if ``x`` is a tensor that ``torch.func.vmap`` maps over; False if torch cannot tell."""
     try:

@@ -23,11 +23,12 @@ from .operators import (
     svd,
     svdvals,
 )
-from .ties import groups, singular_groups, split_eigenvalues, split_singular_values
+from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
 from .tuning import tune
 
 __all__ = [
     "SolverReport",
+    "Ties",
     "congruence",
     "eigh",
     "eigh_at_once",
