@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvalues, eigenvectors, pencil, singular_vectors
+from ..autograd import eigenvalues, eigenvectors, pencil, singular_values, singular_vectors
 from ..dispatch import function
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
@@ -104,9 +104,13 @@ def svdvals(M: Tensor) -> Tensor:
     check_matrix(M, "svdvals")
     with full_precision(M):
         wide = widen(M)
-        S = (
-            solvers.svdvals(wide)
-            if function.needs_no_gradient(M)
-            else singular_vectors.decompose(wide, Pade(), "svdvals")[1]
-        )
+        S = _singular_values(wide)
     return narrow(S, M.dtype)
+
+
+def _singular_values(M: Tensor) -> Tensor:
+    if function.needs_no_gradient(M):
+        return solvers.svdvals(M)
+    if torch.compiler.is_compiling():
+        return singular_vectors.decompose(M, Pade(), "svdvals")[1]
+    return singular_values.values(M, Pade(), "svdvals")

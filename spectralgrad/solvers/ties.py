@@ -28,7 +28,7 @@ class Ties(Enum):
     do not separate equal eigenvalues by more, and the stored matrix does not determine the eigenvectors of closer ones."""
 
     NEAR = "near"
-    r"""The tolerance is :math:`\sqrt\epsilon\|A\|`. A quotient of differences and a derivative in the middle are then
+    r"""The tolerance is :math:`\sqrt\epsilon\|A\|/4`. A quotient of differences and a derivative in the middle are then
     equally good. A chain that is longer than four steps is divided by the other tolerance."""
 
 
@@ -41,7 +41,7 @@ def groups(w: Tensor, ties: Ties, d: int | None = None) -> Tensor:
     fine = _chains(w, 8 * rank_tolerance(d or k, w.dtype) * size)
     if ties is Ties.ROUNDING:
         return fine
-    step = torch.finfo(w.dtype).eps ** 0.5 * size
+    step = torch.finfo(w.dtype).eps ** 0.5 / 4 * size
     coarse = _chains(w, step)
     same = coarse.unsqueeze(-1) == coarse.unsqueeze(-2)
     spread = torch.where(same, (w.unsqueeze(-1) - w.unsqueeze(-2)).abs(), 0).amax(-1)
