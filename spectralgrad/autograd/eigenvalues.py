@@ -17,11 +17,6 @@ sorted eigenvalues, and the eigenvectors V′ move between blocks only, so
 .. math:: \dot{\bar A}=V'\,\mathrm{diag}(\dot{\bar\lambda})V'^H+V(\Gamma\circ V^H\dot AV)V^H
 
 with the quotients :math:`\Gamma` between different blocks. Both places see the same :math:`\dot A` and find the same R.
-
-The generalised problem :math:`Ax=\lambda Bx` is reduced to an ordinary one. With the eigenvectors X at hand,
-:math:`X^HBX=I+E` with E = 0 but :math:`dE\ne0`, and the eigenvalues are those of
-
-.. math:: C=(I+E)^{-1/2}\,X^HAX\,(I+E)^{-1/2},\qquad (I+E)^{-1/2}=I-\tfrac12E+\tfrac38E^2+O(E^3) .
 """
 
 from __future__ import annotations
@@ -44,7 +39,7 @@ def values(A: Tensor, rule: GapRule, operation: str) -> Tensor:
     return w
 
 
-def grouping(A: Tensor) -> Ties:
+def grouping(*inputs: Tensor) -> Ties:
     """Return which eigenvalues are to be treated as tied in forward mode.
 
     If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
@@ -52,7 +47,7 @@ def grouping(A: Tensor) -> Ties:
     """
     if function.forward_over_reverse():
         return Ties.NEAR
-    return Ties.ROUNDING if function.tracked_twice(A) else Ties.NONE
+    return Ties.ROUNDING if any(map(function.tracked_twice, inputs)) else Ties.NONE
 
 
 def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties = Ties.NONE) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvalues, eigenvectors, pencil, singular_values, singular_vectors
+from ..autograd import eigenvalues, eigenvectors, pencil, pencil_eigenvalues, singular_values, singular_vectors
 from ..dispatch import function
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
@@ -68,8 +68,11 @@ def _values(A: Tensor, B: Tensor | None = None) -> Tensor:
         if torch.compiler.is_compiling():
             return eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
         return eigenvalues.values(A, Pade(), "eigvalsh")
-    free = function.needs_no_gradient(A, B)
-    return solvers.pencil_eigvalsh(A, B) if free else pencil.decompose(A, B, Pade(), "eigvalsh")[0]
+    if function.needs_no_gradient(A, B):
+        return solvers.pencil_eigvalsh(A, B)
+    if torch.compiler.is_compiling():
+        return pencil.decompose(A, B, Pade(), "eigvalsh")[0]
+    return pencil_eigenvalues.values(A, B, Pade(), "eigvalsh")
 
 
 @overridable
