@@ -100,7 +100,7 @@ def divided_slopes(w: Tensor, curvature: Curvature) -> Tensor:
     if function.eager(w, slopes) and not bool(near.any()):
         return divided
     tied = curvature.pairs()
-    noise = 8 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + tied.abs() * leading(w))
+    noise = 4 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + tied.abs() * leading(w))
     smooth = (rise - tied * gap).detach().abs() <= noise.detach()
     return torch.where(near & (smooth | ~resolved), tied, divided)
 
@@ -138,7 +138,9 @@ def _excess(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], same: Ten
     slope = quotient(product, square, square > 0).detach().unsqueeze(-1)
     gap, rise = differences(w), differences(slopes)
     beyond = rise - slope * gap
-    noise = 64 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + slope.abs() * norm(w)[..., None, None])
+    noise = (
+        64 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + slope.abs() * norm(w)[..., None, None])
+    )
     return quotient(beyond, gap, same & ~tied & (beyond.abs() > noise))
 
 

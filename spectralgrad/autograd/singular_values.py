@@ -135,10 +135,11 @@ class _Gradient(function.DerivativeRule):
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dM is None:
                 return _composed(U, change, Vh)
-            turned = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())
-            joint = curvature.between(S, slopes, (turned[1], change), numbers, ctx.ties)
+            X, split, Yh = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())
+            X, Yh = U + (X - U).detach(), Vh + (Yh - Vh).detach()  # vectors that are not turned have a derivative
+            joint = curvature.between(S, slopes, (split, change), numbers, ctx.ties)
             ratios = _ratios(S, slopes, numbers == -1, torch.zeros_like(slopes))
-            return formula(dM, U, Vh, joint, *ratios) + _composed(turned[0], change, turned[2])
+            return formula(dM, U, Vh, joint, *ratios) + _composed(X, change, Yh)
 
 
 def _ratios(S: Tensor, slopes: Tensor, vanishing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:

@@ -84,6 +84,8 @@ def nested(kind: str) -> int:
 
 def reverse_inside_forward() -> bool:
     """True if a reverse mode of torch.func runs inside a forward mode; False if torch cannot tell."""
+    if not in_forward_mode():
+        return False
     try:
         from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
@@ -93,7 +95,7 @@ def reverse_inside_forward() -> bool:
     kinds = [interpreter.key() for interpreter in retrieve_all_functorch_interpreters()]  # the outermost comes first
     if forward in kinds:
         kinds = kinds[kinds.index(forward) :]
-    return in_forward_mode() and reverse in kinds
+    return reverse in kinds
 
 
 def is_batched(x: Tensor) -> bool:
