@@ -1,23 +1,24 @@
-r"""The second derivatives of a loss of eigenvalues, as far as the Hessian with respect to the matrix needs them.
+r"""The second derivatives of a loss of eigenvalues, as far as its Hessian with respect to the matrix needs them.
 
-Let :math:`F(A)=g(\lambda(A))` with g symmetric in its arguments, so that :math:`\nabla F=V\,\mathrm{diag}(\nabla g)V^H`.
-Its derivative in the direction Z is (Lewis and Sendov 2001), with :math:`\tilde Z=V^HZV`,
+Let :math:`F(A)=g(\lambda(A))` with a symmetric function g. Its gradient is :math:`V\,\mathrm{diag}(\nabla g)V^H`, and
+the derivative of the gradient in the direction Z is, with :math:`\tilde Z=V^HZV`,
 
 .. math:: V\bigl(\mathrm{diag}(\nabla^2g\;\mathrm{diag}\tilde Z)+\Gamma\circ\tilde Z\bigr)V^H,\qquad
-          \Gamma_{ij}=\frac{g_i-g_j}{\lambda_i-\lambda_j}\ (i\ne j),\qquad\Gamma_{ii}=0 .
+          \Gamma_{ij}=\frac{g_i-g_j}{\lambda_i-\lambda_j}\ (i\ne j),\qquad\Gamma_{ii}=0
 
-At a tie the quotient becomes :math:`\Gamma_{ij}=g_{ii}-g_{ij}`. Autograd has :math:`\nabla g` with its graph, so products
-with the Hessian of g can be computed. Take a vector q of signs. For tied i and j with :math:`q_i=-q_j`
+(Lewis and Sendov, Twice differentiable spectral functions, 2001). At a tie the quotient becomes
+:math:`\Gamma_{ij}=g_{ii}-g_{ij}`. Autograd has :math:`\nabla g` with its graph, so products with :math:`\nabla^2g` can
+be computed. Let q be a vector of signs. For tied i and j with :math:`q_i=-q_j`
 
 .. math:: \Gamma_{ij}=\frac{(\nabla^2g\,q)_i-(\nabla^2g\,q)_j}{q_i-q_j},
 
-since all other terms cancel by symmetry. With the bits of the index as signs, :math:`\lceil\log_2d\rceil` products give
-the number for all pairs, with no decision that depends on data.
+because all other terms cancel by symmetry. With the bits of the index as signs, :math:`\lceil\log_2d\rceil` products
+give the number for all pairs.
 
-Near a tie the quotient has an error of :math:`\epsilon\,\lambda/\text{gap}`; the number from the products differs from
-it by the order of the squared gap (of the gap, if g is not a sum over the eigenvalues). The latter is used where the
-two agree within the rounding error of the quotient. Otherwise g is not symmetric, as for a single eigenvalue, or the
-gap is large, and the quotient is used.
+Near a tie the quotient has an error of :math:`\epsilon\lambda/\text{gap}`. The number from the products differs from
+the exact quotient by the order of the squared gap if g is a sum over the eigenvalues, and by the order of the gap
+otherwise. It is used where the two agree within the rounding error of the quotient. Elsewhere the gap is large, or g
+is not symmetric, as for a single eigenvalue.
 """
 
 from __future__ import annotations
@@ -100,9 +101,13 @@ def divided_slopes(w: Tensor, curvature: Curvature) -> Tensor:
     if function.eager(w, slopes) and not bool(near.any()):
         return divided
     tied = curvature.pairs()
-    noise = 4 * eps * (slopes.abs().unsqueeze(-1) + slopes.abs().unsqueeze(-2) + tied.abs() * leading(w))
+    noise = 4 * eps * (_sums(slopes.abs()) + tied.abs() * leading(w))
     smooth = (rise - tied * gap).detach().abs() <= noise.detach()
     return torch.where(near & (smooth | ~resolved), tied, divided)
+
+
+def _sums(x: Tensor) -> Tensor:
+    return x.unsqueeze(-1) + x.unsqueeze(-2)
 
 
 def between(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], numbers: Tensor, ties: Ties) -> Tensor:
@@ -122,8 +127,8 @@ def between(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], numbers: 
 def _excess(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], same: Tensor, tied: Tensor) -> Tensor:
     """Return what Γ (..., *, d, d) has within groups of nearly tied values beyond what the rotation of a basis gives.
 
-    The rotation gives every pair of a group the same number: the slope of the changes of ∇g over those of the values. It
-    is right for a symmetric g. What the quotients have beyond that and rounding error is returned.
+    The rotation gives every pair of a group the same number, which is right for a symmetric g: the slope of the changes
+    of ∇g over those of the values. What the quotients have beyond that and rounding error is returned.
 
     Args:
         w, slopes: values and ∇g.

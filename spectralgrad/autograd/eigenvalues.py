@@ -1,22 +1,29 @@
 r"""The derivatives of eigenvalues alone, with the exact Hessian of symmetric losses at ties.
 
 The gradient of :math:`g(\lambda(A))` is :math:`\bar A=V\,\mathrm{diag}(\bar\lambda)V^H` with
-:math:`\bar\lambda=\nabla g`. Differentiating this product with the eigenvectors as in :mod:`.eigenvectors` is right only
-where the eigenvalues are distinct: within a tie the eigenvectors have no derivative. The second derivative exists all
-the same, and is computed here without it.
+:math:`\bar\lambda=\nabla g`. Differentiating this product with the eigenvectors as in :mod:`.eigenvectors` is right
+where the eigenvalues are distinct. Within a tie the eigenvectors have no derivative, but the product has one if g
+treats the tied eigenvalues alike.
 
-Reverse mode over reverse mode. The derivative of :math:`\bar A` is the self-adjoint map of :mod:`.curvature`, whose
-coefficients :math:`\Gamma` are found by differentiating :math:`\bar\lambda` once more; its diagonal is left to autograd,
-which takes :math:`\mathrm{diag}(V^HZV)` from :math:`\bar\lambda` to λ and from there to A.
+Reverse mode over reverse mode. The derivative of :math:`\bar A` in A is the self-adjoint map
+:math:`Z\mapsto V(\Gamma\circ V^HZV)V^H` of :mod:`.curvature`, which finds the coefficients by differentiating
+:math:`\bar\lambda` once more. The diagonal is left to autograd, which takes :math:`\mathrm{diag}(V^HZV)` from
+:math:`\bar\lambda` to λ and from there to A.
 
 Forward mode over reverse mode, as in torch.func.hessian. The graph of :math:`\bar\lambda` is not available there, but
-the direction :math:`\dot A` is known from the start. Choose in each tied block the basis :math:`V'=VR` in which
-:math:`\dot A` is diagonal. The eigenvalues of the blocks are the true directional derivatives :math:`\dot\lambda` of the
-sorted eigenvalues, and the eigenvectors V′ move between blocks only, so
+the direction :math:`\dot A` is known from the start. In each tied block choose the basis :math:`V'=VR` in which
+:math:`\dot A` is diagonal. The eigenvalues of the blocks are the directional derivatives :math:`\dot\lambda` of the
+sorted eigenvalues, and to first order the vectors V′ turn between blocks only, so
 
 .. math:: \dot{\bar A}=V'\,\mathrm{diag}(\dot{\bar\lambda})V'^H+V(\Gamma\circ V^H\dot AV)V^H
 
-with the quotients :math:`\Gamma` between different blocks. Both places see the same :math:`\dot A` and find the same R.
+with :math:`\Gamma` between different blocks. Both derivatives see the same :math:`\dot A` and find the same R. Nearly
+tied eigenvalues are treated as tied, because the result then has an error of the order of the gap, while the quotients
+in :math:`\Gamma` have an error of :math:`\epsilon\lambda/\text{gap}`. What the quotients have beyond that is added, so
+that losses that are not symmetric keep their large second derivatives.
+
+Reverse mode over forward mode has neither the graph nor the direction at the right place; there the part between tied
+eigenvectors is lost.
 """
 
 from __future__ import annotations
@@ -102,7 +109,7 @@ class _Values(function.DerivativeRule):
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         A, w, V = ctx.saved_tensors
         with full_precision(V):
-            _, V = eigenvectors.attach(A, w, V, ctx.rule)
+            V = eigenvectors.attach(A, w, V, ctx.rule)[1]
             return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
 
 

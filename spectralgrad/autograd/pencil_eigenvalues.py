@@ -66,7 +66,7 @@ class _Values(function.DerivativeRule):
         with full_precision(X):
             C, Y = _reduced(A, B, w, X)
             M, N = (torch.zeros_like(X) if d is None else Y.mH @ hermitian(d) @ Y for d in (dA, dB))
-            _, V = eigenvectors.attach(C, w, _identity(X), ctx.rule)
+            V = eigenvectors.attach(C, w, _identity(X), ctx.rule)[1]
             return eigenvalues.directional(w, V.mH @ (M - hermitian(C @ N)) @ V, ctx.ties), None
 
 

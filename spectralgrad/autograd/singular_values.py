@@ -83,11 +83,11 @@ class _Values(function.DerivativeRule):
         M, U, S, Vh = ctx.saved_tensors
         with full_precision(U):
             numbers = solvers.singular_groups(S.detach(), ctx.ties, max(M.shape[-2:]))
-            U, _, Vh = singular_vectors.attach(M, U, S, Vh, ctx.rule)
+            U, S, Vh = singular_vectors.attach(M, U, S, Vh, ctx.rule)
             diagonal = ((U.mH @ dM) * Vh.conj()).sum(-1).real
             if ctx.ties is Ties.NONE:
                 return None, diagonal, None
-            _, split, _ = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())
+            split = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())[1]
             return None, diagonal + (split - diagonal).detach(), None
 
 

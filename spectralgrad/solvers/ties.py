@@ -24,16 +24,19 @@ class Ties(Enum):
     """Every value is a group of its own."""
 
     ROUNDING = "rounding"
-    r"""The tolerance is :math:`\epsilon\max(64,24\sqrt d)\|A\|`, eight times the error of an eigensolver: rounding errors
-    do not separate equal eigenvalues by more, and the stored matrix does not determine the eigenvectors of closer ones."""
+    r"""The tolerance is :math:`\epsilon\max(64,24\sqrt d)\|A\|`, eight times the error of an eigensolver. Rounding
+    does not separate equal eigenvalues by more, and the stored matrix does not determine the eigenvectors of closer
+    ones.
+    """
 
     NEAR = "near"
-    r"""The tolerance is :math:`\sqrt\epsilon\|A\|/4`. A quotient of differences and a derivative in the middle are then
-    equally good. A chain that is longer than four steps is divided by the other tolerance."""
+    r"""The tolerance is :math:`\sqrt\epsilon\|A\|/4`, where a difference quotient and a derivative are equally
+    accurate. A chain that is longer than four steps is divided by the other tolerance.
+    """
 
 
 def groups(w: Tensor, ties: Ties, d: int | None = None) -> Tensor:
-    """Return the number of its group (*, k) for each of the sorted values; d is the size of the matrix, k by default."""
+    """Return the number of the group (*, k) of each of the sorted values; d is the size of the matrix, default k."""
     k = w.shape[-1]
     if ties is Ties.NONE or k == 0:
         return torch.arange(k, device=w.device).expand(w.shape)
