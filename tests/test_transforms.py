@@ -247,3 +247,15 @@ def test_bad_input_is_refused_under_compile_and_vmap_too():
         vmap(sg.matrix_sqrt)(A)
     with pytest.raises(sg.IndefiniteError, match="batch position"):
         vmap(sg.matrix_log)(-torch.eye(3).repeat(2, 1, 1))
+
+
+@pytest.mark.parametrize("function", [sg.matrix_sqrt, sg.eigvalsh])
+def test_forward_mode_and_second_derivatives_leave_compiled_code(function):
+    """Compiled, torch.func would return zeros for both; a graph break leads to eager mode."""
+    A = with_spectrum([0.5, 1.0, 1.0])
+    loss = lambda X: function(X).exp().sum()  # noqa: E731
+    for derivative in (jacfwd(loss), jacrev(jacrev(loss)), hessian(loss)):
+        torch._dynamo.reset()
+        assert_close(torch.compile(derivative, backend="aot_eager")(A), derivative(A))
+        with pytest.raises(Exception, match="forward mode and second derivatives"):
+            torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested, reverse_inside_forward
+from . import torch_internals
+from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
 
@@ -70,11 +71,17 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     """Run the forward pass of a rule and record it for differentiation, in the way that the context of the call needs.
 
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
-    be lost silently.
+    be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
+    is a graph break that leads to eager mode.
     """
     if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
+        if _beyond_gradients():
+            raise NotImplementedError(
+                "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
+                "zeros. Without fullgraph=True they are computed in eager mode."
+            )
         return rule.traced.apply(*inputs)
     if not in_transform():
         return rule.run(*inputs)
@@ -84,6 +91,12 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
             "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
         )
     return rule.transformed.apply(*inputs)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _beyond_gradients() -> bool:
+    """Evaluated while Dynamo traces; it guards the transforms that are active."""
+    return torch_internals.beyond_gradients()
 
 
 def differentiating() -> bool:
@@ -126,7 +139,7 @@ def forward_over_reverse() -> bool:
 
     With the dual numbers of ``torch.autograd.forward_ad`` alone the order is not known in advance.
     """
-    return reverse_inside_forward()
+    return torch_internals.reverse_inside_forward()
 
 
 def reverse_only(*tensors: Tensor) -> bool:
