@@ -28,8 +28,18 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
     At a tie (equal eigenvalues), a loss that treats the tied eigenvalues alike, such as their sum, has its true
     gradient. A single one of them has no gradient there; the result is the one for the eigenvectors that the solver
-    chose, of norm at most one. For second derivatives of a sum :math:`\sum_if(\lambda_i)` at a tie, take the trace of
-    :func:`matrix_function`, which is exact there; through ``eigvalsh`` their part between tied eigenvectors is lost.
+    chose, of norm at most one.
+
+    So is the Hessian of such a loss :math:`g(\lambda)`: with :math:`\tilde Z=V^HZV`, in the direction Z it is
+
+    .. math:: V\bigl(\mathrm{diag}(\nabla^2g\;\mathrm{diag}\tilde Z)+\Gamma\circ\tilde Z\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{g_i-g_j}{\lambda_i-\lambda_j},\quad g_{ii}-g_{ij}\text{ at a tie},\quad\Gamma_{ii}=0,
+
+    exact to rounding error where eigenvalues are equal or well separated. In between its relative error is at most
+    about :math:`10^{-8}` in float64 and :math:`10^{-3}` in float32. This holds for ``torch.func.hessian``, for reverse
+    mode twice (``torch.autograd.grad``, ``functional.hessian``, ``jacrev`` of ``jacrev``) and for ``jvp`` of ``grad``.
+    Reverse mode over forward mode (``jacrev`` of ``jacfwd``) loses the part between tied eigenvectors. Third
+    derivatives are exact where the eigenvalues are distinct.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
@@ -51,8 +61,13 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
         >>> torch.autograd.grad(w[-1], A)[0]
         tensor([[0.5000, 0.5000],
                 [0.5000, 0.5000]])
+        >>> H = torch.func.hessian(lambda A: eigvalsh(A).exp().sum())(torch.eye(2))   # at a tie
+        >>> H[0, 1]                         # of exp(1), in the entries (0, 1) and (1, 0)
+        tensor([[0.0000, 1.3591],
+                [1.3591, 0.0000]])
 
-    Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985).
+    Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985); Lewis and Sendov, Twice differentiable
+    spectral functions (2001).
     """
     check_square(A, "eigvalsh")
     given = (A,) if B is None else matching(A, B, "eigvalsh")
@@ -81,9 +96,11 @@ def svdvals(M: Tensor) -> Tensor:
 
     .. math:: \bar M=U\,\mathrm{diag}(\bar\sigma)\,V^H .
 
-    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`. A
-    singular value has no gradient at zero, where it has a kink like :math:`\lvert x\rvert`; the result there is of norm
-    at most one.
+    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`, for
+    first and second derivatives. A singular value has no gradient at zero, where it has a kink like
+    :math:`\lvert x\rvert`; the result there is of norm at most one. A loss that is even in the singular values, such as
+    :math:`\sum_i\log(1+\sigma_i^2)`, has its exact gradient and Hessian there too. Of other Hessians the part that does
+    not exist at zero is left out.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
@@ -101,6 +118,10 @@ def svdvals(M: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.],
                 [0., 0.]])
+        >>> torch.func.hessian(lambda M: svdvals(M).square().sum())(M.detach())[2, 0]   # twice the identity
+        tensor([[0., 0.],
+                [0., 0.],
+                [2., 0.]])
 
     Reference: Lewis and Sendov, Nonsmooth analysis of singular values (2005).
     """
