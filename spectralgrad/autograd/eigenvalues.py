@@ -121,7 +121,7 @@ class _Gradient(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(V):
-            return _composed(V, slopes)
+            return composed(V, slopes)
 
     @staticmethod
     def vmap(info, in_dims, A, w, V, slopes, rule, ties):  # type: ignore[no-untyped-def]
@@ -153,13 +153,14 @@ class _Gradient(function.DerivativeRule):
             w, V = eigenvectors.attach(A, w, V, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dA is None:
-                return _composed(V, change)
+                return composed(V, change)
             inner = V.mH @ hermitian(dA) @ V
             numbers = solvers.groups(w.detach(), ctx.ties)
             split, R = solvers.split_eigenvalues(numbers, inner.detach())
             gamma = curvature.between(w, slopes, (split, change), numbers, ctx.ties)
-            return V @ (gamma * inner + _composed(R, change)) @ V.mH
+            return V @ (gamma * inner + composed(R, change)) @ V.mH
 
 
-def _composed(V: Tensor, values: Tensor) -> Tensor:
+def composed(V: Tensor, values: Tensor) -> Tensor:
+    """Return V diag(values) Vᴴ for real values."""
     return (V * values.to(V.dtype).unsqueeze(-2)) @ V.mH

@@ -53,8 +53,8 @@ class _Values(function.DerivativeRule):
         wanted = ctx.needs_input_grad
         with full_precision(X):
             if not function.differentiating():
-                gA = _composed(X, gw) if wanted[0] else None
-                return gA, _composed(X, -w * gw) if wanted[1] else None, None, None, None
+                gA = eigenvalues.composed(X, gw) if wanted[0] else None
+                return gA, eigenvalues.composed(X, -w * gw) if wanted[1] else None, None, None, None
             C, Y = _reduced(A, B, w, X)
             gC = eigenvalues.gradient(C, w, _identity(X), gw, ctx.rule, ctx.ties)
             gA = Y @ gC @ Y.mH if wanted[0] else None
@@ -81,7 +81,3 @@ def _reduced(A: Tensor, B: Tensor, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor
 
 def _identity(X: Tensor) -> Tensor:
     return torch.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand_as(X)
-
-
-def _composed(X: Tensor, values: Tensor) -> Tensor:
-    return (X * values.to(X.dtype).unsqueeze(-2)) @ X.mH
