@@ -37,9 +37,9 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
     accurate to rounding error where eigenvalues are equal or well separated. In between, the largest relative error
     measured was 3e-8 in float64 and 5e-4 in float32. This holds for ``torch.func.hessian``, for reverse mode twice
-    (``torch.autograd.grad``, ``functional.hessian``, ``jacrev`` of ``jacrev``) and for ``jvp`` of ``grad``. Reverse mode
-    over forward mode (``jacrev`` of ``jacfwd``) loses the part between tied eigenvectors. Third derivatives are exact
-    where the eigenvalues are distinct.
+    (``torch.autograd.grad``, ``functional.hessian``, ``jacrev`` of ``jacrev``) and for ``jvp`` of ``grad``. Reverse
+    mode over forward mode (``jacrev`` of ``jacfwd``) loses the part between tied eigenvectors. Third derivatives are
+    exact where the eigenvalues are distinct.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
