@@ -391,8 +391,14 @@ ARGUMENTS = {
     "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
     "rotations": lambda A: (A,),
+    "split_eigenvalues": lambda A: (_one_group(A), A),
+    "split_singular_values": lambda A: (_one_group(A), *torch.linalg.svd(A)[::2], A),
     "inverse_root": lambda A: (A, "inverse_root", 4.0, 1e-3, False, -1.0, False),
 }
+
+
+def _one_group(A):
+    return torch.zeros(A.shape[:-1], dtype=torch.int64)
 
 
 def _root_of(A):

@@ -247,3 +247,15 @@ def test_bad_input_is_refused_under_compile_and_vmap_too():
         vmap(sg.matrix_sqrt)(A)
     with pytest.raises(sg.IndefiniteError, match="batch position"):
         vmap(sg.matrix_log)(-torch.eye(3).repeat(2, 1, 1))
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # of torch's own jacfwd
+@pytest.mark.parametrize("nested", [jacfwd, lambda f: jacrev(jacrev(f))], ids=["jacfwd", "jacrev"])
+def test_forward_mode_and_second_derivatives_leave_compiled_code(nested):
+    """Compiled, torch.func would return zeros for both; a graph break leads to eager mode."""
+    A, derivative = with_spectrum([0.5, 1.0, 1.0]), nested(lambda X: sg.eigvalsh(X).exp().sum())
+    torch._dynamo.reset()
+    assert_close(torch.compile(derivative, backend="aot_eager")(A), derivative(A))
+    torch._dynamo.reset()  # it has marked what it could not compile
+    with pytest.raises(Exception, match="forward mode and second derivatives"):
+        torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)

@@ -87,7 +87,7 @@ def _product(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
     return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh
 
 
-def _formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, outer: Tensor) -> Tensor:
+def formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, outer: Tensor) -> Tensor:
     """The derivative in the direction G, in differentiable operations."""
     m, n = G.shape[-2:]
     UG, GV = U.mH @ G, G @ Vh.mH
@@ -161,7 +161,7 @@ class _SingularFunction(function.DerivativeRule):
             if function.differentiating():
                 gM = _by_dilation(M, g, Triplets(U, S, Vh), Weights(*weights))
             else:
-                gM = _formula(g, U, Vh, *weights[1:4])
+                gM = formula(g, U, Vh, *weights[1:4])
             return gM, *[None] * 8
 
     @staticmethod
@@ -191,13 +191,13 @@ class _Learning(function.DerivativeRule):
         U, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             diagonal = ((U.mH @ g) * Vh.conj()).sum(-1).real
-            return _formula(g, U, Vh, *weights), None, None, diagonal, None, None, None
+            return formula(g, U, Vh, *weights), None, None, diagonal, None, None, None
 
     @staticmethod
     def jvp(ctx, dM, dU, dVh, dvalues, *_):  # type: ignore[no-untyped-def]
         U, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
-            dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else _formula(dM, U, Vh, *weights)
+            dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else formula(dM, U, Vh, *weights)
             return dF if dvalues is None else dF + _product(U, dvalues, Vh)
 
 

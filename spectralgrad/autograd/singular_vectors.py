@@ -29,7 +29,7 @@ def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor,
 
     Singular triplets that the rule discards carry no gradient.
     """
-    U, S, Vh = function.apply(_SVD, M, rule, operation)
+    U, S, Vh = function.apply(_SVD, M, None, None, None, rule, operation)
     keep = None if rule.keeps_all else rule.kept(M, S.flip(-1), M)
     if keep is None:
         return U, S, Vh
@@ -41,21 +41,35 @@ def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor,
     )
 
 
+def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the factors of ``M``, given without gradient, as functions of ``M`` differentiated by ``rule``."""
+    if function.needs_no_gradient(M):
+        return U, S, Vh
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, M, U, S, Vh, rule, "")
+    return result
+
+
 class _SVD(function.DerivativeRule):
+    """The factors of M: those given, as copies, or those of the solver."""
+
     @staticmethod
-    def forward(M: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        M: Tensor, U: Tensor | None, S: Tensor | None, Vh: Tensor | None, rule: GapRule, operation: str
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if U is not None and S is not None and Vh is not None:
+            return U.clone(), S.clone(), Vh.clone()
         return solvers.svd_at_once(M, operation) or solvers.svd(M, operation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[1]
+        ctx.rule = inputs[4]
         ctx.save_for_backward(*output)
         ctx.save_for_forward(*output)
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
-        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None, None
+        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]

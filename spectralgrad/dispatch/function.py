@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from . import torch_internals
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
@@ -70,11 +71,17 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     """Run the forward pass of a rule and record it for differentiation, in the way that the context of the call needs.
 
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
-    be lost silently.
+    be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
+    is a graph break that leads to eager mode.
     """
     if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
+        if _beyond_gradients():
+            raise NotImplementedError(
+                "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
+                "zeros. Without fullgraph=True they are computed in eager mode."
+            )
         return rule.traced.apply(*inputs)
     if not in_transform():
         return rule.run(*inputs)
@@ -84,6 +91,12 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
             "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
         )
     return rule.transformed.apply(*inputs)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _beyond_gradients() -> bool:
+    """Evaluated while Dynamo traces; it guards the transforms that are active."""
+    return torch_internals.beyond_gradients()
 
 
 def differentiating() -> bool:
@@ -121,6 +134,14 @@ def transformed() -> bool:
     return in_transform() or in_forward_mode()
 
 
+def forward_over_reverse() -> bool:
+    """True if what is computed now is differentiated in reverse mode first and then in forward mode, by torch.func.
+
+    With the dual numbers of ``torch.autograd.forward_ad`` alone the order is not known in advance.
+    """
+    return torch_internals.reverse_inside_forward()
+
+
 def reverse_only(*tensors: Tensor) -> bool:
     """True if a call is :func:`eager` and only reverse mode can be requested."""
     return eager(*tensors) and not in_forward_mode()
@@ -139,6 +160,11 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
             if x.requires_grad:
                 return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
     return True
+
+
+def tracked_twice(x: Tensor) -> bool:
+    """True if ``x`` carries a gradient in reverse mode and a tangent of ``torch.autograd.forward_ad``."""
+    return in_forward_mode() and not in_transform() and x.requires_grad
 
 
 def tracked(x: Tensor) -> bool:

@@ -73,13 +73,32 @@ def in_transform() -> bool:
 
 def nested(kind: str) -> int:
     """Return the number of active torch.func transforms of a kind (``Jvp``, ``Vmap``); 1 if torch cannot tell."""
+    kinds = _transforms()
+    return 1 if kinds is None else kinds.count(kind)
+
+
+def reverse_inside_forward() -> bool:
+    """True if a reverse mode of torch.func runs inside a forward mode; False if torch cannot tell."""
+    if not in_forward_mode():
+        return False
+    kinds = _transforms() or []
+    return "Grad" in (kinds[kinds.index("Jvp") :] if "Jvp" in kinds else kinds)
+
+
+def beyond_gradients() -> bool:
+    """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell."""
+    kinds = _transforms() or []
+    return "Jvp" in kinds or kinds.count("Grad") > 1
+
+
+def _transforms() -> list[str] | None:
+    """Return the names of the active transforms of torch.func, the outermost first; None if torch cannot tell."""
     try:
         from torch._functorch.pyfunctorch import retrieve_all_functorch_interpreters
 
-        wanted = getattr(torch._C._functorch.TransformType, kind)
+        return [interpreter.key().name for interpreter in retrieve_all_functorch_interpreters()]
     except (ImportError, AttributeError):
-        return 1
-    return sum(interpreter.key() == wanted for interpreter in retrieve_all_functorch_interpreters())
+        return None
 
 
 def is_batched(x: Tensor) -> bool:

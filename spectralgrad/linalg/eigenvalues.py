@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvectors, pencil, singular_vectors
+from ..autograd import eigenvalues, eigenvectors, pencil, pencil_eigenvalues, singular_values, singular_vectors
 from ..dispatch import function
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
@@ -27,8 +28,18 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
     At a tie (equal eigenvalues), a loss that treats the tied eigenvalues alike, such as their sum, has its true
     gradient. A single one of them has no gradient there; the result is the one for the eigenvectors that the solver
-    chose, of norm at most one. For second derivatives of a sum :math:`\sum_if(\lambda_i)` at a tie, take the trace of
-    :func:`matrix_function`, which is exact there; through ``eigvalsh`` their part between tied eigenvectors is lost.
+    chose, of norm at most one.
+
+    Such a loss :math:`g(\lambda)` also has its true Hessian. Applied to Z it is, with :math:`\tilde Z=V^HZV`,
+
+    .. math:: V\bigl(\mathrm{diag}(\nabla^2g\;\mathrm{diag}\tilde Z)+\Gamma\circ\tilde Z\bigr)V^H,\qquad
+              \Gamma_{ij}=\frac{g_i-g_j}{\lambda_i-\lambda_j},\quad g_{ii}-g_{ij}\text{ at a tie},\quad\Gamma_{ii}=0,
+
+    accurate to rounding error where eigenvalues are equal or well separated. In between, the largest relative error
+    measured was 3e-8 in float64 and 7e-4 in float32. This holds for ``torch.func.hessian``, for reverse mode twice
+    (``torch.autograd.grad``, ``functional.hessian``, ``jacrev`` of ``jacrev``) and for ``jvp`` of ``grad``. Reverse
+    mode over forward mode (``jacrev`` of ``jacfwd``) loses the part between tied eigenvectors. Third derivatives are
+    exact where the eigenvalues are distinct.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
@@ -50,8 +61,13 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
         >>> torch.autograd.grad(w[-1], A)[0]
         tensor([[0.5000, 0.5000],
                 [0.5000, 0.5000]])
+        >>> H = torch.func.hessian(lambda A: eigvalsh(A).exp().sum())(torch.eye(2))   # at a tie
+        >>> H[0, 1]                         # of exp(1), in the entries (0, 1) and (1, 0)
+        tensor([[0.0000, 1.3591],
+                [1.3591, 0.0000]])
 
-    Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985).
+    Reference: Magnus, On differentiating eigenvalues and eigenvectors (1985); Lewis and Sendov, Twice differentiable
+    spectral functions (2001).
     """
     check_square(A, "eigvalsh")
     given = (A,) if B is None else matching(A, B, "eigvalsh")
@@ -62,10 +78,16 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
 def _values(A: Tensor, B: Tensor | None = None) -> Tensor:
     if B is None:
-        free = function.needs_no_gradient(A)
-        return solvers.eigvalsh(A) if free else eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
-    free = function.needs_no_gradient(A, B)
-    return solvers.pencil_eigvalsh(A, B) if free else pencil.decompose(A, B, Pade(), "eigvalsh")[0]
+        if function.needs_no_gradient(A):
+            return solvers.eigvalsh(A)
+        if torch.compiler.is_compiling():
+            return eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
+        return eigenvalues.values(A, Pade(), "eigvalsh")
+    if function.needs_no_gradient(A, B):
+        return solvers.pencil_eigvalsh(A, B)
+    if torch.compiler.is_compiling():
+        return pencil.decompose(A, B, Pade(), "eigvalsh")[0]
+    return pencil_eigenvalues.values(A, B, Pade(), "eigvalsh")
 
 
 @overridable
@@ -74,9 +96,11 @@ def svdvals(M: Tensor) -> Tensor:
 
     .. math:: \bar M=U\,\mathrm{diag}(\bar\sigma)\,V^H .
 
-    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`. A
-    singular value has no gradient at zero, where it has a kink like :math:`\lvert x\rvert`; the result there is of norm
-    at most one.
+    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`, for
+    first and second derivatives. A singular value has no gradient at zero, where it has a kink like
+    :math:`\lvert x\rvert`; the result there is of norm at most one. A loss that is even in the singular values, such as
+    :math:`\sum_i\log(1+\sigma_i^2)`, has its exact gradient and Hessian there too. Of other Hessians the part that does
+    not exist at zero is left out.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
@@ -94,15 +118,23 @@ def svdvals(M: Tensor) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.],
                 [0., 0.]])
+        >>> torch.func.hessian(lambda M: svdvals(M).square().sum())(M.detach())[2, 0]   # twice the identity
+        tensor([[0., 0.],
+                [0., 0.],
+                [2., 0.]])
 
     Reference: Lewis and Sendov, Nonsmooth analysis of singular values (2005).
     """
     check_matrix(M, "svdvals")
     with full_precision(M):
         wide = widen(M)
-        S = (
-            solvers.svdvals(wide)
-            if function.needs_no_gradient(M)
-            else singular_vectors.decompose(wide, Pade(), "svdvals")[1]
-        )
+        S = _singular_values(wide)
     return narrow(S, M.dtype)
+
+
+def _singular_values(M: Tensor) -> Tensor:
+    if function.needs_no_gradient(M):
+        return solvers.svdvals(M)
+    if torch.compiler.is_compiling():
+        return singular_vectors.decompose(M, Pade(), "svdvals")[1]
+    return singular_values.values(M, Pade(), "svdvals")

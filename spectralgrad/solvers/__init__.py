@@ -23,10 +23,12 @@ from .operators import (
     svd,
     svdvals,
 )
+from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
 from .tuning import tune
 
 __all__ = [
     "SolverReport",
+    "Ties",
     "congruence",
     "eigh",
     "eigh_at_once",
@@ -35,6 +37,7 @@ __all__ = [
     "eigvalsh",
     "eigvalsh_at_once",
     "function_derivative",
+    "groups",
     "inverse_root",
     "inverse_sums",
     "pencil_eigh",
@@ -49,6 +52,9 @@ __all__ = [
     "root_derivative",
     "root_derivative_at_once",
     "rotations",
+    "singular_groups",
+    "split_eigenvalues",
+    "split_singular_values",
     "svd",
     "svd_at_once",
     "svd_gradient",

@@ -110,7 +110,7 @@ def _(A: Tensor, B: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
 
 @pencil_eigh.operator.register_vmap
 def _(info, in_dims, A, B, operation="eigh"):  # type: ignore[no-untyped-def]
-    A, B = _in_front(info.batch_size, in_dims, A, B)
+    A, B = in_front(info.batch_size, in_dims, A, B)
     return pencil_eigh(A, B, operation), (0, 0)
 
 
@@ -127,7 +127,7 @@ def _(A: Tensor, B: Tensor, operation: str = "eigvalsh") -> Tensor:
 
 @pencil_eigvalsh.operator.register_vmap
 def _(info, in_dims, A, B, operation="eigvalsh"):  # type: ignore[no-untyped-def]
-    A, B = _in_front(info.batch_size, in_dims, A, B)
+    A, B = in_front(info.batch_size, in_dims, A, B)
     return pencil_eigvalsh(A, B, operation), 0
 
 
@@ -203,7 +203,7 @@ def _(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
 
 @root_derivative.operator.register_vmap
 def _(info, in_dims, V, s, G, inverse, terms=0):  # type: ignore[no-untyped-def]
-    V, s, G = _in_front(info.batch_size, in_dims, V, s, G)
+    V, s, G = in_front(info.batch_size, in_dims, V, s, G)
     return root_derivative(V, s, G, inverse, terms), 0
 
 
@@ -220,11 +220,11 @@ def _(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
 
 @function_derivative.operator.register_vmap
 def _(info, in_dims, V, gamma, G):  # type: ignore[no-untyped-def]
-    V, gamma, G = _in_front(info.batch_size, in_dims, V, gamma, G)
+    V, gamma, G = in_front(info.batch_size, in_dims, V, gamma, G)
     return function_derivative(V, gamma, G), 0
 
 
-def _in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:
+def in_front(batch: int, dims: tuple[int | None, ...], *tensors: Tensor) -> list[Tensor]:
     """Move the mapped dimension of each tensor to the front; expand tensors that are not mapped."""
     return [
         x.unsqueeze(0).expand(batch, *x.shape) if dim is None else x.movedim(dim, 0)
