@@ -24,10 +24,13 @@ from .operators import (
     svdvals,
 )
 from .tuning import tune
+from .value_functions import compose_singular, divided_differences, singular_derivative
 
 __all__ = [
     "SolverReport",
+    "compose_singular",
     "congruence",
+    "divided_differences",
     "eigh",
     "eigh_at_once",
     "eigh_gradient",
@@ -49,6 +52,7 @@ __all__ = [
     "root_derivative",
     "root_derivative_at_once",
     "rotations",
+    "singular_derivative",
     "svd",
     "svd_at_once",
     "svd_gradient",
