@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..dispatch import function
 from ..precision import quotient
 from .pairwise import norm
 
@@ -128,6 +129,8 @@ def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
 
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
     """Return the divided differences of f restricted to the range; see :func:`restricted`."""
+    if function.eager(w, support) and bool(support.all()):
+        return f(w)
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
     return values, restricted(gamma, values, w, support), curvature

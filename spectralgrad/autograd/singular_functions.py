@@ -121,9 +121,7 @@ def _formula(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: 
     return U @ inner @ Vh
 
 
-def _by_dilation(
-    M: Tensor, G: Tensor, triplets: Triplets, joint: Tensor, outer: Tensor, curvature: Tensor
-) -> Tensor:
+def _by_dilation(M: Tensor, G: Tensor, triplets: Triplets, joint: Tensor, outer: Tensor, curvature: Tensor) -> Tensor:
     """The same as the derivative of a matrix function of J, which can be differentiated once more."""
     m, n = M.shape[-2:]
     w, V = _eigenpairs(triplets, m, n)

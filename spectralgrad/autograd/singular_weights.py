@@ -26,7 +26,7 @@ def smooth(S: Tensor, f: UserFunction, support: Tensor | None, tolerance: float)
     """Return the weights of a smooth f with f(0) = 0, or of any f on the ``support``.
 
     Below ``tolerance`` times the norm f(σ)/σ is replaced by f′(σ), which rounding errors of f do not reach. If f′ is
-    infinite there, as for the square root, these singular values contribute nothing.
+    infinite there, as for the square root, the derivative is that within the matrices of the same rank.
     """
     if support is not None:
         return _on_range(S, support, f.value, lambda w: f.divided(w, f.value(w)), f.curvature)

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,13 @@ from .divided_differences import Differences, Scalar
 from .pairwise import differences, identity_mask, norm
 from .scalar_functions import Function
 
-_GAUSS = tuple((float(x), float(c)) for x, c in zip(*np.polynomial.legendre.leggauss(6), strict=True))  # on [−1, 1]
+# Nodes and weights of the Gauss–Legendre quadrature on [−1, 1] with six nodes. (NumPy's have errors of 1e-15.)
+_HALF = (
+    (0.93246951420315203, 0.17132449237917035),
+    (0.66120938646626451, 0.36076157304813861),
+    (0.23861918608319691, 0.46791393457269105),
+)
+_GAUSS = tuple((sign * node, weight) for sign in (-1, 1) for node, weight in _HALF)
 
 
 @dataclass(frozen=True)

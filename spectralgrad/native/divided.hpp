@@ -19,10 +19,10 @@ using sg::Divided;
 
 // Gauss–Legendre quadrature with six nodes on [−1, 1]: exact for polynomials of degree 11.
 constexpr int quadrature_nodes = 6;
-constexpr double node[quadrature_nodes] = {-0.9324695142031521, -0.6612093864662645, -0.23861918608319693,
-                                           0.23861918608319693, 0.6612093864662645, 0.9324695142031521};
-constexpr double share[quadrature_nodes] = {0.17132449237917155, 0.36076157304813866, 0.46791393457269137,
-                                            0.46791393457269137, 0.36076157304813866, 0.17132449237917155};
+constexpr double node[quadrature_nodes] = {-0.93246951420315202781, -0.66120938646626451366, -0.23861918608319690863,
+                                           0.23861918608319690863, 0.66120938646626451366, 0.93246951420315202781};
+constexpr double share[quadrature_nodes] = {0.17132449237917034504, 0.36076157304813860757, 0.46791393457269104739,
+                                            0.46791393457269104739, 0.36076157304813860757, 0.17132449237917034504};
 
 // A NaN that no quotient is, since theirs are replaced by another.
 template <class T> SG_INLINE typename Simd<T>::I as_bits(T x) { typename Simd<T>::I i; memcpy(&i, &x, sizeof i); return i; }

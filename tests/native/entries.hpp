@@ -18,6 +18,9 @@ template <class T> struct Entry {
   int (*power_single)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, int, int);
   int (*points)(int, const T*, const T*, const T*, T*, T*, T*, T*, const T*, const T*, T*, T*, T*, int64_t, int64_t, int64_t,
                 int);
+  int (*singular_function)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
+                           int);
+  int (*divided)(int, const T*, const T*, T*, int64_t*, T*, const T*, T*, int64_t, int64_t, T, int, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -52,14 +55,22 @@ int sg_points_f32(int, const float*, const float*, const float*, float*, float*,
                   float*, float*, float*, int64_t, int64_t, int64_t, int);
 int sg_points_f64(int, const double*, const double*, const double*, double*, double*, double*, double*, const double*,
                   const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
+int sg_singular_function_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*, float*,
+                             int64_t, int64_t, int64_t, int);
+int sg_divided_f32(int, const float*, const float*, float*, int64_t*, float*, const float*, float*, int64_t, int64_t, float, int, int);
+int sg_singular_function_f64(const double*, const double*, const double*, const double*, const double*, const double*, const double*, double*,
+                             int64_t, int64_t, int64_t, int);
+int sg_divided_f64(int, const double*, const double*, double*, int64_t*, double*, const double*, double*, int64_t, int64_t, double, int, int);
 const char* sg_isa();
 }
 
 inline Entry<float> entries(float) {
   return {sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-          sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32};
+          sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32, sg_singular_function_f32,
+          sg_divided_f32};
 }
 inline Entry<double> entries(double) {
   return {sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-          sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64};
+          sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64, sg_singular_function_f64,
+          sg_divided_f64};
 }
