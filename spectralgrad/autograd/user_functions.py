@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import Tensor
@@ -24,6 +28,8 @@ _HALF = (
     (0.66120938646626451, 0.36076157304813861),
     (0.23861918608319691, 0.46791393457269105),
 )
+_PLAIN = (FunctionType, BuiltinFunctionType)
+_passed: WeakSet[Any] = WeakSet()  # functions that were found to be elementwise
 _GAUSS = tuple((sign * node, weight) for sign in (-1, 1) for node, weight in _HALF)
 
 
@@ -97,7 +103,8 @@ def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = 
     """Wrap ``f`` so that it raises :class:`ArgumentError` if it is not elementwise.
 
     The result must have the shape of the argument, and must not depend on other entries. The latter is checked once, in
-    eager mode, by calling ``f`` with the first and with the last entry alone. f must accept tensors of any shape.
+    eager mode, by calling ``f`` with the first and with the last entry alone. A Python function that has passed with
+    different entries is not checked again in later calls. f must accept tensors of any shape.
     """
     tried = False
 
@@ -112,17 +119,24 @@ def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = 
             )
         if not tried and function.eager(x, values) and x.numel():
             tried = True
-            entries, results = x.detach().reshape(-1), values.detach().reshape(-1)
-            for at in (len(entries) - 1, 0):
-                _compare_alone(f, (name, where, of), entries.narrow(0, at, 1), results.narrow(0, at, 1))
+            if not (isinstance(f, _PLAIN) and f in _passed):
+                _check_ends(f, (name, where, of), x.detach().reshape(-1), values.reshape(-1))
         return values
 
     return checked
 
 
+def _check_ends(f: Scalar, words: tuple[str, str, str], entries: Tensor, values: Tensor) -> None:
+    """Compare ``values`` (n,), f of all ``entries`` (n,), with f of the first and of the last entry alone."""
+    for at in (len(entries) - 1, 0):
+        _compare_alone(f, words, entries.narrow(0, at, 1), values.narrow(0, at, 1))
+    if isinstance(f, _PLAIN) and entries[0].item() != entries[-1].item():
+        _passed.add(f)
+
+
 def _compare_alone(f: Scalar, words: tuple[str, str, str], entry: Tensor, among: Tensor) -> None:
     """Raise :class:`ArgumentError` if ``f`` of one ``entry`` (1,) alone differs from its value ``among`` others."""
-    alone, (name, where, of) = f(entry).detach(), words
+    alone, (name, where, of) = f(entry), words
     if alone.shape != (1,) or not _agree(alone.item(), among.item()):
         raise ArgumentError(
             f"{where}: expected {name} to be elementwise, got {among.item():.6g} for the {of} "
@@ -143,7 +157,7 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
             result: Tensor = torch.func.grad(lambda y: f(y).sum())(x)
             return result
         # Unlike torch.func.grad this works under saved-tensor hooks, which checkpointing uses.
-        with torch.inference_mode(False), torch.enable_grad():
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext(), torch.enable_grad():
             y = x if x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
             values = f(y)
             (result,) = torch.autograd.grad(values, y, torch.ones_like(values), create_graph=learns or x.requires_grad)
