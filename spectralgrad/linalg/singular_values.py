@@ -31,7 +31,8 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
     singular values the first quotient is :math:`f'(\sigma)`, and at zero all of them are :math:`f'(0)`. First and
     second derivatives are exact at ties; at rank loss the first is exact, and the second if :math:`f''(0)=0` (otherwise
     it does not exist, and the part that jumps is left out). f may depend on trainable parameters, which then receive
-    their gradient (second derivatives are exact only where the singular values are distinct in that case).
+    their gradient (second derivatives are exact only where the singular values are distinct in that case). For a second
+    derivative f″ is evaluated in the backward pass, so f must still be the same function then.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
