@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.native import Kernel, kernel, library, selftest
+from spectralgrad.native import Kernel, kernel, library, selftest, value_functions
 
 from . import forked
 
@@ -51,6 +51,13 @@ def loading():
 def test_an_error_in_any_function_is_noticed(method, monkeypatch):
     right = getattr(Kernel, method)
     monkeypatch.setattr(Kernel, method, lambda self, *args: _off(right(self, *args)))
+    assert selftest.problem(NATIVE) is not None
+
+
+@pytest.mark.parametrize("name", ["compose_singular", "singular_derivative", "divided_differences"])
+def test_an_error_in_functions_of_singular_values_is_noticed(name, monkeypatch):
+    right = getattr(value_functions, name)
+    monkeypatch.setattr(value_functions, name, lambda *args: _off(right(*args)))
     assert selftest.problem(NATIVE) is not None
 
 

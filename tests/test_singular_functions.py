@@ -8,6 +8,9 @@ from torch.func import grad, jacfwd, jacrev, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.autograd import singular_functions
+from spectralgrad.linalg import singular_values
+from spectralgrad.native import kernel, library
 from spectralgrad.testing import random_orthogonal, relative_error
 
 from .helpers import DOUBLES, DTYPES, gradient, unit
@@ -228,6 +231,88 @@ def test_bad_input_is_named():
             call()
     with pytest.raises(sg.ShapeError, match="broadcasts"):
         sg.singular_value_threshold(M[0], torch.ones(3))
+
+
+def near_ties(m, n, dtype, batch=11):
+    """Matrices with distinct, close and equal singular values; more of them than a vector of the kernel holds."""
+    k = min(m, n)
+    gaps = torch.logspace(0, -14, batch, dtype=torch.float64)
+    values = torch.stack([1 + g * torch.linspace(1, 0, k, dtype=torch.float64) for g in gaps])
+    values[-1] = 1
+    values[:, -1] *= gaps.flip(-1)
+    U, V = random_orthogonal(m, seed=1), random_orthogonal(n, seed=2)
+    return ((U[:, :k] * values.unsqueeze(-2)) @ V[:k]).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 3), (4, 3), (3, 7), (12, 12), (23, 18), (17, 40)], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_kernel_computes_what_torch_does(name, shape, dtype, monkeypatch):
+    if min(shape) < 2 and name == "low_rank":
+        return
+    M = near_ties(*shape, dtype)
+    G = torch.randn(M.shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    triplets = singular_functions.decomposed(M, "svd")
+    monkeypatch.setattr(singular_values, "decomposed", lambda *_: triplets)  # vectors differ at ties
+    value, g = FUNCTIONS[name](M), gradient(FUNCTIONS[name], M, G)
+    monkeypatch.setattr(library, "switched_off", True)
+    assert relative_error(value, FUNCTIONS[name](M)) < 10 * max(shape) * unit(dtype)
+    # The quotients, of pairs further apart than 20 %, have relative errors of a few roundings.
+    assert relative_error(g, gradient(FUNCTIONS[name], M, G)) < 20 * max(shape) * unit(dtype)
+
+
+def test_the_derivative_is_evaluated_only_where_it_is_needed():
+    points = []
+
+    def df(s):
+        points.append(s.numel())
+        return 1 - torch.tanh(s) ** 2
+
+    # Of the pairs, (2.0, 1.9) and (0.5, 0.49) are close.
+    M = torch.stack([matrix([2.0, 1.9, 1.0, 0.5, 0.49], 5, 5), matrix([5.0, 4.0, 2.0, 1.0, 0.5], 5, 5)])
+    sg.singular_value_function(M, torch.tanh, df)
+    assert points == []  # no gradient is wanted
+    leaf = M.requires_grad_()
+    F = sg.singular_value_function(leaf, torch.tanh, df)
+    if kernel() is not None:
+        assert sum(points) == 10 + 2 * 6 + 2  # values, nodes, and the check that df is elementwise
+    before = len(points)
+    (g,) = torch.autograd.grad(F.sum(), leaf, create_graph=True)
+    if kernel() is not None:
+        assert len(points) > before  # f″, for a second derivative only
+    assert g.requires_grad
+
+
+def test_a_function_that_mixes_singular_values_is_refused():
+    M = matrix([2.0, 1.0, 0.5])
+    for f in (lambda s: s * s.sum(), lambda s: s * s.amax(-1, keepdim=True), lambda s: s.cumsum(-1)):
+        with pytest.raises(sg.ArgumentError, match="elementwise"):
+            sg.singular_value_function(M, f)
+
+
+def test_an_infinite_slope_at_zero_means_the_derivative_within_the_rank():
+    """Of a root, as on the range; exact zeros, so that no rounding error is taken to the power of one half."""
+    M = torch.diag(torch.tensor([2.0, 1.0, 0.0, 0.0], dtype=torch.float64))
+    G = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    everywhere, on_range = (
+        gradient(lambda X, rtol=rtol: sg.singular_value_function(X, torch.sqrt, rtol=rtol), M, G)
+        for rtol in (None, 1e-9)
+    )
+    assert relative_error(everywhere, on_range) < 100 * unit(torch.float64)
+
+
+def test_overflow_stays_within_its_matrix():
+    f = lambda X: sg.singular_value_function(X, torch.expm1)  # noqa: E731
+    M = torch.stack([matrix(VALUES["spread"], dtype=torch.float32)] * 3)
+    G = torch.ones(3, 3, 3)
+    expected = gradient(f, M, G)
+    M[1] *= 200  # expm1(400) is infinite
+    got = gradient(f, M, G)
+    assert torch.equal(got[::2], expected[::2])
+    assert got.isfinite().all()
+    logs = sg.matrix_function(torch.stack([torch.eye(2), -torch.eye(2)]).requires_grad_(), torch.log)
+    assert logs[0].isfinite().all()
+    assert logs[1].diagonal().isnan().all()
 
 
 @pytest.mark.parametrize("dtype", DOUBLES, ids=str)

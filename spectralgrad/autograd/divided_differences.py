@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..dispatch import function
 from ..precision import quotient
 from .pairwise import norm
 
@@ -127,16 +128,27 @@ def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
 
 
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
-    """Return the divided differences of f restricted to the range.
-
-    The values are zero on the null space; Γ is f(λ)/λ between range and null space and zero within the null space.
-    """
+    """Return the divided differences of f restricted to the range; see :func:`restricted`."""
+    if function.eager(w, support) and bool(support.all()):
+        return f(w)
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)
+    return values, restricted(gamma, values, w, support), curvature
+
+
+def restricted(gamma: Tensor, values: Tensor, w: Tensor, support: Tensor) -> Tensor:
+    """Return Γ for values that are zero on the null space: f(λ)/λ between range and null space, zero within the latter.
+
+    Args:
+        gamma: the divided differences (*, d, d) of f, of which those within the range are used.
+        values: f(w) (*, d), zero on the null space.
+        w: eigenvalues (*, d).
+        support: the mask (*, d) of the range.
+    """
     rows, columns = support.unsqueeze(-1), support.unsqueeze(-2)
     ratio = quotient(values, w, support)
     across = ratio.unsqueeze(-1) + ratio.unsqueeze(-2)
-    return values, torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0)), curvature
+    return torch.where(rows & columns, gamma, torch.where(rows ^ columns, across, 0))
 
 
 def second(w: Tensor, gamma: Tensor, curvature: Tensor, middle: slice) -> Tensor:

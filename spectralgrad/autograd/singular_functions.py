@@ -16,13 +16,15 @@ is the second derivative of the matrix function :math:`f(J)` (:mod:`spectralgrad
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
+from ..precision import full_precision, quotient
 from . import frechet_derivative
 from .pairwise import identity_mask
 
@@ -35,22 +37,25 @@ class Triplets(NamedTuple):
     Vh: Tensor
 
 
+def decomposed(M: Tensor, operation: str) -> Triplets:
+    """Return the singular value decomposition of ``M`` without gradient."""
+    M = M.detach()
+    return Triplets(*(solvers.svd_at_once(M, operation) or solvers.svd(M, operation)))
+
+
 class Weights(NamedTuple):
-    """A function of singular values and its divided differences.
+    """A function of singular values, and what its derivatives need, computed when it is called for.
 
     Attributes:
         values: f(σ) (*, k).
-        joint: :math:`\\Gamma^-` (*, k, k), with f′(σ) on the diagonal.
-        apart: :math:`\\Gamma^+` (*, k, k).
-        outer: f(σ)/σ (*, k), the weights of what is orthogonal to all left or all right vectors.
-        curvature: f″(σ) (*, k), for second derivatives only.
+        pairs: returns :math:`\\Gamma^-` (*, k, k), with f′(σ) on the diagonal, and f(σ)/σ (*, k), the weights of
+            what is orthogonal to all left or all right vectors.
+        curvature: returns f″(σ) (*, k), for second derivatives only.
     """
 
     values: Tensor
-    joint: Tensor
-    apart: Tensor
-    outer: Tensor
-    curvature: Tensor
+    pairs: Callable[[], tuple[Tensor, Tensor]]
+    curvature: Callable[[], Tensor]
 
 
 def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
@@ -61,7 +66,13 @@ def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
         triplets: their singular value decomposition without gradient.
         weights: the function, without gradient.
     """
-    result: Tensor = function.apply(_SingularFunction, M, *triplets, *weights)
+    result: Tensor
+    if function.needs_no_gradient(M):
+        result = composed(triplets.U, weights.values, triplets.Vh)
+    elif function.reverse_only(M):
+        result = function.run(_InReverse, M, *triplets, weights)
+    else:
+        result = function.apply(SingularFunction, M, *triplets, weights.values, *weights.pairs(), weights.curvature())
     return result
 
 
@@ -71,24 +82,38 @@ def compose_learning(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
     The diagonal is differentiated through the values, which depend on the parameters of f, and the rest by the weights.
     First derivatives are exact; second derivatives are exact where the singular values are distinct.
     """
-    joint = weights.joint.masked_fill(identity_mask(triplets.S), 0)
-    U, _, Vh = triplets
-    result: Tensor = function.apply(_Learning, M, U, Vh, weights.values, joint, weights.apart, weights.outer)
+    joint, outer = weights.pairs()
+    joint = joint.masked_fill(identity_mask(triplets.S), 0)
+    result: Tensor = function.apply(_Learning, M, *triplets, weights.values, joint, outer)
     return result
 
 
-def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes: Weights) -> Tensor:
-    """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with ``slopes`` g′."""
-    result: Tensor = function.apply(_Sum, M, total, *triplets, *slopes)
-    return result
+def composed(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
+    """Return U diag(values) Vᴴ."""
+    by_kernel = solvers.compose_singular(U, values, Vh)
+    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh if by_kernel is None else by_kernel
 
 
-def _product(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
-    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh
+def _apart(S: Tensor, outer: Tensor) -> Tensor:
+    r"""Return :math:`\Gamma^+` (*, k, k): (fᵢ + fⱼ)/(σᵢ + σⱼ) is a mean of the ratios f(σ)/σ."""
+    larger = torch.maximum(S.unsqueeze(-1), S.unsqueeze(-2))
+    i, j = (quotient(x, larger, larger > 0) for x in (S.unsqueeze(-1), S.unsqueeze(-2)))  # the sum cannot overflow
+    mean = quotient(i * outer.unsqueeze(-1) + j * outer.unsqueeze(-2), i + j, larger > 0)
+    return torch.where(larger > 0, mean, (outer.unsqueeze(-1) + outer.unsqueeze(-2)) / 2)
+
+
+def _derivative(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
+    """The derivative in the direction G, by the kernel unless it has to be differentiated again."""
+    by_kernel = None if function.differentiating() else solvers.singular_derivative(G, U, S, Vh, joint, outer)
+    return _by_torch(G, U, S, Vh, joint, outer) if by_kernel is None else by_kernel
+
+
+def _by_torch(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
+    return formula(G, U, Vh, joint, _apart(S, outer), outer)
 
 
 def formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, outer: Tensor) -> Tensor:
-    """The derivative in the direction G, in differentiable operations."""
+    """The same in differentiable operations."""
     m, n = G.shape[-2:]
     UG, GV = U.mH @ G, G @ Vh.mH
     P = UG @ Vh.mH
@@ -100,18 +125,18 @@ def formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, oute
     return U @ inner @ Vh
 
 
-def _by_dilation(M: Tensor, G: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
+def _by_dilation(M: Tensor, G: Tensor, triplets: Triplets, joint: Tensor, outer: Tensor, curvature: Tensor) -> Tensor:
     """The same as the derivative of a matrix function of J, which can be differentiated once more."""
     m, n = M.shape[-2:]
     w, V = _eigenpairs(triplets, m, n)
-    joint, apart, outer = weights.joint, weights.apart, weights.outer
+    apart = _apart(triplets.S, outer)
     gamma = torch.cat([torch.cat([joint, apart], -1), torch.cat([apart, joint], -1)], -2)
     rest = abs(m - n)
     if rest:
         side = torch.cat([outer, outer], -1).unsqueeze(-1).expand(*gamma.shape[:-1], rest)
         corner = gamma.new_zeros((*gamma.shape[:-2], rest, rest))
         gamma = torch.cat([torch.cat([gamma, side], -1), torch.cat([side.mT, corner], -1)], -2)
-    curvature = torch.cat([weights.curvature, -weights.curvature, w.new_zeros((*w.shape[:-1], rest))], -1)
+    curvature = torch.cat([curvature, -curvature, w.new_zeros((*w.shape[:-1], rest))], -1)
     return frechet_derivative.derivative(_dilated(M), _dilated(G), w, V, gamma, curvature)[..., :m, m:]
 
 
@@ -134,106 +159,81 @@ def _eigenpairs(triplets: Triplets, m: int, n: int) -> tuple[Tensor, Tensor]:
     return torch.cat([S, -S, S.new_zeros((*S.shape[:-1], rest))], -1), vectors
 
 
-class _SingularFunction(function.DerivativeRule):
+class _InReverse(torch.autograd.Function):
+    """U f(S) Vᴴ in reverse mode, the common case: f″ is computed only if a second derivative is requested."""
+
+    @staticmethod
+    def forward(ctx, M, U, S, Vh, weights):  # type: ignore[no-untyped-def]
+        ctx.curvature = weights.curvature
+        ctx.save_for_backward(M, U, S, Vh, *weights.pairs())
+        return composed(U, weights.values, Vh)
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        M, U, S, Vh, joint, outer = ctx.saved_tensors
+        with full_precision(U):
+            if function.differentiating():
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.curvature())
+            else:
+                gM = _derivative(g, U, S, Vh, joint, outer)
+            return gM, None, None, None, None
+
+
+class SingularFunction(function.DerivativeRule):
+    """The same for compilers and transforms."""
+
     @staticmethod
     def forward(
-        M: Tensor,
-        U: Tensor,
-        S: Tensor,
-        Vh: Tensor,
-        values: Tensor,
-        joint: Tensor,
-        apart: Tensor,
-        outer: Tensor,
-        curvature: Tensor,
+        M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor, curvature: Tensor
     ) -> Tensor:
-        return _product(U, values, Vh)
+        return composed(U, values, Vh)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+        M, U, S, Vh, _, *weights = inputs
+        ctx.save_for_backward(M, U, S, Vh, *weights)
+        ctx.save_for_forward(M, U, S, Vh, *weights)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         M, U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), Weights(*weights))
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), *weights)
             else:
-                gM = formula(g, U, Vh, *weights[1:4])
-            return gM, *[None] * 8
+                gM = _derivative(g, U, S, Vh, *weights[:2])
+            return gM, *[None] * 7
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
         M, U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
-            return _by_dilation(M, dM, Triplets(U, S, Vh), Weights(*weights))
+            return _by_dilation(M, dM, Triplets(U, S, Vh), *weights)
 
 
 class _Learning(function.DerivativeRule):
     """U diag(values) Vᴴ with the derivative of the weights in M, whose diagonal goes through the values."""
 
     @staticmethod
-    def forward(
-        M: Tensor, U: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, apart: Tensor, outer: Tensor
-    ) -> Tensor:
-        return _product(U, values, Vh)
+    def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
+        return composed(U, values, Vh)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, U, Vh, _, *weights = inputs
-        ctx.save_for_backward(U, Vh, *weights)
-        ctx.save_for_forward(U, Vh, *weights)
+        _, U, S, Vh, _, *weights = inputs
+        ctx.save_for_backward(U, S, Vh, *weights)
+        ctx.save_for_forward(U, S, Vh, *weights)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
-        U, Vh, *weights = ctx.saved_tensors
+        U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             diagonal = ((U.mH @ g) * Vh.conj()).sum(-1).real
-            return formula(g, U, Vh, *weights), None, None, diagonal, None, None, None
+            return _derivative(g, U, S, Vh, *weights), None, None, None, diagonal, None, None
 
     @staticmethod
-    def jvp(ctx, dM, dU, dVh, dvalues, *_):  # type: ignore[no-untyped-def]
-        U, Vh, *weights = ctx.saved_tensors
+    def jvp(ctx, dM, dU, dS, dVh, dvalues, *_):  # type: ignore[no-untyped-def]
+        U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
-            dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else formula(dM, U, Vh, *weights)
-            return dF if dvalues is None else dF + _product(U, dvalues, Vh)
-
-
-class _Sum(function.DerivativeRule):
-    @staticmethod
-    def forward(
-        M: Tensor,
-        total: Tensor,
-        U: Tensor,
-        S: Tensor,
-        Vh: Tensor,
-        values: Tensor,
-        joint: Tensor,
-        apart: Tensor,
-        outer: Tensor,
-        curvature: Tensor,
-    ) -> Tensor:
-        return total.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, _, *spectrum = inputs
-        ctx.save_for_backward(M, *spectrum)
-        ctx.save_for_forward(M, *spectrum)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def]
-        return g[..., None, None] * _gradient(*ctx.saved_tensors), *[None] * 9
-
-    @staticmethod
-    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
-        return (_gradient(*ctx.saved_tensors).conj() * dM).real.sum((-2, -1))
-
-
-def _gradient(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, *slopes: Tensor) -> Tensor:
-    with full_precision(U):
-        if not function.differentiating():
-            return _product(U, slopes[0], Vh)
-        return compose(M, Triplets(U, S, Vh), Weights(*slopes))
+            dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else _by_torch(dM, U, S, Vh, *weights)
+            return dF if dvalues is None else dF + (U * dvalues.to(U.dtype).unsqueeze(-2)) @ Vh

@@ -99,6 +99,11 @@ def _beyond_gradients() -> bool:
     return torch_internals.beyond_gradients()
 
 
+def run(rule: type[torch.autograd.Function], *inputs: Any) -> Any:
+    """Apply an autograd function to inputs that are :func:`reverse_only`, without torch's wrapper in Python."""
+    return super(torch.autograd.Function, rule).apply(*inputs)  # type: ignore[misc]
+
+
 def differentiating() -> bool:
     """True if the result of a backward pass may itself be differentiated, in reverse or forward mode."""
     return torch.is_grad_enabled() or in_forward_mode()

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .. import solvers
 from ..autograd import singular_weights
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, sum_of
+from ..autograd.singular_functions import Triplets, decomposed
+from ..autograd.singular_sums import sum_of
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, resolved, widen
@@ -119,7 +119,7 @@ Norm = Callable[[Tensor, Triplets], Tensor]
 def _norm(M: Tensor, operation: str, of: Norm) -> Tensor:
     with full_precision(M):
         wide = widen(M)
-        return narrow(of(wide, Triplets(*solvers.svd(wide.detach(), operation))), M.dtype)
+        return narrow(of(wide, decomposed(wide, operation)), M.dtype)
 
 
 def _support(M: Tensor, S: Tensor) -> Tensor:

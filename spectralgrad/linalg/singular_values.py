@@ -7,11 +7,10 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
-from .. import solvers
 from ..autograd import singular_vectors, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning
+from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_matrix, check_tolerance
@@ -32,7 +31,8 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
     singular values the first quotient is :math:`f'(\sigma)`, and at zero all of them are :math:`f'(0)`. First and
     second derivatives are exact at ties; at rank loss the first is exact, and the second if :math:`f''(0)=0` (otherwise
     it does not exist, and the part that jumps is left out). f may depend on trainable parameters, which then receive
-    their gradient (second derivatives are exact only where the singular values are distinct in that case).
+    their gradient (second derivatives are exact only where the singular values are distinct in that case). For a second
+    derivative f″ is evaluated in the backward pass, so f must still be the same function then.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.
@@ -64,9 +64,10 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
 
     def weights(S: Tensor) -> Weights:
         support = None if rtol is None else rtol * norm(S).unsqueeze(-1) < S
+        found = singular_weights.smooth(S, scalar, support, tolerance)
         if support is None:
             _check_origin(scalar.value, S)
-        return singular_weights.smooth(S, scalar, support, tolerance)
+        return found
 
     return _apply(M, "singular_value_function", weights)
 
@@ -75,10 +76,10 @@ def _check_origin(f: Scalar, S: Tensor) -> None:
     """Raise :class:`ArgumentError` unless f(0) = 0 up to rounding error; only in eager mode."""
     if not function.eager(S):
         return
-    origin = f(S.new_zeros(1)).detach()
-    if not float(origin.abs()) <= 8 * torch.finfo(S.dtype).eps:
+    origin = f(S.new_zeros(1)).item()
+    if not abs(origin) <= 8 * torch.finfo(S.dtype).eps:
         raise ArgumentError(
-            f"singular_value_function: expected f(0) = 0, got {origin.item():.6g}: otherwise U f(S) Vᴴ is not defined "
+            f"singular_value_function: expected f(0) = 0, got {origin:.6g}: otherwise U f(S) Vᴴ is not defined "
             "where a singular value is zero. Subtract f(0), or pass rtol to apply f on the range only."
         )
 
@@ -158,7 +159,7 @@ def low_rank(M: Tensor, k: int) -> Tensor:
     def weights(S: Tensor) -> Weights:
         leading = torch.arange(most, device=S.device) < int(k)
         chosen = leading & (tolerance * norm(S).unsqueeze(-1) < S)
-        return singular_weights.leading(S, chosen, Pade().gaps(S))
+        return singular_weights.leading(S, chosen, Pade().gaps)
 
     return _apply(M, "low_rank", weights)
 
@@ -167,7 +168,7 @@ def _apply(M: Tensor, operation: str, weights: singular_weights.OfSingularValues
     """Return U f(S) Vᴴ for the function that ``weights`` describes."""
     with full_precision(M):
         wide = widen(M)
-        triplets = Triplets(*solvers.svd(wide.detach(), operation))
+        triplets = decomposed(wide, operation)
         found = weights(triplets.S)
         if function.tracked(found.values):
             triplets = Triplets(*singular_vectors.decompose(wide, Pade()))

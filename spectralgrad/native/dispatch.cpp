@@ -275,6 +275,29 @@ template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
                   [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
 }
 
+// F = U diag(values) Vᵀ, or its derivative in the direction G.
+template <class T> int singular_function(sg::SingularFunction<T> t, int threads) {
+  if (t.batch <= 0 || t.m <= 0 || t.n <= 0) return 0;
+  const auto& o = ops<T>().svd;
+  const int lanes = o.gradient_lanes(t.m, t.n);
+  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.cost(t.m, t.n, true)};
+  return run(t, p, threads, [](const sg::SingularFunction<T>& x) { ops<T>().svd.function(x); return 0; });
+}
+
+// A step of divided.hpp; the first returns the number of close pairs.
+template <class T> int divided(int step, sg::Divided<T> t, int threads) {
+  if (t.batch <= 0 || t.d <= 0) return 0;
+  t.step = (sg::DividedStep)step;
+  const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
+  const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
+  int64_t before = 0;
+  for (int64_t b = 0; t.step == sg::quotients && b <= t.batch; b++) {
+    const int64_t here = b < t.batch ? t.offsets[b] : 0;
+    t.offsets[b] = before, before += here;
+  }
+  return close;
+}
+
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
@@ -314,6 +337,18 @@ template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
                                       int threads) {                                                                 \
     return svd_gradient<T>(U, S, Vh, gU, gS, gVh, K, gM, batch, m, n, floor, flags, threads);                        \
   }                                                                                                                  \
+  SG_API int sg_singular_function_##suffix(const T* U, const T* S, const T* Vh, const T* values, const T* joint,     \
+                                           const T* outer, const T* G, T* out, int64_t batch, int64_t m, int64_t n,  \
+                                           int threads) {                                                            \
+    return singular_function<T>({U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr},      \
+                                threads);                                                                            \
+  }                                                                                                                  \
+  SG_API int sg_divided_##suffix(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places,            \
+                                 const T* slopes, T* ratio, int64_t batch, int64_t d, T least, int finite,           \
+                                 int threads) {                                                                      \
+    return divided<T>(step, {w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,   \
+                             sg::quotients, nullptr}, threads);                                                      \
+  }                                                                                                                  \
   SG_API int sg_points_##suffix(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx,   \
                                 const T* gy, T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) { \
     return points<T>(step, {X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k,                    \
@@ -335,4 +370,4 @@ SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
 SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
 SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "11"; }
+SG_API const char* sg_version() { return "12"; }

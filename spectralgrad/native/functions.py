@@ -11,7 +11,7 @@ from torch import Tensor
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"11"  # version of the C interface
+_VERSION = b"12"  # version of the C interface
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
 
@@ -43,6 +43,8 @@ class Kernel:
                 "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
                 "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
+                "singular_function": [*[pointer] * 8, long, long, long, integer],
+                "divided": [integer, *[pointer] * 7, long, long, real, integer, integer],
                 "points": [integer, *[pointer] * 12, long, long, long, integer],
                 "feature_moments": [*[pointer] * 5, *[long] * 4, integer],
                 "feature_map": [*[pointer] * 8, *[long] * 4, integer],
@@ -100,6 +102,10 @@ class Kernel:
     def singular(self, dtype: torch.dtype) -> Any:
         """The same for singular value decompositions."""
         return self._functions["svd", dtype]
+
+    def function(self, name: str, dtype: torch.dtype) -> Any:
+        """The same for any C function, without ``sg_`` and the type."""
+        return self._functions[name, dtype]
 
     def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)

@@ -77,6 +77,32 @@ template <class T> struct PointTask {
   void* work;
 };
 
+// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: singular_function.hpp.
+template <class T> struct SingularFunction {
+  const T *U, *S, *Vh, *values, *joint, *outer, *G;
+  T* out;
+  int64_t batch, first;
+  int count, m, n;
+  void* work;
+};
+
+// One step towards the divided differences of a function (divided.hpp) at d values w with f = f(w).
+enum DividedStep { quotients = 0, nodes = 1, means = 2 };
+template <class T> struct Divided {
+  const T *w, *f;
+  T* joint;           // the matrices d × d
+  int64_t* offsets;   // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
+  T* places;          // where the caller evaluates f′ …
+  const T* slopes;    // … and the results
+  T* ratio;           // f/w, unless null
+  int64_t batch, first;
+  int count, d;
+  T least;            // values up to this share of the norm have the ratio f′
+  bool finite;
+  DividedStep step;
+  void* work;
+};
+
 template <class T> struct SvdOps {
   int (*group)(int64_t m, int64_t n);                    // as in Ops
   int (*lanes)(int64_t m, int64_t n);
@@ -86,6 +112,8 @@ template <class T> struct SvdOps {
   int (*gradient_lanes)(int64_t m, int64_t n);
   size_t (*gradient_work)(int64_t m, int64_t n);
   void (*gradient)(const SvdGradient<T>&);
+  size_t (*function_work)(int64_t m, int64_t n);
+  void (*function)(const SingularFunction<T>&);
 };
 
 // One way to compute eigenpairs.
@@ -105,6 +133,7 @@ template <class T> struct Ops {
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
   void (*points)(const PointTask<T>&);
+  int (*divided)(const Divided<T>&);
 };
 
 struct Kernel {

@@ -4,6 +4,7 @@
 // single.hpp for few matrices); matrix functions and their derivatives from the eigenpairs (fused.hpp). Singular values:
 // svd.hpp. Complex matrices: complex.cpp. lanes.hpp describes the data layout.
 #include "interface.hpp"
+#include "divided.hpp"
 #include "eigen.hpp"
 #include "eigh_gradient.hpp"
 #include "fused.hpp"
@@ -53,7 +54,7 @@ template <class T> sg::Ops<T> ops() {
   typedef Symmetric<T> F;
   return {{lane_group<F>, lane_count<F>, work<T>, eigh<T>, lane_cost<F>},
           {one<T>, one<T>, single_work<T>, eigh_single<T>, one_by_one_cost<F>},
-          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>(), points<T>};
+          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>(), points<T>, divided<T>};
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 r"""A self-test that runs at the first use of the kernel, so that a miscompiled kernel is not used.
 
 All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL, real and complex), the
-singular value decomposition and its gradient on sizes 2, 3, 9 and 12 and on rectangular ones, passes over features on
-17 channels and 34 positions. There are seventeen matrices of each size, more than a vector of any instruction set
-holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices
-are well conditioned, so roots meet it too.
+singular value decomposition, its gradient and functions of singular values on sizes 2, 3, 9 and 12 and on rectangular
+ones, passes over features on 17 channels and 34 positions. There are seventeen matrices of each size, more than a
+vector of any instruction set holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's
+acceptance threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import Tensor
+
+from . import value_functions
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -110,6 +112,27 @@ def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
         yield name, np.concatenate([u.swapaxes(1, 2) @ u, vh @ vh.swapaxes(1, 2)]), np.eye(S.shape[-1])
         yield "singular values", _wide(native.svdvals(M)[0]), _wide(S)
         yield f"gradient of {name}", *_gradient(native, U, torch.arange(S.shape[-1], 0, -1, dtype=S.dtype), Vh)
+        yield from _of_function(native, M.cos(), U, S, Vh)
+
+
+def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Iterator[Equation]:
+    """The function σ², whose divided differences are σᵢ + σⱼ, and its derivative in the direction G."""
+    for w in (S.mT, S):  # seventeen values at a time are processed in another way than few
+        found = value_functions.divided_differences(native, w, w * w, lambda x: 2 * x)
+        joint, ratio = (w.unsqueeze(-1), w) if found is None else found
+        yield "divided differences", _wide(joint), _wide(w)[:, :, None] + _wide(w)[:, None]
+        yield "ratios", _wide(ratio), _wide(w)
+    u, s, vh, g = map(_wide, (U, S, Vh, G))
+    rows, columns = s[:, :, None], s[:, None]
+    composed = value_functions.compose_singular(native, U, S * S, Vh)
+    yield "function of singular values", _wide(composed), (u * columns**2) @ vh
+    p = u.swapaxes(1, 2) @ g @ vh.swapaxes(1, 2)
+    even, odd = p + p.swapaxes(1, 2), p - p.swapaxes(1, 2)
+    inner = (rows + columns) * even / 2 + (rows**2 + columns**2) / (rows + columns) * odd / 2
+    rest = g - u @ p @ vh  # outside the span of U or V
+    expected = u @ inner @ vh + rest @ vh.swapaxes(1, 2) * columns @ vh + u @ (rows * (u.swapaxes(1, 2) @ rest))
+    derivative = value_functions.singular_derivative(native, G, U, S, Vh, joint, ratio)
+    yield "derivative of a function of singular values", _wide(derivative), expected
 
 
 def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndarray, np.ndarray]:

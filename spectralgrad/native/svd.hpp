@@ -2,6 +2,7 @@
 // for 2 × 2 (svd_jacobi.hpp); above: bidiagonalisation and QR iteration (svd_solver.hpp).
 #pragma once
 #include "interface.hpp"
+#include "singular_function.hpp"
 #include "svd_gradient.hpp"
 #include "svd_jacobi.hpp"
 #include "svd_solver.hpp"
@@ -83,7 +84,8 @@ template <class T> double svd_cost(int64_t m, int64_t n, bool vectors) {
 }
 
 template <class T> sg::SvdOps<T> svd_ops() {
-  return {svd_group<T>, svd_lanes<T>, svd_work<T>, svd<T>, svd_cost<T>, gradient_lanes<T>, gradient_work<T>, svd_gradient<T>};
+  return {svd_group<T>, svd_lanes<T>, svd_work<T>, svd<T>, svd_cost<T>, gradient_lanes<T>, gradient_work<T>, svd_gradient<T>,
+          singular_work<T>, singular_function<T>};
 }
 
 }  // namespace

@@ -25,11 +25,14 @@ from .operators import (
 )
 from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
 from .tuning import tune
+from .value_functions import compose_singular, divided_differences, singular_derivative
 
 __all__ = [
     "SolverReport",
     "Ties",
+    "compose_singular",
     "congruence",
+    "divided_differences",
     "eigh",
     "eigh_at_once",
     "eigh_gradient",
@@ -52,6 +55,7 @@ __all__ = [
     "root_derivative",
     "root_derivative_at_once",
     "rotations",
+    "singular_derivative",
     "singular_groups",
     "split_eigenvalues",
     "split_singular_values",

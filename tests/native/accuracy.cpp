@@ -203,6 +203,40 @@ template <class T> void gradient_of_svd(const Entry<T>& entry, Maker& maker, con
   }
 }
 
+// The function s² of the singular values k, k − 1, …, 1: its divided differences s_i + s_j, with a quadrature for close
+// pairs, its value U s² Vᵀ, and its derivative in the direction G.
+template <class T> void function_of_values(const Entry<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
+  const I k = m < n ? m : n;
+  const double size = (double)k, units = (double)(m > n ? m : n) * unit<T>;
+  std::vector<T> s((size_t)(batch * k)), f(s.size()), r(s.size()), J((size_t)(batch * k * k)), G((size_t)(batch * m * n)), F(G.size()), X(G.size());
+  std::vector<I> offsets((size_t)batch + 1);
+  for (I e = 0; e < batch * k; e++) s[(size_t)e] = (T)(k - e % k), f[(size_t)e] = s[(size_t)e] * s[(size_t)e];
+  for (I b = 0; b < batch; b++) put(maker.noise(m, n), 1, G.data() + b * m * n);
+  const int close = entry.divided(0, s.data(), f.data(), J.data(), offsets.data(), nullptr, nullptr, nullptr, batch, k, T(0), 0, 1);
+  std::vector<T> places(s.size() + 6 * (size_t)close);
+  entry.divided(1, s.data(), f.data(), J.data(), offsets.data(), places.data(), nullptr, nullptr, batch, k, T(0), 0, 1);
+  for (T& x : places) x *= 2;
+  entry.divided(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0, 1);
+  entry.singular_function(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, 1);
+  entry.singular_function(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m, n, 1);
+  std::vector<double> values, squares;
+  for (I i = 0; i < k; i++) values.push_back((double)(k - i)), squares.push_back((double)((k - i) * (k - i)));
+  const Matrix S = diagonal(values);
+  for (I b = 0; b < batch; b++) {
+    const Matrix u = got(U.data() + b * m * k, m, k), vh = got(Vh.data() + b * k * n, k, n), g = got(G.data() + b * m * n, m, n);
+    const Matrix P = adjoint(u) * g * adjoint(vh), rest = g - u * P * vh;
+    const Matrix inner = made(k, k, [&](I i, I j) {
+      const double a = values[(size_t)i], c = values[(size_t)j];
+      return (a + c) * (P(i, j) + P(j, i)) * 0.5 + (a * a + c * c) / (a + c) * (P(i, j) - P(j, i)) * 0.5;
+    });
+    const Matrix wanted = u * inner * vh + rest * adjoint(vh) * S * vh + u * S * adjoint(u) * rest;
+    const Matrix sums = made(k, k, [&](I i, I j) { return values[(size_t)i] + values[(size_t)j]; });
+    check("divided differences", norm(got(J.data() + b * k * k, k, k) - sums), norm(sums), unit<T>);
+    check("functions of singular values", norm(got(F.data() + b * m * n, m, n) - u * diagonal(squares) * vh), size * size, units);
+    check("functions of singular values", norm(got(X.data() + b * m * n, m, n) - wanted), 2 * size * norm(g), units);
+  }
+}
+
 template <class T> void singular(const Entry<T>& entry, I m, I n, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   const I k = m < n ? m : n;
@@ -224,6 +258,7 @@ template <class T> void singular(const Entry<T>& entry, I m, I n, I batch) {
     check("svd", norm(vh * adjoint(vh) - identity(k)), 1, units);
   }
   gradient_of_svd(entry, maker, U, Vh, m, n, batch);
+  function_of_values(entry, maker, U, Vh, m, n, batch);
 }
 
 template <class T> void everything(const char* type) {

@@ -21,6 +21,9 @@ template <class T> struct Entry {
   int (*feature_moments)(const T*, const T*, const T*, T*, T*, int64_t, int64_t, int64_t, int64_t, int);
   int (*feature_map)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
                      int64_t, int);
+  int (*singular_function)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
+                           int);
+  int (*divided)(int, const T*, const T*, T*, int64_t*, T*, const T*, T*, int64_t, int64_t, T, int, int);
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -62,16 +65,22 @@ int sg_feature_map_f32(const float*, const float*, const float*, const float*, c
                        float*, int64_t, int64_t, int64_t, int64_t, int);
 int sg_feature_map_f64(const double*, const double*, const double*, const double*, const double*, const double*,
                        const double*, double*, int64_t, int64_t, int64_t, int64_t, int);
+int sg_singular_function_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*, float*,
+                             int64_t, int64_t, int64_t, int);
+int sg_divided_f32(int, const float*, const float*, float*, int64_t*, float*, const float*, float*, int64_t, int64_t, float, int, int);
+int sg_singular_function_f64(const double*, const double*, const double*, const double*, const double*, const double*, const double*, double*,
+                             int64_t, int64_t, int64_t, int);
+int sg_divided_f64(int, const double*, const double*, double*, int64_t*, double*, const double*, double*, int64_t, int64_t, double, int, int);
 const char* sg_isa();
 }
 
 inline Entry<float> entries(float) {
   return {sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
           sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32,
-          sg_feature_moments_f32, sg_feature_map_f32};
+          sg_feature_moments_f32, sg_feature_map_f32, sg_singular_function_f32, sg_divided_f32};
 }
 inline Entry<double> entries(double) {
   return {sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
           sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64,
-          sg_feature_moments_f64, sg_feature_map_f64};
+          sg_feature_moments_f64, sg_feature_map_f64, sg_singular_function_f64, sg_divided_f64};
 }

@@ -73,6 +73,54 @@ bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std
   return true;
 }
 
+// The divided differences of w², which are w_i + w_j, and the ratios, which are w unless w² underflows; the worst error.
+template <class T> double exercise_divided(const Entry<T>& entry, const std::vector<T>& w, int64_t batch, int64_t d, int threads) {
+  std::vector<T> f(w), joint((size_t)(batch * d * d)), ratio(w.size());
+  std::vector<int64_t> offsets((size_t)batch + 1);
+  for (auto& x : f) x *= x;
+  const int close = entry.divided(0, w.data(), f.data(), joint.data(), offsets.data(), nullptr, nullptr, nullptr, batch, d, 0, 1, threads);
+  std::vector<T> places(w.size() + 6 * (size_t)close);
+  entry.divided(1, w.data(), f.data(), joint.data(), offsets.data(), places.data(), nullptr, nullptr, batch, d, 0, 1, threads);
+  for (auto& x : places) x *= 2;
+  entry.divided(2, w.data(), f.data(), joint.data(), offsets.data(), nullptr, places.data(), ratio.data(), batch, d, 0, 1, threads);
+  double worst = close == offsets[(size_t)batch] ? 0 : 1e30;
+  for (int64_t b = 0; b < batch; b++) {
+    double norm = 0;
+    for (int64_t i = 0; i < d; i++) norm = std::fmax(norm, std::fabs((double)w[(size_t)(b * d + i)]));
+    for (int64_t i = 0; i < d; i++)
+      for (int64_t j = 0; j < d; j++) {
+        const double wi = (double)w[(size_t)(b * d + i)], wj = (double)w[(size_t)(b * d + j)];
+        const double miss = std::fabs((double)joint[(size_t)((b * d + i) * d + j)] - wi - wj);
+        const double off = wi > 1e-3 * norm ? std::fabs((double)ratio[(size_t)(b * d + i)] / wi - 1) : 0;
+        if (!std::isfinite(miss) || !std::isfinite(off)) return 1e30;
+        worst = std::fmax(worst, std::fmax(miss > 0 ? miss / norm : 0, off));
+      }
+  }
+  return worst / (double)std::numeric_limits<T>::epsilon();
+}
+
+// The function f(s) = s: its value is U S Vᵀ, its derivative in the direction G is G.
+template <class T>
+double exercise_function(const Entry<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
+                         const std::vector<T>& G, int64_t batch, int64_t m, int64_t n, int threads) {
+  const int64_t k = m < n ? m : n;
+  const std::vector<T> ones((size_t)(batch * k * k), (T)1);
+  std::vector<T> F(G.size()), X(G.size());
+  entry.singular_function(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, threads);
+  entry.singular_function(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(), batch, m, n, threads);
+  double worst = 0;
+  for (int64_t b = 0; b < batch; b++) {
+    double size = 1, miss = 0;
+    for (int64_t e = b * m * n; e < (b + 1) * m * n; e++) {
+      if (!std::isfinite(F[(size_t)e])) return 1e30;
+      size = std::fmax(size, std::fabs((double)G[(size_t)e]));
+      miss = std::fmax(miss, std::fabs((double)X[(size_t)e] - (double)G[(size_t)e]));
+    }
+    worst = std::fmax(worst, miss / size);
+  }
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
+}
+
 // One way to eigenpairs of Hermitian matrices with entries of `parts` numbers: random ones, every third one of rank one,
 // every fourth one zero. Eigenvalues alone, and a matrix that is not finite, too.
 template <class T>
@@ -121,6 +169,8 @@ template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t
   if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
   if (entry.svd(A.data(), nullptr, values.data(), nullptr, batch, m, n, threads) || values != S) return 1e30;
   if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
+  const double units = std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads),
+                                 exercise_divided(entry, S, batch, k, threads));
   double worst = 0;
   for (int64_t b = 0; b < batch; b++)
     for (int64_t i = 0; i < m; i++)
@@ -132,7 +182,7 @@ template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t
       }
   A[0] = std::numeric_limits<T>::infinity();
   if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads) != 1) return 1e30;
-  return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
+  return std::fmax(units, worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n));
 }
 
 // Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import spectralgrad
-from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, svd
+from spectralgrad import covariance_sqrt, eigh, matrix_inv_sqrt, polar, singular_value_function, svd
 from spectralgrad.diagnostics.other_implementations import installed_peers, torch_autograd
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 
@@ -88,10 +88,15 @@ def _svd_grad(case: Case) -> Contest:
     G = matrices(case, seed=1)
     contestants = [
         Contestant("ours", _both_ways(lambda X: singular_filter.apply(*svd(X)), M, G), ours=True, exact=True),
+        Contestant("function", _both_ways(_filtered, M, G), ours=True, exact=True),
         Contestant("torch", _both_ways(lambda X: singular_filter.apply(*_torch_svd(X)), M, G)),
         *jax_rivals.contestants("svd_grad", M, G),
     ]
     return Contest("svd_grad", case, contestants, _on_checked(accuracy.filtered, case, M, G))
+
+
+def _filtered(M: Tensor) -> Tensor:
+    return singular_value_function(M, singular_filter.scalar)
 
 
 def _torch_svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -26,7 +26,8 @@ TITLES = {
 }
 LEGEND = (
     "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
-    "uses its best thread count. exact, taylor, ours: spectralgrad. autograd: through torch.linalg.eigh.\n"
+    "uses its best thread count. exact, taylor, ours, function: spectralgrad; function is singular_value_function,\n"
+    "where ours is composed from the factors of svd. autograd: through torch.linalg.eigh.\n"
     "ns5, ns10: Newton–Schulz in plain torch. mtp, mpa: approximants of Song et al. (2022), methods of spectralgrad.\n"
     "eigvals: of the product of covariances, the usual FID code. sqrth, polar: new in torch 2.15. *: timed, but the\n"
     "error of one of the two exceeds rounding (see the second table). wrong: claims to be exact but is not, so not\n"

@@ -19,6 +19,7 @@ else:
     import tomli as tomllib
 
 BELOW, FLOOR, GOAL = "below", "floor", "goal"
+_USUAL = ("ours", "exact")  # names of our contestants that need no mention
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,11 @@ class Row:
 
     @property
     def name(self) -> str:
-        """Contest, type, spectrum unless it is the usual one, size and batch."""
-        case = self.outcome.case
+        """Contest, our contestant and spectrum unless they are the usual ones, type, size and batch."""
+        case, ours = self.outcome.case, self.goal.ours
+        contest = self.outcome.contest if ours in _USUAL else f"{self.outcome.contest} by {ours}"
         spectrum = () if case.spectrum in (GAUSSIAN, "wishart") else (case.spectrum,)
-        return " ".join((self.outcome.contest, case.precision, *spectrum, case.label))
+        return " ".join((contest, case.precision, *spectrum, case.label))
 
     @property
     def ratio(self) -> float | None:
@@ -126,10 +128,10 @@ def grid_title() -> str:
 @cache
 def table() -> tuple[Goal, ...]:
     """All goals, in the order of the file."""
-    found: dict[tuple[str, Case, str], Goal] = {}
+    found: dict[tuple[str, Case, str, str], Goal] = {}
     for group in _groups():
         for goal in _goals(group):
-            found.setdefault((goal.contest, goal.case, goal.rival), goal)
+            found.setdefault((goal.contest, goal.case, goal.ours, goal.rival), goal)
     return tuple(found.values())
 
 

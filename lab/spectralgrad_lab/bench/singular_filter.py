@@ -17,9 +17,14 @@ import torch
 from torch import Tensor
 
 
+def scalar(s: Tensor) -> Tensor:
+    """The function f(s) = s/(1 + s)."""
+    return s / (1 + s)
+
+
 def apply(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
     """The value U f(S) Vᴴ from the factors; differentiating it goes through them."""
-    return (U * (S / (1 + S)).unsqueeze(-2).to(U.dtype)) @ Vh
+    return (U * scalar(S).unsqueeze(-2).to(U.dtype)) @ Vh
 
 
 def value_and_gradient(M: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,58 @@
+"""Functions of singular values and divided differences in the kernel, for eager calls.
+
+Each function returns None where the kernel does not serve; the caller then uses its formula in torch, which compilers
+and transforms see as well. The results carry no gradient. :mod:`spectralgrad.native.value_functions` has the arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from ..dispatch import function
+from ..native import Kernel, kernel, value_functions
+from . import choice
+
+_MOST = 2**31 - 1  # the kernel counts pairs in 32 bits
+
+
+def compose_singular(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor | None:
+    """Return U diag(values) Vh (*, m, n)."""
+    native = _kernel_for(U, Vh, values)
+    return None if native is None else value_functions.compose_singular(native, U, values, Vh)
+
+
+def singular_derivative(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor | None:
+    """Return the derivative (*, m, n) of a function of singular values in the direction G."""
+    native = _kernel_for(U, Vh, G, S, joint, outer)
+    return None if native is None else value_functions.singular_derivative(native, G, U, S, Vh, joint, outer)
+
+
+def _kernel_for(U: Tensor, Vh: Tensor, *others: Tensor) -> Kernel | None:
+    """Return the kernel if it serves; hooks on saved tensors may have changed types."""
+    if not function.eager(U, Vh, *others) or any(x.dtype != U.dtype for x in (Vh, *others)):
+        return None
+    return choice.kernel_for_svd_gradient(U, Vh)
+
+
+def divided_differences(
+    w: Tensor, values: Tensor, slope: Callable[[Tensor], Tensor], least: float = 0.0, finite: bool = False
+) -> tuple[Tensor, Tensor] | None:
+    """Return the divided differences (*, d, d) of f, and f(w)/w (*, d), for f without gradient."""
+    native = kernel() if function.reverse_only(w, values) else None
+    if native is None or not native.takes(w) or not 0 < w.numel() * w.shape[-1] <= _MOST:
+        return None
+    if w.requires_grad or not _readable(values, w):
+        return None
+
+    def readable_slope(x: Tensor) -> Tensor | None:
+        slopes = slope(x)
+        return slopes if _readable(slopes, w) and function.eager(slopes) else None
+
+    return value_functions.divided_differences(native, w, values, readable_slope, least, finite)
+
+
+def _readable(x: Tensor, like: Tensor) -> bool:
+    """True if ``x`` has the type of ``like`` and carries no gradient."""
+    return x.dtype == like.dtype and not x.requires_grad
