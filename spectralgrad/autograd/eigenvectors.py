@@ -35,7 +35,12 @@ def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]
 def at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
     """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
     found = solvers.eigh_at_once(A)
-    return None if found is None else _replaced(*found, rule)
+    if found is not None:
+        return _replaced(*found, rule)
+    if not solvers.prepared(A):
+        return None
+    w, V = _Eigh.run(A, None, None, None, rule, "eigh")
+    return without_gradient(w, V, rule.kept(A, w, V))
 
 
 def _replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:

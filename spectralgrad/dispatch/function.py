@@ -129,6 +129,19 @@ def unobserved(x: object) -> bool:
     )
 
 
+def recorded(x: object) -> bool:
+    """True if ``x`` is a tensor that carries a gradient in reverse mode, and nothing else observes calls on it."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(x) in _TENSORS
+        and x.requires_grad  # type: ignore[attr-defined]
+        and torch.is_grad_enabled()
+        and not in_forward_mode()
+        and not intercepted(x)  # type: ignore[arg-type]
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
 def exporting() -> bool:
     """True while torch.export or torch.onnx is exporting a program."""
     return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()

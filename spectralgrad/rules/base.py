@@ -72,7 +72,7 @@ class Method:
         raise NotImplementedError
 
     def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return the result of :meth:`decompose` if it takes one call of the kernel and no gradient; None otherwise.
+        """Return the result of :meth:`decompose` if it takes one call of the kernel, otherwise None.
 
         This saves small matrices the time of all checks; ``A`` may be anything.
         """

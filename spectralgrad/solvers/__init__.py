@@ -2,6 +2,7 @@
 
 from .at_once import eigh as eigh_at_once
 from .at_once import eigvalsh as eigvalsh_at_once
+from .at_once import prepared
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
@@ -48,6 +49,7 @@ __all__ = [
     "polar_factors",
     "polar_gradient",
     "positive_part",
+    "prepared",
     "report",
     "reset_report",
     "root_and_eigenpairs",

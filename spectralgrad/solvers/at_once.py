@@ -38,6 +38,11 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
     return w, V
 
 
+def prepared(A: object) -> bool:
+    """True if ``A`` is a tensor of real symmetric matrices that carries a gradient and that the kernel decomposes."""
+    return function.recorded(A) and kernel() is not None and choice.plan(A.shape, A.dtype) is not None  # type: ignore[attr-defined]
+
+
 def eigvalsh(A: Tensor) -> Tensor | None:
     """The same for eigenvalues alone; None also if the kernel fails on a matrix."""
     plan = _plan(A)
