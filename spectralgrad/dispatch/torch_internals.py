@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
@@ -118,3 +120,12 @@ def remove_function_mode(mode: object) -> None:
     finally:
         for other in reversed(above):
             torch._C._push_on_torch_function_stack(other)
+
+
+def not_compiled(call: F) -> F:
+    """Let torch.compile break the graph at a function and run it as it is. A decorator.
+
+    ``torch.compiler.disable`` does the same, but loads the compiler, which takes seconds.
+    """
+    call._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return call

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from ..autograd import partial_spectrum
+from ..autograd.operator_forms import Entries, Products, Request
 from ..dispatch import function
+from ..dispatch.closures import Closure
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..precision import full_precision, magnitude, narrow, working_dtype
+from ..dispatch.torch_internals import not_compiled
+from ..errors import ArgumentError, ShapeError
+from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
 from ..solvers import krylov
 from .decompositions import EighResult
@@ -81,19 +84,66 @@ def eigsh(
     Reference: Xie, Liu and Wang, Automatic differentiation of dominant eigensolver and its applications in quantum
     physics (2020); Lehoucq, Sorensen and Yang, ARPACK Users' Guide (1998).
     """
-    A = _Operator(operator, size, dtype, device)
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= A.size:
-        raise ArgumentError(f"eigsh: expected an integer k from 1 to {A.size}, got {k!r}")
-    with torch.no_grad(), full_precision(A.start):
-        A.check()
-        matrix = A.matrix if isinstance(operator, Tensor) else None
-        w, V = krylov.eigsh(A.product, A.start, int(k), largest, tol, matrix)
-    with full_precision(A.start):
-        AV = A.symmetric_product(V)
-        if function.tracked(AV):
-            residual = max(tol, 100 * torch.finfo(V.dtype).eps)
-            w, V = partial_spectrum.attach(AV, w, V, A.product, Pade(), 1 if largest else -1, residual)
-    return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))
+    n = _size(operator, size)
+    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= n:
+        raise ArgumentError(f"eigsh: expected an integer k from 1 to {n}, got {k!r}")
+    dtype = dtype or getattr(operator, "dtype", None) or torch.get_default_dtype()
+    if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or dtype.is_complex):
+        raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {dtype}")
+    request = Request(n, int(k), largest, tol, Pade())
+    if isinstance(operator, Tensor):
+        w, V = _of_tensor(operator.to(working_dtype(dtype)), request)
+    else:
+        w, V = _of_products(operator, request, working_dtype(dtype), device or getattr(operator, "device", "cpu"))
+    return EighResult(narrow(w, dtype), narrow(V, dtype))
+
+
+def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs of a tensor; those of a batch one after the other."""
+    if A.ndim > 2:
+        if not A.numel():
+            return A.real[..., : request.k, 0], A[..., : request.k]  # both empty
+        pairs = [_of_tensor(one, request) for one in A.flatten(0, -3)]
+        w, V = (torch.stack(parts).unflatten(0, A.shape[:-2]) for parts in zip(*pairs, strict=True))
+        return w, V
+    with full_precision(A):
+        if A.layout == torch.strided:
+            return partial_spectrum.eigenpairs(Entries(request), (A, None))
+        A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
+        return partial_spectrum.eigenpairs(Entries(request), (A.values(), A.indices()))
+
+
+@not_compiled
+def _of_products(operator: Any, request: Request, dtype: torch.dtype, device: Any) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs of an operator object or a callable."""
+    probes = krylov.probes(request.n, dtype, device)
+    product = _product(operator)
+    with full_precision(probes):
+        Y = product(probes)  # once before the tensors are recorded, because some objects compute them at the first call
+        if not isinstance(Y, Tensor) or not (function.transformed() or function.tracked(Y)):
+            return krylov.eigsh(product, probes, request.k, request.largest, request.tol, None)
+        closure = Closure(product, probes)
+        form = Products(request, closure, probes)
+        if not closure.hides_tensors(probes):
+            return partial_spectrum.eigenpairs(form, closure.tensors)
+        if function.transformed():
+            raise NotImplementedError(_HIDDEN)
+        w, V = form.eigenpairs(closure.tensors)
+        return partial_spectrum.attach(product(V), w, V, form)
+
+
+_HIDDEN = (
+    "eigsh: the operator passes tensors to a torch.autograd.Function or to a compiled function, where torch.func and "
+    "forward mode cannot find them. Write its product with torch functions, or use reverse mode."
+)
+
+
+def _product(given: Any) -> krylov.Product:
+    for name in ("_matmul", "matmul", "__matmul__", "__call__"):
+        if hasattr(given, name):
+            found: krylov.Product = getattr(given, name)
+            return found
+    raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
 
 
 _EXPECTED = "eigsh: expected a tensor, an object with shape and matmul, or a callable"
@@ -112,64 +162,7 @@ def _size(given: Any, size: int | None) -> int:
         if size is None:
             raise ArgumentError("eigsh: expected size=n for a callable, which maps (n, m) to (n, m)")
         return int(size)
-    if len(shape) != 2 or shape[0] != shape[1]:
+    batched = isinstance(given, Tensor) and given.layout == torch.strided
+    if len(shape) < 2 or (len(shape) > 2 and not batched) or shape[-1] != shape[-2]:
         raise ShapeError(f"eigsh: expected a square operator (n, n), got shape {shape}")
-    return int(shape[0])
-
-
-class _Operator:
-    """The products of what the caller gave, and a fixed vector to start from."""
-
-    def __init__(self, given: Any, size: int | None, dtype: torch.dtype | None, device: Any) -> None:
-        self.size, self.matrix = _size(given, size), given
-        self.dtype = dtype or getattr(given, "dtype", None) or torch.get_default_dtype()
-        if not isinstance(self.dtype, torch.dtype) or not (self.dtype.is_floating_point or self.dtype.is_complex):
-            raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {self.dtype}")
-        wide = working_dtype(self.dtype)
-        if isinstance(given, Tensor):
-            self.matrix = given.to(wide)
-            if given.layout not in (torch.strided, torch.sparse_coo):
-                self.matrix = self.matrix.to_sparse_coo()
-        self.product = self._product()
-        generator = torch.Generator().manual_seed(0)  # not the global one: a call must not change other random numbers
-        start = torch.randn(self.size, 2, generator=generator, dtype=wide)
-        self.probes = start.to(device or getattr(given, "device", "cpu"))
-        self.start = self.probes[:, :1]
-
-    def _product(self) -> krylov.Product:
-        given = self.matrix
-        if isinstance(given, Tensor):
-            return lambda X: given @ X
-        for name in ("matmul", "_matmul", "__matmul__", "__call__"):
-            if hasattr(given, name):
-                found: krylov.Product = getattr(given, name)
-                return found
-        raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
-
-    def symmetric_product(self, X: Tensor) -> Tensor:
-        """The product with a tensor's Hermitian part, so that its gradient is Hermitian; of others the product."""
-        if not isinstance(self.matrix, Tensor):
-            return self.product(X)
-        if not self.matrix.is_sparse:
-            return (self.matrix @ X + self.matrix.mH @ X) / 2
-        # Entry by entry, because the gradient of torch's product with a sparse matrix is a dense one.
-        A = self.matrix.coalesce()
-        (row, column), values = A.indices(), A.values().unsqueeze(-1)
-        below = torch.zeros_like(X).index_add(0, row, values * X[column])
-        return below.index_add(0, column, values.conj() * X[row]) / 2
-
-    def check(self) -> None:
-        """Raise an error if products are not finite, or contradict that the operator is Hermitian."""
-        Y = self.product(self.probes)
-        if not isinstance(Y, Tensor) or Y.shape != self.probes.shape:
-            got = f"shape {tuple(Y.shape)}" if isinstance(Y, Tensor) else type(Y).__name__
-            raise ArgumentError(
-                f"eigsh: expected an operator that maps {tuple(self.probes.shape)} to the same shape, got {got}"
-            )
-        if not bool(torch.isfinite(Y).all()):
-            raise NonFiniteError([], (), "eigsh")
-        Y = Y / magnitude(Y)
-        gram = self.probes.mH @ Y
-        allowed = torch.finfo(Y.dtype).eps ** 0.5 * torch.linalg.vector_norm(Y) * torch.linalg.vector_norm(self.probes)
-        if bool((gram - gram.mH).abs().max() > allowed):
-            raise ArgumentError("eigsh: expected a Hermitian operator, got one with ⟨x, Ay⟩ ≠ ⟨Ax, y⟩")
+    return int(shape[-1])
