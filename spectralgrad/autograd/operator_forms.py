@@ -89,22 +89,22 @@ class Entries:
 
 @dataclass(frozen=True, eq=False)
 class Products:
-    """A callable that maps (n, m) to (n, m), and the tensors that it uses; ``probes`` as in ``krylov.eigsh``."""
+    """A callable that maps (n, m) to (n, m) of a dtype on a device, and the tensors that it uses."""
 
     request: Request
     closure: Closure
-    probes: Tensor
+    dtype: torch.dtype
+    device: torch.device | str
 
     def eigenpairs(self, tensors: Tensors) -> tuple[Tensor, Tensor]:
         """See :meth:`Entries.eigenpairs`; likewise the others."""
         asked = self.request
-        return krylov.eigsh(self._product(tensors), self.probes, asked.k, asked.largest, asked.tol, None)
+        probes = krylov.probes(asked.n, self.dtype, self.device)
+        return krylov.eigsh(self._product(tensors), probes, asked.k, asked.largest, asked.tol, None)
 
     def solve(self, tensors: Tensors, w: Tensor, V: Tensor, R: Tensor) -> Tensor:
-        with torch.no_grad():
-            return projected.solve(
-                self._product(tensors), w, V, R, self.request.sign, self.request.residual(V.dtype)
-            )
+        product, asked = self._product(tensors), self.request
+        return projected.solve_any(product, w, V, R, asked.sign, asked.residual(V.dtype))
 
     def pushforward(self, tensors: Tensors, X: Tensor, changes: Tensors) -> Tensor:
         """The pullback is linear in the cotangent of the product, and this is its transpose."""

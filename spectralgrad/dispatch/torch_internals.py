@@ -92,6 +92,14 @@ def is_batched(x: Tensor) -> bool:
         return False
 
 
+def is_batched_gradient(x: Tensor) -> bool:
+    """True if ``x`` is a batch of cotangents from ``torch.autograd.grad(is_grads_batched=True)``, an older vmap."""
+    try:
+        return torch._C._functorch.is_legacy_batchedtensor(x)
+    except AttributeError:
+        return False
+
+
 def in_forward_mode() -> bool:
     """True inside ``torch.autograd.forward_ad.dual_level``, or if torch cannot tell."""
     return getattr(forward_ad, "_current_level", 0) >= 0

@@ -87,12 +87,15 @@ def eigsh(
     n = _size(operator, size)
     if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= n:
         raise ArgumentError(f"eigsh: expected an integer k from 1 to {n}, got {k!r}")
-    dtype = dtype or getattr(operator, "dtype", None) or torch.get_default_dtype()
+    values = operator[1] if _is_sparse_pair(operator) else operator
+    dtype = dtype or getattr(values, "dtype", None) or torch.get_default_dtype()
     if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or dtype.is_complex):
         raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {dtype}")
     request = Request(n, int(k), largest, tol, Pade())
     if isinstance(operator, Tensor):
         w, V = _of_tensor(operator.to(working_dtype(dtype)), request)
+    elif _is_sparse_pair(operator):
+        w, V = _of_entries(operator[1].to(working_dtype(dtype)), operator[0], request)
     else:
         w, V = _of_products(operator, request, working_dtype(dtype), device or getattr(operator, "device", "cpu"))
     return EighResult(narrow(w, dtype), narrow(V, dtype))
@@ -106,11 +109,15 @@ def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
         pairs = [_of_tensor(one, request) for one in A.flatten(0, -3)]
         w, V = (torch.stack(parts).unflatten(0, A.shape[:-2]) for parts in zip(*pairs, strict=True))
         return w, V
-    with full_precision(A):
-        if A.layout == torch.strided:
-            return partial_spectrum.eigenpairs(Entries(request), (A, None))
-        A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
-        return partial_spectrum.eigenpairs(Entries(request), (A.values(), A.indices()))
+    if A.layout == torch.strided:
+        return _of_entries(A, None, request)
+    A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
+    return _of_entries(A.values(), A.indices(), request)
+
+
+def _of_entries(values: Tensor, indices: Tensor | None, request: Request) -> tuple[Tensor, Tensor]:
+    with full_precision(values):
+        return partial_spectrum.eigenpairs(Entries(request), (values, indices))
 
 
 @not_compiled
@@ -123,7 +130,7 @@ def _of_products(operator: Any, request: Request, dtype: torch.dtype, device: An
         if not isinstance(Y, Tensor) or not (function.transformed() or function.tracked(Y)):
             return krylov.eigsh(product, probes, request.k, request.largest, request.tol, None)
         closure = Closure(product, probes)
-        form = Products(request, closure, probes)
+        form = Products(request, closure, dtype, device)
         if not closure.hides_tensors(probes):
             return partial_spectrum.eigenpairs(form, closure.tensors)
         if function.transformed():
@@ -149,6 +156,11 @@ def _product(given: Any) -> krylov.Product:
 _EXPECTED = "eigsh: expected a tensor, an object with shape and matmul, or a callable"
 
 
+def _is_sparse_pair(given: Any) -> bool:
+    """True for the indices and values of a sparse matrix."""
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(x, Tensor) for x in given)
+
+
 def _size(given: Any, size: int | None) -> int:
     """Return n, or raise an error if ``given`` is no operator or has no size."""
     if isinstance(given, np.ndarray):
@@ -156,6 +168,9 @@ def _size(given: Any, size: int | None) -> int:
     if size is not None and (not isinstance(size, SupportsIndex) or isinstance(size, bool)):
         raise ArgumentError(f"eigsh: expected size to be an integer, got {size!r}")
     shape = tuple(getattr(given, "shape", ()))
+    if _is_sparse_pair(given):
+        _check_sparse_pair(*given, size)
+        return int(size)
     if not isinstance(given, Tensor) and not shape:
         if not callable(given):
             raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
@@ -166,3 +181,13 @@ def _size(given: Any, size: int | None) -> int:
     if len(shape) < 2 or (len(shape) > 2 and not batched) or shape[-1] != shape[-2]:
         raise ShapeError(f"eigsh: expected a square operator (n, n), got shape {shape}")
     return int(shape[-1])
+
+
+def _check_sparse_pair(indices: Tensor, values: Tensor, size: int | None) -> None:
+    if size is None:
+        raise ArgumentError("eigsh: expected size=n for the indices and values of a sparse matrix (n, n)")
+    if indices.dtype != torch.int64 or values.ndim != 1 or tuple(indices.shape) != (2, len(values)):
+        raise ShapeError(
+            f"eigsh: expected indices (2, m) of int64 and values (m,), got shapes {tuple(indices.shape)}, "
+            f"{tuple(values.shape)} and {indices.dtype}"
+        )

@@ -20,7 +20,10 @@ def matrix(values: Tensor, indices: Tensor | None, n: int) -> Tensor:
     """Return the matrix (n, n): ``values`` itself, or the sparse tensor with these values at ``indices`` (2, m)."""
     if indices is None:
         return values
-    return torch.sparse_coo_tensor(indices, values, (n, n), is_coalesced=True, check_invariants=False)
+    place = indices[0] * n + indices[1]
+    sorted_once = bool((place[1:] > place[:-1]).all())
+    A = torch.sparse_coo_tensor(indices, values, (n, n), is_coalesced=sorted_once, check_invariants=False)
+    return A.coalesce()
 
 
 @Operator

@@ -21,9 +21,9 @@ _DENSE = 64  # size up to which the matrix is formed: Krylov methods need room b
 
 
 def probes(n: int, dtype: torch.dtype, device: torch.device | str) -> Tensor:
-    """Return two fixed random vectors (n, 2)."""
-    generator = torch.Generator().manual_seed(0)  # not the global one: a call must not change other random numbers
-    return torch.randn(n, 2, generator=generator, dtype=dtype).to(device)
+    """Return two fixed random vectors (n, 2), by numpy because vmap refuses torch's random numbers."""
+    parts = np.random.default_rng(0).standard_normal((2, n, 2))
+    return torch.from_numpy(parts[0] + 1j * parts[1] if dtype.is_complex else parts[0]).to(device, dtype)
 
 
 @torch.no_grad()
@@ -47,7 +47,7 @@ def eigsh(
         A = product(torch.eye(n, dtype=like.dtype, device=like.device))
         w, V = EIGH.solve(hermitian(A), "eigsh")
         kept = slice(n - k, n) if largest else slice(0, k)
-        return w[kept], V[:, kept]
+        return w[kept].clone(), V[:, kept].contiguous()
     size = power_of_two(product(like))
     if size == 0:  # a random vector is in the null space of the zero operator only
         return like.real.new_zeros(k), torch.eye(n, k, dtype=like.dtype, device=like.device)
@@ -64,7 +64,7 @@ def eigsh(
         w, V = _complete(linalg, scaled, like, *_by_arpack(linalg, scaled, like, k, largest, tol), largest, tol)
         reached = max(tol, torch.finfo(w.dtype).eps)
     _check(scaled, like, w, V, reached)
-    return w * size, V
+    return w * size, V.contiguous()  # forward mode needs results in row-major order that are not views
 
 
 def _check_operator(product: Product, probes: Tensor) -> None:

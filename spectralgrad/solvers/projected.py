@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import torch
 from torch import Tensor
 
+from ..dispatch.torch_internals import is_batched_gradient
 from ..errors import ConvergenceError
 from .krylov import Product, power_of_two
 
 
+@torch.no_grad()
 def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float) -> Tensor:
     """Return Z (n, k) with (λᵢ − A) zᵢ = (I − VVᴴ) rᵢ on the complement of V, by conjugate gradients.
 
@@ -62,3 +66,25 @@ _INDEFINITE = (
     "eigsh: the gradient does not exist or an eigenpair was missed: the eigenvalues next to the cut are tied, or the "
     "operator is not Hermitian. Choose k such that the k-th and the next eigenvalue differ."
 )
+
+
+def solve_any(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float) -> Tensor:
+    """The same; R may come from ``torch.autograd.grad(is_grads_batched=True)``, whose vmap knows operators only."""
+    if not is_batched_gradient(R):
+        return solve(product, w, V, R, sign, tol)
+    key = next(_keys)
+    _products[key] = product
+    try:
+        result: Tensor = _solve_by_key(w, V, R, sign, tol, key)
+        return result
+    finally:
+        del _products[key]
+
+
+_keys = count()
+_products: dict[int, Product] = {}
+
+
+@torch.library.custom_op("spectralgrad::solve_by_key", mutates_args=())
+def _solve_by_key(w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float, key: int) -> Tensor:
+    return solve(_products[key], w, V, R, sign, tol)
