@@ -5,9 +5,11 @@ Each has a fallback for versions of torch without that name: the answer that lea
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -130,10 +132,32 @@ def remove_function_mode(mode: object) -> None:
             torch._C._push_on_torch_function_stack(other)
 
 
-def not_compiled(call: F) -> F:
-    """Let torch.compile break the graph at a function and run it as it is. A decorator.
+def conjugates_applied() -> AbstractContextManager[object]:
+    """Return a context in which conjugate and negative views have their values, for the inside of an operator.
 
-    ``torch.compiler.disable`` does the same, but loads the compiler, which takes seconds.
+    A compiled graph runs under a ``TorchDispatchMode``. In an operator that is called there, torch 2.13 and 2.14 compute
+    with the memory of such views as if it held their values (pytorch issue 198118).
     """
-    call._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return call
+    try:
+        excluded = torch._C._dispatch_tls_local_exclude_set()
+        if not excluded.has(torch._C.DispatchKey.Conjugate):
+            return nullcontext()
+        for name in ("Conjugate", "Negative", "ZeroTensor"):
+            excluded = excluded.remove(getattr(torch._C.DispatchKey, name))
+        return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+    except AttributeError:
+        return nullcontext()
+
+
+def not_compiled(call: F) -> F:
+    """Let torch.compile break the graph at a function and run it, and what it calls, as it is. A decorator.
+
+    ``torch.compiler.disable`` at the definition would load the compiler, which takes seconds.
+    """
+
+    @wraps(call)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return (torch.compiler.disable(call) if "torch._dynamo" in sys.modules else call)(*args, **kwargs)
+
+    run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return cast(F, run)

@@ -109,8 +109,11 @@ def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
         pairs = [_of_tensor(one, request) for one in A.flatten(0, -3)]
         w, V = (torch.stack(parts).unflatten(0, A.shape[:-2]) for parts in zip(*pairs, strict=True))
         return w, V
-    if A.layout == torch.strided:
-        return _of_entries(A, None, request)
+    return _of_entries(A, None, request) if A.layout == torch.strided else _of_sparse(A, request)
+
+
+@not_compiled
+def _of_sparse(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
     A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
     return _of_entries(A.values(), A.indices(), request)
 
