@@ -54,13 +54,13 @@ class Entries:
 
     def eigenpairs(self, tensors: Tensors) -> tuple[Tensor, Tensor]:
         """Return the eigenpairs, without gradient."""
-        asked = self.request
-        return entries.extreme_eigenpairs(*tensors, asked.n, asked.k, asked.largest, asked.tol)
+        (values, indices), asked = tensors, self.request
+        return entries.extreme_eigenpairs(values, indices, asked.n, asked.k, asked.largest, asked.tol)
 
     def solve(self, tensors: Tensors, w: Tensor, V: Tensor, R: Tensor) -> Tensor:
         """Return the solutions of :func:`spectralgrad.solvers.projected.solve`, without gradient."""
-        asked = self.request
-        return entries.projected_solve(*tensors, asked.n, w, V, R, asked.sign, asked.residual(V.dtype))
+        (values, indices), asked = tensors, self.request
+        return entries.projected_solve(values, indices, asked.n, w, V, R, asked.sign, asked.residual(V.dtype))
 
     def pushforward(self, tensors: Tensors, X: Tensor, changes: Tensors) -> Tensor:
         """Return dA X for changes of the tensors; None stands for no change."""
@@ -112,9 +112,9 @@ class Products:
         if not chosen:
             return torch.zeros_like(X)
         run, given = self._function(tensors, X, chosen)
-        Y, pull = vjp(run, *given)
-        push = vjp(pull, torch.zeros_like(Y))[1]
-        (result,) = push(tuple(changes[i] for i in chosen))
+        found: tuple[Any, ...] = vjp(run, *given)
+        push = vjp(found[1], torch.zeros_like(found[0]))[1]
+        result: Tensor = push(tuple(changes[i] for i in chosen))[0]
         return result
 
     def pullback(self, tensors: Tensors, X: Tensor, G: Tensor) -> Tensors:

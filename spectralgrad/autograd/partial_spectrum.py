@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from ..dispatch import function
 from ..precision import full_precision
@@ -35,6 +34,12 @@ from .gauge import column_norms
 from .operator_forms import Entries, Products, Tensors
 
 Form = Entries | Products
+
+HIDDEN = (
+    "eigsh: the operator passes tensors to a torch.autograd.Function, where they cannot be found. It has a first "
+    "derivative in reverse mode, but neither a second one nor forward mode. Write its product with torch functions, or "
+    "use torch.func.grad."
+)
 
 
 def eigenpairs(form: Form, tensors: Tensors) -> tuple[Tensor, Tensor]:
@@ -158,8 +163,8 @@ class _SolveOfCallable(_Solve, traceable=False):
 def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V), given without gradient, as functions of ``AV``, the operator's product with V.
 
-    This serves callables that hide the tensors on which they depend. The derivative can be taken once: the graph of
-    ``AV`` holds V as a constant.
+    This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
+    graph of ``AV`` contains V as a constant.
     """
     result: tuple[Tensor, Tensor] = _Attached.apply(AV, w, V, form)  # type: ignore[no-untyped-call]
     return result
@@ -169,15 +174,27 @@ class _Attached(torch.autograd.Function):
     @staticmethod
     def forward(ctx, AV, w, V, form):  # type: ignore[no-untyped-def]
         ctx.form = form
-        ctx.save_for_backward(w, V)
+        ctx.save_for_backward(AV, w, V)
         ctx.set_materialize_grads(False)
         return w.clone(), V.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V = ctx.saved_tensors
+        AV, w, V = ctx.saved_tensors
         if gw is None and gV is None:
             return None, None, None, None
-        with full_precision(V):
-            return _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV), None, None, None
+        with torch.no_grad(), full_precision(V):
+            G = _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV)
+        return _Once.apply(G, AV, gw, gV), None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """The identity of G, which depends on the others in a way that has no derivative here."""
+
+    @staticmethod
+    def forward(ctx, G, *others):  # type: ignore[no-untyped-def]
+        return G.clone()
+
+    @staticmethod
+    def backward(ctx, _):  # type: ignore[no-untyped-def]
+        raise NotImplementedError(HIDDEN)

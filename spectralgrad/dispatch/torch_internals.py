@@ -135,8 +135,8 @@ def remove_function_mode(mode: object) -> None:
 def conjugates_applied() -> AbstractContextManager[object]:
     """Return a context in which conjugate and negative views have their values, for the inside of an operator.
 
-    A compiled graph runs under a ``TorchDispatchMode``. In an operator that is called there, torch 2.13 and 2.14 compute
-    with the memory of such views as if it held their values (pytorch issue 198118).
+    A compiled graph runs under a ``TorchDispatchMode``. In an operator that is called there, torch computes with the
+    memory of such views as if it held their values (pytorch issue 198118; seen in torch 2.13).
     """
     try:
         excluded = torch._C._dispatch_tls_local_exclude_set()

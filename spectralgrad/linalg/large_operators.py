@@ -14,7 +14,7 @@ from ..autograd.operator_forms import Entries, Products, Request
 from ..dispatch import function
 from ..dispatch.closures import Closure
 from ..dispatch.overrides import overridable
-from ..dispatch.torch_internals import not_compiled
+from ..dispatch.torch_internals import nested, not_compiled
 from ..errors import ArgumentError, ShapeError
 from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
@@ -114,8 +114,30 @@ def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
 
 @not_compiled
 def _of_sparse(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
+    made_of_values = _is_made_of_values(A)
     A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
-    return _of_entries(A.values(), A.indices(), request)
+    values = A.values()
+    if made_of_values:
+        values.register_hook(_refuse_second_order)
+    return _of_entries(values, A.indices(), request)
+
+
+def _is_made_of_values(A: Tensor) -> bool:
+    """True if the graph of ``A`` begins with torch's constructor of sparse tensors, whose gradient has no graph."""
+    node = A.grad_fn if A.requires_grad else None
+    for _ in range(10):  # conversions may follow the constructor
+        if node is None or node.name().startswith(("SparseCoo", "SparseCompressed", "SparseCsr")):
+            return node is not None
+        node = node.next_functions[0][0] if node.next_functions else None
+    return False
+
+
+def _refuse_second_order(_: Tensor) -> None:
+    if torch.is_grad_enabled() and (not function.transformed() or nested("Grad") > 1):
+        raise NotImplementedError(
+            "eigsh: torch's sparse tensors made of values have no second derivative with respect to these. "
+            "Pass eigsh((indices, values), k, size=n) instead of the tensor."
+        )
 
 
 def _of_entries(values: Tensor, indices: Tensor | None, request: Request) -> tuple[Tensor, Tensor]:
@@ -137,15 +159,9 @@ def _of_products(operator: Any, request: Request, dtype: torch.dtype, device: An
         if not closure.hides_tensors(probes):
             return partial_spectrum.eigenpairs(form, closure.tensors)
         if function.transformed():
-            raise NotImplementedError(_HIDDEN)
+            raise NotImplementedError(partial_spectrum.HIDDEN)
         w, V = form.eigenpairs(closure.tensors)
         return partial_spectrum.attach(product(V), w, V, form)
-
-
-_HIDDEN = (
-    "eigsh: the operator passes tensors to a torch.autograd.Function or to a compiled function, where torch.func and "
-    "forward mode cannot find them. Write its product with torch functions, or use reverse mode."
-)
 
 
 def _product(given: Any) -> krylov.Product:
@@ -172,7 +188,9 @@ def _size(given: Any, size: int | None) -> int:
         raise ArgumentError(f"eigsh: expected size to be an integer, got {size!r}")
     shape = tuple(getattr(given, "shape", ()))
     if _is_sparse_pair(given):
-        _check_sparse_pair(*given, size)
+        if size is None:
+            raise ArgumentError("eigsh: expected size=n for the indices and values of a sparse matrix (n, n)")
+        _check_sparse_pair(given[0], given[1])
         return int(size)
     if not isinstance(given, Tensor) and not shape:
         if not callable(given):
@@ -186,9 +204,7 @@ def _size(given: Any, size: int | None) -> int:
     return int(shape[-1])
 
 
-def _check_sparse_pair(indices: Tensor, values: Tensor, size: int | None) -> None:
-    if size is None:
-        raise ArgumentError("eigsh: expected size=n for the indices and values of a sparse matrix (n, n)")
+def _check_sparse_pair(indices: Tensor, values: Tensor) -> None:
     if indices.dtype != torch.int64 or values.ndim != 1 or tuple(indices.shape) != (2, len(values)):
         raise ShapeError(
             f"eigsh: expected indices (2, m) of int64 and values (m,), got shapes {tuple(indices.shape)}, "

@@ -31,31 +31,33 @@ def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: flo
     """
 
     def squares(X: Tensor) -> Tensor:
-        return X.abs().square().sum(0)
-
-    def outside(X: Tensor) -> Tensor:
-        return X - V @ (V.mH @ X)
+        return X.abs().square_().sum(0)
 
     largest = R.abs().amax(0)
     unit = torch.where(largest > 0, largest, 1)
     R = R / unit  # so that no square overflows or underflows, and likewise the products below
     scale = power_of_two(R * w - product(R)) or 1.0
     wanted = tol**2 * squares(R)
-    R = outside(R)
-    Z, P, size = torch.zeros_like(R), R, squares(R)
+    R -= V @ (V.mH @ R)
+    Z, P, size = torch.zeros_like(R), R.clone(), squares(R)
     limit = max(1000, len(V))
     for _ in range(limit):
         active = size > wanted
         if not bool(active.any()):
             return Z * (unit * (sign / scale))
-        Q = outside(sign * (P * w - product(P)) / scale)
+        Q = P * w
+        Q -= product(P)
+        Q *= sign / scale
+        Q -= V @ (V.mH @ Q)
         curvature = (P.conj() * Q).sum(0).real
         if bool((active & ~(curvature > 0)).any()):
             raise ConvergenceError(_INDEFINITE)
         step = torch.where(active, size / torch.where(active, curvature, 1), 0)
-        Z, R = Z + step * P, R - step * Q
+        Z += step * P
+        R -= step * Q
         before, size = size, squares(R)
-        P = R + torch.where(active, size / torch.where(active, before, 1), 0) * P
+        P *= torch.where(active, size / torch.where(active, before, 1), 0)
+        P += R
     raise ConvergenceError(
         f"eigsh: the gradient's linear solves did not reach the relative residual {tol:.1g} in {limit} steps; the gap "
         "to the discarded eigenvalues is small. Choose k at a larger gap, or pass a larger tol."
