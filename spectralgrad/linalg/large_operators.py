@@ -42,34 +42,44 @@ def eigsh(
 
     .. math:: AV=V\,\mathrm{diag}(\lambda),\qquad V\in\mathbb C^{n\times k} .
 
-    The operator is used through products :math:`AX` only. The gradient flows into the values of a sparse tensor, the
+    The operator is used through products :math:`AX` only. The gradient flows into the values of a sparse matrix, the
     parameters of an operator object, or any tensors that a callable uses. It includes how the eigenvectors rotate into
     the n − k others, which are never computed: the backward pass solves
-    :math:`(\lambda_i-A)z_i=(I-VV^H)\bar v_i` by conjugate gradients. Memory is O(nk).
+    :math:`(\lambda_i-A)z_i=(I-VV^H)\bar v_i` by conjugate gradients. Memory is O(nk), besides the operator.
 
-    Eigenpairs come from ARPACK (scipy, if installed), otherwise from :func:`torch.lobpcg`, which takes real tensors
+    Derivatives of every order, forward mode, ``torch.func`` with ``vmap`` (one matrix after the other) and
+    ``torch.compile`` work, without a graph break for dense matrices and for indices with values. Two forms of an
+    operator have less, because of torch. A sparse tensor that was made of values has no second derivative in these (an
+    error says so), forward mode or ``vmap``: pass the indices and values instead. A callable that gives tensors to a
+    ``torch.autograd.Function`` of its own has first derivatives in reverse mode, and others by ``torch.func`` only.
+
+    Eigenpairs come from ARPACK (scipy, if installed), otherwise from :func:`torch.lobpcg`, which takes real matrices
     only. A Krylov method may miss a copy of a repeated eigenvalue; the gradient of a loss of the eigenvectors then
-    raises an error instead of being wrong. The operator must not change between the forward and the backward pass.
-    There are no second derivatives, no forward mode and no ``vmap``.
+    raises an error instead of being wrong. The operator must not change between the forward and the backward pass, and
+    a callable has to use the same tensors whenever it is called.
 
     Args:
-        operator: a tensor (n, n), dense or sparse; an object with ``shape`` and ``matmul``, ``_matmul`` or ``@``; or a
-            callable that maps (n, m) to (n, m). It has to be Hermitian, which is checked for one pair of vectors.
+        operator: a tensor (n, n), dense or sparse; dense tensors (*, n, n), one after the other; a pair of the indices
+            (2, m) and the values (m,) of a sparse matrix; an object with ``shape`` and ``_matmul``, ``matmul`` or
+            ``@``; or a callable that maps (n, m) to (n, m). It has to be Hermitian, which is checked for one pair of
+            vectors. Of a tensor's gradient the Hermitian part is returned.
         k: number of eigenpairs, from 1 to n.
         largest: the algebraically largest eigenvalues, otherwise the smallest.
-        tol: relative accuracy of the eigenvalues; 0 for machine precision. The linear solves of the gradient stop at
+        tol: relative accuracy of the eigenvalues; 0 for machine precision. The linear solves of all derivatives stop at
             the relative residual ``max(tol, 100 ε)``.
-        size: n, for a callable.
-        dtype: float32, float64, complex64 or complex128, for a callable; the default dtype by default.
+        size: n, for a callable or a pair.
+        dtype: float32, float64, complex64 or complex128, for a callable; the default dtype by default. Tensors of half
+            types are computed in float32.
         device: for a callable.
 
     Returns:
-        named tuple ``(eigenvalues, eigenvectors)`` of shapes (k,), ascending, and (n, k).
+        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, k), ascending, and (*, n, k).
 
     Raises:
         ArgumentError: ``k`` is out of range, or the operator is not Hermitian or has no products.
         NonFiniteError: a product contains NaN or Inf.
         ConvergenceError: the eigensolver or, in the backward pass, a linear solve did not converge.
+        NotImplementedError: a derivative that does not exist for this form of the operator.
         ImportError: scipy is needed and not installed.
 
     Example:
@@ -80,6 +90,14 @@ def eigsh(
         >>> (g,) = torch.autograd.grad(w.sum(), diagonal)
         >>> g[-3:].round(decimals=6).abs()
         tensor([0., 1., 1.], dtype=torch.float64)
+
+        The curvature of an eigenvalue in the strength of a coupling, of a sparse matrix and its two values:
+
+        >>> def top(c):
+        ...     values = torch.stack([torch.ones(()), c, c])
+        ...     return eigsh((torch.tensor([[0, 0, 1], [0, 1, 0]]), values), 1, size=2).eigenvalues[0]
+        >>> torch.func.hessian(top)(torch.tensor(1.0))  # top(c) = 1/2 + √(1/4 + c²)
+        tensor(0.1789)
 
     Reference: Xie, Liu and Wang, Automatic differentiation of dominant eigensolver and its applications in quantum
     physics (2020); Lehoucq, Sorensen and Yang, ARPACK Users' Guide (1998).

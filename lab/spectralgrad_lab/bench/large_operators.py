@@ -59,7 +59,6 @@ def loss(w: Tensor, V: Tensor) -> Tensor:
 
 def measured(kind: str, side: int) -> dict[str, Any]:
     """Times in seconds, memory in MB, and the derivative along a fixed direction, of one kind at one size."""
-    torch.set_num_threads(1)
     indices, values = grid_with_wells(side)
     n = side * side
     if kind == "dense":
