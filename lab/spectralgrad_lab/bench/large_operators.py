@@ -3,9 +3,9 @@
 The matrix is the Laplacian of a square grid with six wells: at six places the diagonal is lower by 6 to 8.5. Its six
 smallest eigenvalues belong to states bound in the wells, between -5.1 and -2.6 at every size, while all others are
 above -0.1. This gap is why a Krylov method and conjugate gradients need few steps; the smallest eigenvalues of the
-Laplacian alone take about 80 times as long at 10 000 rows, and more beyond. A ripple of 0.1 in the diagonal separates
-the other eigenvalues, because torch.linalg.eigh has the gradient NaN if any are equal. The loss is a weighted density of
-the six eigenvectors plus the six eigenvalues.
+Laplacian alone take about 80 times as long at 10 000 rows. A ripple of 0.1 in the diagonal separates the other
+eigenvalues, because torch.linalg.eigh has the gradient NaN if any are equal. The loss is a weighted density of the six
+eigenvectors plus the six eigenvalues.
 
 Each measurement has a process of its own with one thread. Times are those of the processor. The memory is the peak of
 the process above what it had before the call.
