@@ -238,6 +238,18 @@ def test_other_verbs_compile(f):
     assert_close(g, expected)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [lambda A: sg.matrix_sqrt(A, method="newton-schulz"), lambda A: sg.eigvalsh(A, 2 * A @ A.mH)],
+    ids=["checked", "pencil"],
+)
+def test_compiled_functions_of_complex_matrices(f):
+    """Inside an operator of a compiled graph torch ignores that a view is conjugated, unless told otherwise."""
+    torch._dynamo.reset()
+    A = with_spectrum(SPREAD, dtype=torch.complex128)
+    assert_close(torch.compile(f, fullgraph=True, backend="aot_eager")(A), f(A))
+
+
 def test_bad_input_is_refused_under_compile_and_vmap_too():
     A = torch.eye(3).repeat(2, 1, 1)
     A[1, 0, 0] = torch.inf

@@ -6,107 +6,195 @@ Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`.
 .. math:: \overline{AV}=V\bigl(\mathrm{sym}(\hat K^\top\circ V^H\bar V)+\mathrm{diag}\,\bar\lambda\bigr)+Z,\qquad
           (\lambda_i-A)z_i=(I-VV^H)\bar v_i,\quad V^Hz_i=0 ,
 
-and autograd continues from there to whatever the product depends on. V spans the eigenvectors at one end of the
-spectrum, so :math:`\pm(\lambda_i-A)` is positive definite on its complement and conjugate gradients solve for all
-:math:`z_i` at once, with memory for a few n×k matrices. If it is not, an eigenpair is missing or the cut goes through a
-tie, and an error says so.
+and the operator's pullback at V continues from there to the tensors on which it depends.
+
+The solve :math:`Z=S(R)` is a function of A, λ, V and R with a derivative of its own, which makes every order exact.
+Differentiating :math:`V^HZ=0` and :math:`(I-VV^H)(Z\Lambda-AZ)=(I-VV^H)R`, and using :math:`AV=V\Lambda`, gives
+
+.. math:: dZ=S\bigl(dR-dV\,V^HR+dA\,Z-Z\,d\Lambda\bigr)-V\,dV^HZ .
+
+S is self-adjoint, so with :math:`U=S(\bar Z)` the transposed map is
+
+.. math:: \bar R=U,\quad \bar V=-U(V^HR)^H-Z(V^H\bar Z)^H,\quad \bar\lambda_i=-\mathrm{Re}\,z_i^Hu_i,\quad
+          \overline{AZ}=U .
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from ..errors import ConvergenceError
+from ..dispatch import function
 from ..precision import full_precision
-from ..solvers.krylov import Product, power_of_two
+from ..solvers.entries import one_by_one
 from .eigenvectors import rotations
-from .gap_rule import GapRule
 from .gauge import column_norms
+from .operator_forms import Entries, Products, Tensors
+
+Form = Entries | Products
+
+HIDDEN = (
+    "eigsh: the operator passes tensors to a torch.autograd.Function, where they cannot be found. It has a first "
+    "derivative in reverse mode, but neither a second one nor forward mode. Write its product with torch functions, or "
+    "use torch.func.grad."
+)
 
 
-def attach(
-    AV: Tensor, w: Tensor, V: Tensor, product: Product, rule: GapRule, sign: int, tol: float
-) -> tuple[Tensor, Tensor]:
+def eigenpairs(form: Form, tensors: Tensors) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues (k,) and eigenvectors (n, k) of the operator as functions of the tensors."""
+    rule = _Pairs if isinstance(form, Entries) else _PairsOfCallable
+    w, V = function.apply(rule, form, *tensors)
+    return w, V
+
+
+def _solve(form: Form, tensors: Tensors, w: Tensor, V: Tensor, R: Tensor) -> Tensor:
+    """Return Z = S(R) as a function of everything."""
+    rule = _Solve if isinstance(form, Entries) else _SolveOfCallable
+    Z: Tensor = function.apply(rule, form, w, V, R, *tensors)
+    return Z
+
+
+class _Pairs(function.DerivativeRule):
+    """The eigenpairs of a matrix given by its entries."""
+
+    @staticmethod
+    def forward(form: Form, values: Tensor, indices: Tensor | None) -> tuple[Tensor, Tensor]:
+        return form.eigenpairs((values, indices))
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.form = inputs[0]
+        ctx.save_for_backward(*output, *inputs[1:])
+        ctx.save_for_forward(*output, *inputs[1:])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
+        w, V, *tensors = ctx.saved_tensors
+        if gw is None and gV is None:
+            return None, *[None] * len(tensors)
+        with full_precision(V):
+            return None, *ctx.form.pullback(tensors, V, _cotangent(ctx.form, tensors, w, V, gw, gV))
+
+    @staticmethod
+    def jvp(ctx, _, *changes):  # type: ignore[no-untyped-def]
+        w, V, *tensors = ctx.saved_tensors
+        with full_precision(V):
+            dAV = ctx.form.pushforward(tensors, V, changes)
+            inner = V.mH @ dAV
+            dV = V @ (ctx.form.request.rule.gaps(w).mT * inner) + _solve(ctx.form, tensors, w, V, dAV)
+            return inner.diagonal(dim1=-2, dim2=-1).real, dV
+
+
+def _cotangent(form: Form, tensors: Tensors, w: Tensor, V: Tensor, gw: Tensor | None, gV: Tensor | None) -> Tensor:
+    """Return the cotangent (n, k) of the product A V."""
+    if gV is None:
+        assert gw is not None
+        return V * gw
+    inner = rotations(w, V.mH @ gV, column_norms(gV), None, gw, form.request.rule)
+    if gw is not None:
+        inner = inner + torch.diag_embed(gw.to(V.dtype))
+    return V @ inner + _solve(form, tensors, w, V, gV)
+
+
+class _Solve(function.DerivativeRule):
+    """The solve Z = S(R) with a matrix given by its entries."""
+
+    @staticmethod
+    def forward(form: Form, w: Tensor, V: Tensor, R: Tensor, values: Tensor, indices: Tensor | None) -> Tensor:
+        return form.solve((values, indices), w, V, R)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.form = inputs[0]
+        ctx.save_for_backward(output, *inputs[1:])
+        ctx.save_for_forward(output, *inputs[1:])
+
+    @staticmethod
+    def backward(ctx, Y):  # type: ignore[no-untyped-def]
+        Z, w, V, R, *tensors = ctx.saved_tensors
+        with full_precision(V):
+            U = _solve(ctx.form, tensors, w, V, Y)
+            gV = -U @ (V.mH @ R).mH - Z @ (V.mH @ Y).mH
+            gw = -(Z.conj() * U).sum(0).real
+            return None, gw, gV, U, *ctx.form.pullback(tensors, Z, U)
+
+    @staticmethod
+    def jvp(ctx, _, dw, dV, dR, *changes):  # type: ignore[no-untyped-def]
+        Z, w, V, R, *tensors = ctx.saved_tensors
+        with full_precision(V):
+            changed = ctx.form.pushforward(tensors, Z, changes) - dV @ (V.mH @ R) - Z * dw + dR
+            return _solve(ctx.form, tensors, w, V, changed) - V @ (dV.mH @ Z)
+
+
+class _PairsOfCallable(_Pairs, traceable=False):
+    """The eigenpairs of a callable. Under vmap it is called for one element of the batch after the other."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(form: Form, *tensors: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return form.eigenpairs(tensors)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        return one_by_one(lambda form, *tensors: eigenpairs(form, tensors), info.batch_size, in_dims, inputs)
+
+
+class _SolveOfCallable(_Solve, traceable=False):
+    """The solve with a callable; under vmap likewise."""
+
+    generate_vmap_rule = False
+
+    @staticmethod
+    def forward(form: Form, w: Tensor, V: Tensor, R: Tensor, *tensors: Tensor) -> Tensor:  # type: ignore[override]
+        return form.solve(tensors, w, V, R)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        def one(form: Form, w: Tensor, V: Tensor, R: Tensor, *tensors: Tensor) -> Tensor:
+            return _solve(form, tensors, w, V, R)
+
+        return one_by_one(one, info.batch_size, in_dims, inputs)
+
+
+def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V), given without gradient, as functions of ``AV``, the operator's product with V.
 
-    Args:
-        AV: (n, k), carrying the graph of the operator.
-        w: eigenvalues (k,).
-        V: eigenvectors (n, k).
-        product: the operator.
-        rule: the gap rule between the k pairs.
-        sign: 1 if they are the largest, −1 if they are the smallest.
-        tol: relative residual of the linear solves.
+    This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
+    graph of ``AV`` contains V as a constant.
     """
-    result: tuple[Tensor, Tensor] = _Partial.apply(AV, w, V, product, rule, sign, tol)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor] = _Attached.apply(AV, w, V, form)  # type: ignore[no-untyped-call]
     return result
 
 
-class _Partial(torch.autograd.Function):
+class _Attached(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, AV, w, V, product, rule, sign, tol):  # type: ignore[no-untyped-def]
-        ctx.product, ctx.rule, ctx.sign, ctx.tol = product, rule, sign, tol
-        ctx.save_for_backward(w, V)
+    def forward(ctx, AV, w, V, form):  # type: ignore[no-untyped-def]
+        ctx.form = form
+        ctx.save_for_backward(AV, w, V)
         ctx.set_materialize_grads(False)
         return w.clone(), V.clone()
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V = ctx.saved_tensors
-        inner = torch.zeros(len(w), len(w), dtype=V.dtype, device=V.device)
-        outside = torch.zeros_like(V)
-        with full_precision(V):
-            if gV is not None:
-                C = V.mH @ gV
-                inner = rotations(w, C, column_norms(gV), None, gw, ctx.rule)
-                outside = _solve(ctx.product, w, V, gV, ctx.sign, ctx.tol)
-            if gw is not None:
-                inner = inner + torch.diag_embed(gw.to(V.dtype))
-            return V @ inner + outside, None, None, None, None, None, None
+        AV, w, V = ctx.saved_tensors
+        if gw is None and gV is None:
+            return None, None, None, None
+        with torch.no_grad(), full_precision(V):
+            G = _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV)
+        return _Once.apply(G, AV, gw, gV), None, None, None
 
 
-def _solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float) -> Tensor:
-    """Return Z (n, k) with (λᵢ − A) zᵢ = (I − VVᴴ) rᵢ on the complement of V, by conjugate gradients.
+class _Once(torch.autograd.Function):
+    """The identity of G, which depends on the others in a way that has no derivative here."""
 
-    The tolerance is relative to R before it is projected, so that a right-hand side of rounding errors counts as zero.
-    """
+    @staticmethod
+    def forward(ctx, G, *others):  # type: ignore[no-untyped-def]
+        return G.clone()
 
-    def squares(X: Tensor) -> Tensor:
-        return X.abs().square().sum(0)
-
-    def outside(X: Tensor) -> Tensor:
-        return X - V @ (V.mH @ X)
-
-    largest = R.abs().amax(0)
-    unit = torch.where(largest > 0, largest, 1)
-    R = R / unit  # so that no square overflows or underflows, and likewise the products below
-    scale = power_of_two(R * w - product(R)) or 1.0
-    wanted = tol**2 * squares(R)
-    R = outside(R)
-    Z, P, size = torch.zeros_like(R), R, squares(R)
-    limit = max(1000, len(V))
-    for _ in range(limit):
-        active = size > wanted
-        if not bool(active.any()):
-            return Z * (unit * (sign / scale))
-        Q = outside(sign * (P * w - product(P)) / scale)
-        curvature = (P.conj() * Q).sum(0).real
-        if bool((active & ~(curvature > 0)).any()):
-            raise ConvergenceError(_INDEFINITE)
-        step = torch.where(active, size / torch.where(active, curvature, 1), 0)
-        Z, R = Z + step * P, R - step * Q
-        before, size = size, squares(R)
-        P = R + torch.where(active, size / torch.where(active, before, 1), 0) * P
-    raise ConvergenceError(
-        f"eigsh: the gradient's linear solves did not reach the relative residual {tol:.1g} in {limit} steps; the gap "
-        "to the discarded eigenvalues is small. Choose k at a larger gap, or pass a larger tol."
-    )
-
-
-_INDEFINITE = (
-    "eigsh: the gradient does not exist or an eigenpair was missed: the eigenvalues next to the cut are tied, or the "
-    "operator is not Hermitian. Choose k such that the k-th and the next eigenvalue differ."
-)
+    @staticmethod
+    def backward(ctx, _):  # type: ignore[no-untyped-def]
+        raise NotImplementedError(HIDDEN)

@@ -22,6 +22,7 @@ class DerivativeRule:
     A subclass defines the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
     ``torch.autograd.Function`` and is called by :func:`apply`. Three autograd functions are derived from it when it is
     defined. (It is not an autograd function itself, because Dynamo does not read class attributes of those.)
+    ``traceable=False`` in the class statement is for rules that are never traced; their ``forward`` may have *args.
 
     Attributes:
         transformed: as defined, for the transforms of torch.func.
@@ -39,14 +40,14 @@ class DerivativeRule:
     immediate: ClassVar[Any]
     run: ClassVar[Any]
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, traceable: bool = True) -> None:
         super().__init_subclass__()
         if issubclass(cls, torch.autograd.Function):  # one of the three derived functions
             return
 
         # Without a gradient, Dynamo tells by the number of parameters whether ``forward`` has a ctx; if it cannot count
         # them, all arguments are shifted by one.
-        if any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.forward).parameters.values()):
+        if traceable and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.forward).parameters.values()):
             raise TypeError(
                 f"{cls.__name__}.forward: expected named parameters, got *args, which torch.compile miscounts"
             )

@@ -5,13 +5,17 @@ Each has a fallback for versions of torch without that name: the answer that lea
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache, wraps
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
@@ -109,6 +113,14 @@ def is_batched(x: Tensor) -> bool:
         return False
 
 
+def is_batched_gradient(x: Tensor) -> bool:
+    """True if ``x`` is a batch of cotangents from ``torch.autograd.grad(is_grads_batched=True)``, an older vmap."""
+    try:
+        return torch._C._functorch.is_legacy_batchedtensor(x)
+    except AttributeError:
+        return False
+
+
 def in_forward_mode() -> bool:
     """True inside ``torch.autograd.forward_ad.dual_level``, or if torch cannot tell."""
     return getattr(forward_ad, "_current_level", 0) >= 0
@@ -137,3 +149,34 @@ def remove_function_mode(mode: object) -> None:
     finally:
         for other in reversed(above):
             torch._C._push_on_torch_function_stack(other)
+
+
+def conjugates_applied() -> AbstractContextManager[object]:
+    """Return a context in which conjugate and negative views have their values, for the inside of an operator.
+
+    A compiled graph runs under a ``TorchDispatchMode``. In an operator that is called there, torch computes with the
+    memory of such views as if it held their values (pytorch issue 198118; seen in torch 2.13).
+    """
+    try:
+        excluded = torch._C._dispatch_tls_local_exclude_set()
+        if not excluded.has(torch._C.DispatchKey.Conjugate):
+            return nullcontext()
+        for name in ("Conjugate", "Negative", "ZeroTensor"):
+            excluded = excluded.remove(getattr(torch._C.DispatchKey, name))
+        return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
+    except AttributeError:
+        return nullcontext()
+
+
+def not_compiled(call: F) -> F:
+    """Let torch.compile break the graph at a function and run it, and what it calls, as it is. A decorator.
+
+    ``torch.compiler.disable`` at the definition would load the compiler, which takes seconds.
+    """
+
+    @wraps(call)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return (torch.compiler.disable(call) if "torch._dynamo" in sys.modules else call)(*args, **kwargs)
+
+    run._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return cast(F, run)

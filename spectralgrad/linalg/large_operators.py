@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from ..autograd import partial_spectrum
+from ..autograd.operator_forms import Entries, Products, Request
 from ..dispatch import function
+from ..dispatch.closures import Closure
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, NonFiniteError, ShapeError
-from ..precision import full_precision, magnitude, narrow, working_dtype
+from ..dispatch.torch_internals import nested, not_compiled
+from ..errors import ArgumentError, ShapeError
+from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
 from ..solvers import krylov
 from .decompositions import EighResult
@@ -39,34 +42,44 @@ def eigsh(
 
     .. math:: AV=V\,\mathrm{diag}(\lambda),\qquad V\in\mathbb C^{n\times k} .
 
-    The operator is used through products :math:`AX` only. The gradient flows into the values of a sparse tensor, the
+    The operator is used through products :math:`AX` only. The gradient flows into the values of a sparse matrix, the
     parameters of an operator object, or any tensors that a callable uses. It includes how the eigenvectors rotate into
     the n − k others, which are never computed: the backward pass solves
-    :math:`(\lambda_i-A)z_i=(I-VV^H)\bar v_i` by conjugate gradients. Memory is O(nk).
+    :math:`(\lambda_i-A)z_i=(I-VV^H)\bar v_i` by conjugate gradients. Memory is O(nk), besides the operator.
 
-    Eigenpairs come from ARPACK (scipy, if installed), otherwise from :func:`torch.lobpcg`, which takes real tensors
+    Derivatives of every order, forward mode, ``torch.func`` with ``vmap`` (one matrix after the other) and
+    ``torch.compile`` work, without a graph break for dense matrices and for indices with values. Two forms of an
+    operator have less, because of torch. A sparse tensor that was made of values has no second derivative in these (an
+    error says so), forward mode or ``vmap``: pass the indices and values instead. A callable that gives tensors to a
+    ``torch.autograd.Function`` of its own has first derivatives in reverse mode, and others by ``torch.func`` only.
+
+    Eigenpairs come from ARPACK (scipy, if installed), otherwise from :func:`torch.lobpcg`, which takes real matrices
     only. A Krylov method may miss a copy of a repeated eigenvalue; the gradient of a loss of the eigenvectors then
-    raises an error instead of being wrong. The operator must not change between the forward and the backward pass.
-    There are no second derivatives, no forward mode and no ``vmap``.
+    raises an error instead of being wrong. The operator must not change between the forward and the backward pass, and
+    a callable has to use the same tensors whenever it is called.
 
     Args:
-        operator: a tensor (n, n), dense or sparse; an object with ``shape`` and ``matmul``, ``_matmul`` or ``@``; or a
-            callable that maps (n, m) to (n, m). It has to be Hermitian, which is checked for one pair of vectors.
+        operator: a tensor (n, n), dense or sparse; dense tensors (*, n, n), one after the other; a pair of the indices
+            (2, m) and the values (m,) of a sparse matrix; an object with ``shape`` and ``_matmul``, ``matmul`` or
+            ``@``; or a callable that maps (n, m) to (n, m). It has to be Hermitian, which is checked for one pair of
+            vectors. Of a tensor's gradient the Hermitian part is returned.
         k: number of eigenpairs, from 1 to n.
         largest: the algebraically largest eigenvalues, otherwise the smallest.
-        tol: relative accuracy of the eigenvalues; 0 for machine precision. The linear solves of the gradient stop at
+        tol: relative accuracy of the eigenvalues; 0 for machine precision. The linear solves of all derivatives stop at
             the relative residual ``max(tol, 100 ε)``.
-        size: n, for a callable.
-        dtype: float32, float64, complex64 or complex128, for a callable; the default dtype by default.
+        size: n, for a callable or a pair.
+        dtype: float32, float64, complex64 or complex128, for a callable; the default dtype by default. Tensors of half
+            types are computed in float32.
         device: for a callable.
 
     Returns:
-        named tuple ``(eigenvalues, eigenvectors)`` of shapes (k,), ascending, and (n, k).
+        named tuple ``(eigenvalues, eigenvectors)`` of shapes (*, k), ascending, and (*, n, k).
 
     Raises:
         ArgumentError: ``k`` is out of range, or the operator is not Hermitian or has no products.
         NonFiniteError: a product contains NaN or Inf.
         ConvergenceError: the eigensolver or, in the backward pass, a linear solve did not converge.
+        NotImplementedError: a derivative that does not exist for this form of the operator.
         ImportError: scipy is needed and not installed.
 
     Example:
@@ -78,25 +91,111 @@ def eigsh(
         >>> g[-3:].round(decimals=6).abs()
         tensor([0., 1., 1.], dtype=torch.float64)
 
+        The curvature of an eigenvalue in the strength of a coupling, of a sparse matrix and its two values:
+
+        >>> def top(c):
+        ...     values = torch.stack([torch.ones(()), c, c])
+        ...     return eigsh((torch.tensor([[0, 0, 1], [0, 1, 0]]), values), 1, size=2).eigenvalues[0]
+        >>> torch.func.hessian(top)(torch.tensor(1.0))  # top(c) = 1/2 + √(1/4 + c²)
+        tensor(0.1789)
+
     Reference: Xie, Liu and Wang, Automatic differentiation of dominant eigensolver and its applications in quantum
     physics (2020); Lehoucq, Sorensen and Yang, ARPACK Users' Guide (1998).
     """
-    A = _Operator(operator, size, dtype, device)
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= A.size:
-        raise ArgumentError(f"eigsh: expected an integer k from 1 to {A.size}, got {k!r}")
-    with torch.no_grad(), full_precision(A.start):
-        A.check()
-        matrix = A.matrix if isinstance(operator, Tensor) else None
-        w, V = krylov.eigsh(A.product, A.start, int(k), largest, tol, matrix)
-    with full_precision(A.start):
-        AV = A.symmetric_product(V)
-        if function.tracked(AV):
-            residual = max(tol, 100 * torch.finfo(V.dtype).eps)
-            w, V = partial_spectrum.attach(AV, w, V, A.product, Pade(), 1 if largest else -1, residual)
-    return EighResult(narrow(w, A.dtype), narrow(V, A.dtype))
+    n = _size(operator, size)
+    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= n:
+        raise ArgumentError(f"eigsh: expected an integer k from 1 to {n}, got {k!r}")
+    values = operator[1] if _is_sparse_pair(operator) else operator
+    dtype = dtype or getattr(values, "dtype", None) or torch.get_default_dtype()
+    if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or dtype.is_complex):
+        raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {dtype}")
+    request = Request(n, int(k), largest, tol, Pade())
+    if isinstance(operator, Tensor):
+        w, V = _of_tensor(operator.to(working_dtype(dtype)), request)
+    elif _is_sparse_pair(operator):
+        w, V = _of_entries(operator[1].to(working_dtype(dtype)), operator[0], request)
+    else:
+        w, V = _of_products(operator, request, working_dtype(dtype), device or getattr(operator, "device", "cpu"))
+    return EighResult(narrow(w, dtype), narrow(V, dtype))
+
+
+def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs of a tensor; those of a batch one after the other."""
+    if A.ndim > 2:
+        if not A.numel():
+            return A.real[..., : request.k, 0], A[..., : request.k]  # both empty
+        pairs = [_of_tensor(one, request) for one in A.flatten(0, -3)]
+        w, V = (torch.stack(parts).unflatten(0, A.shape[:-2]) for parts in zip(*pairs, strict=True))
+        return w, V
+    return _of_entries(A, None, request) if A.layout == torch.strided else _of_sparse(A, request)
+
+
+@not_compiled
+def _of_sparse(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
+    made_of_values = _is_made_of_values(A)
+    A = (A if A.layout == torch.sparse_coo else A.to_sparse_coo()).coalesce()
+    values = A.values()
+    if made_of_values:
+        values.register_hook(_refuse_second_order)
+    return _of_entries(values, A.indices(), request)
+
+
+def _is_made_of_values(A: Tensor) -> bool:
+    """True if the graph of ``A`` begins with torch's constructor of sparse tensors, whose gradient has no graph."""
+    node = A.grad_fn if A.requires_grad else None
+    for _ in range(10):  # conversions may follow the constructor
+        if node is None or node.name().startswith(("SparseCoo", "SparseCompressed", "SparseCsr")):
+            return node is not None
+        node = node.next_functions[0][0] if node.next_functions else None
+    return False
+
+
+def _refuse_second_order(_: Tensor) -> None:
+    if torch.is_grad_enabled() and (not function.transformed() or nested("Grad") > 1):
+        raise NotImplementedError(
+            "eigsh: torch's sparse tensors made of values have no second derivative with respect to these. "
+            "Pass eigsh((indices, values), k, size=n) instead of the tensor."
+        )
+
+
+def _of_entries(values: Tensor, indices: Tensor | None, request: Request) -> tuple[Tensor, Tensor]:
+    with full_precision(values):
+        return partial_spectrum.eigenpairs(Entries(request), (values, indices))
+
+
+@not_compiled
+def _of_products(operator: Any, request: Request, dtype: torch.dtype, device: Any) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs of an operator object or a callable."""
+    probes = krylov.probes(request.n, dtype, device)
+    product = _product(operator)
+    with full_precision(probes):
+        Y = product(probes)  # once before the tensors are recorded, because some objects compute them at the first call
+        if not isinstance(Y, Tensor) or not (function.transformed() or function.tracked(Y)):
+            return krylov.eigsh(product, probes, request.k, request.largest, request.tol, None)
+        closure = Closure(product, probes)
+        form = Products(request, closure, dtype, device)
+        if not closure.hides_tensors(probes):
+            return partial_spectrum.eigenpairs(form, closure.tensors)
+        if function.transformed():
+            raise NotImplementedError(partial_spectrum.HIDDEN)
+        w, V = form.eigenpairs(closure.tensors)
+        return partial_spectrum.attach(product(V), w, V, form)
+
+
+def _product(given: Any) -> krylov.Product:
+    for name in ("_matmul", "matmul", "__matmul__", "__call__"):
+        if hasattr(given, name):
+            found: krylov.Product = getattr(given, name)
+            return found
+    raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
 
 
 _EXPECTED = "eigsh: expected a tensor, an object with shape and matmul, or a callable"
+
+
+def _is_sparse_pair(given: Any) -> bool:
+    """True for the indices and values of a sparse matrix."""
+    return isinstance(given, tuple) and len(given) == 2 and all(isinstance(x, Tensor) for x in given)
 
 
 def _size(given: Any, size: int | None) -> int:
@@ -106,70 +205,26 @@ def _size(given: Any, size: int | None) -> int:
     if size is not None and (not isinstance(size, SupportsIndex) or isinstance(size, bool)):
         raise ArgumentError(f"eigsh: expected size to be an integer, got {size!r}")
     shape = tuple(getattr(given, "shape", ()))
+    if _is_sparse_pair(given):
+        if size is None:
+            raise ArgumentError("eigsh: expected size=n for the indices and values of a sparse matrix (n, n)")
+        _check_sparse_pair(given[0], given[1])
+        return int(size)
     if not isinstance(given, Tensor) and not shape:
         if not callable(given):
             raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
         if size is None:
             raise ArgumentError("eigsh: expected size=n for a callable, which maps (n, m) to (n, m)")
         return int(size)
-    if len(shape) != 2 or shape[0] != shape[1]:
+    batched = isinstance(given, Tensor) and given.layout == torch.strided
+    if len(shape) < 2 or (len(shape) > 2 and not batched) or shape[-1] != shape[-2]:
         raise ShapeError(f"eigsh: expected a square operator (n, n), got shape {shape}")
-    return int(shape[0])
+    return int(shape[-1])
 
 
-class _Operator:
-    """The products of what the caller gave, and a fixed vector to start from."""
-
-    def __init__(self, given: Any, size: int | None, dtype: torch.dtype | None, device: Any) -> None:
-        self.size, self.matrix = _size(given, size), given
-        self.dtype = dtype or getattr(given, "dtype", None) or torch.get_default_dtype()
-        if not isinstance(self.dtype, torch.dtype) or not (self.dtype.is_floating_point or self.dtype.is_complex):
-            raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {self.dtype}")
-        wide = working_dtype(self.dtype)
-        if isinstance(given, Tensor):
-            self.matrix = given.to(wide)
-            if given.layout not in (torch.strided, torch.sparse_coo):
-                self.matrix = self.matrix.to_sparse_coo()
-        self.product = self._product()
-        generator = torch.Generator().manual_seed(0)  # not the global one: a call must not change other random numbers
-        start = torch.randn(self.size, 2, generator=generator, dtype=wide)
-        self.probes = start.to(device or getattr(given, "device", "cpu"))
-        self.start = self.probes[:, :1]
-
-    def _product(self) -> krylov.Product:
-        given = self.matrix
-        if isinstance(given, Tensor):
-            return lambda X: given @ X
-        for name in ("matmul", "_matmul", "__matmul__", "__call__"):
-            if hasattr(given, name):
-                found: krylov.Product = getattr(given, name)
-                return found
-        raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
-
-    def symmetric_product(self, X: Tensor) -> Tensor:
-        """The product with a tensor's Hermitian part, so that its gradient is Hermitian; of others the product."""
-        if not isinstance(self.matrix, Tensor):
-            return self.product(X)
-        if not self.matrix.is_sparse:
-            return (self.matrix @ X + self.matrix.mH @ X) / 2
-        # Entry by entry, because the gradient of torch's product with a sparse matrix is a dense one.
-        A = self.matrix.coalesce()
-        (row, column), values = A.indices(), A.values().unsqueeze(-1)
-        below = torch.zeros_like(X).index_add(0, row, values * X[column])
-        return below.index_add(0, column, values.conj() * X[row]) / 2
-
-    def check(self) -> None:
-        """Raise an error if products are not finite, or contradict that the operator is Hermitian."""
-        Y = self.product(self.probes)
-        if not isinstance(Y, Tensor) or Y.shape != self.probes.shape:
-            got = f"shape {tuple(Y.shape)}" if isinstance(Y, Tensor) else type(Y).__name__
-            raise ArgumentError(
-                f"eigsh: expected an operator that maps {tuple(self.probes.shape)} to the same shape, got {got}"
-            )
-        if not bool(torch.isfinite(Y).all()):
-            raise NonFiniteError([], (), "eigsh")
-        Y = Y / magnitude(Y)
-        gram = self.probes.mH @ Y
-        allowed = torch.finfo(Y.dtype).eps ** 0.5 * torch.linalg.vector_norm(Y) * torch.linalg.vector_norm(self.probes)
-        if bool((gram - gram.mH).abs().max() > allowed):
-            raise ArgumentError("eigsh: expected a Hermitian operator, got one with ⟨x, Ay⟩ ≠ ⟨Ax, y⟩")
+def _check_sparse_pair(indices: Tensor, values: Tensor) -> None:
+    if indices.dtype != torch.int64 or values.ndim != 1 or tuple(indices.shape) != (2, len(values)):
+        raise ShapeError(
+            f"eigsh: expected indices (2, m) of int64 and values (m,), got shapes {tuple(indices.shape)}, "
+            f"{tuple(values.shape)} and {indices.dtype}"
+        )

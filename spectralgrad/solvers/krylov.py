@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ConvergenceError
+from ..errors import ArgumentError, ConvergenceError, NonFiniteError
+from ..precision import magnitude
 from .ladder import EIGH
 from .symmetry import hermitian
 
@@ -19,25 +20,34 @@ Product = Callable[[Tensor], Tensor]
 _DENSE = 64  # size up to which the matrix is formed: Krylov methods need room between k and n
 
 
+def probes(n: int, dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    """Return two fixed random vectors (n, 2), by numpy because vmap refuses torch's random numbers."""
+    parts = np.random.default_rng(0).standard_normal((2, n, 2))
+    return torch.from_numpy(parts[0] + 1j * parts[1] if dtype.is_complex else parts[0]).to(device, dtype)
+
+
+@torch.no_grad()
 def eigsh(
-    product: Product, like: Tensor, k: int, largest: bool, tol: float, matrix: Tensor | None
+    product: Product, probes: Tensor, k: int, largest: bool, tol: float, matrix: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Return k eigenvalues, ascending, and eigenvectors (n, k).
 
     Args:
         product: maps (n, m) to (n, m).
-        like: a vector (n, 1) of the dtype and device of the result, from which the iteration starts.
+        probes: two random vectors (n, 2) of the dtype and device of the result. The operator is checked with both, and
+            the iteration starts from the first.
         k: how many, at least 1.
         largest: at the upper end of the spectrum, otherwise at the lower end.
         tol: relative accuracy of the eigenvalues; 0 for machine precision.
         matrix: the operator as a tensor, if it is one.
     """
-    n = len(like)
+    _check_operator(product, probes)
+    n, like = len(probes), probes[:, :1]
     if n <= _DENSE or k > n // 3:
         A = product(torch.eye(n, dtype=like.dtype, device=like.device))
         w, V = EIGH.solve(hermitian(A), "eigsh")
         kept = slice(n - k, n) if largest else slice(0, k)
-        return w[kept], V[:, kept]
+        return w[kept].clone(), V[:, kept].contiguous()
     size = power_of_two(product(like))
     if size == 0:  # a random vector is in the null space of the zero operator only
         return like.real.new_zeros(k), torch.eye(n, k, dtype=like.dtype, device=like.device)
@@ -54,7 +64,22 @@ def eigsh(
         w, V = _complete(linalg, scaled, like, *_by_arpack(linalg, scaled, like, k, largest, tol), largest, tol)
         reached = max(tol, torch.finfo(w.dtype).eps)
     _check(scaled, like, w, V, reached)
-    return w * size, V
+    return w * size, V.contiguous()  # forward mode needs results in row-major order that are not views
+
+
+def _check_operator(product: Product, probes: Tensor) -> None:
+    """Raise an error if products are not finite, or contradict that the operator is Hermitian."""
+    Y = product(probes)
+    if not isinstance(Y, Tensor) or Y.shape != probes.shape:
+        got = f"shape {tuple(Y.shape)}" if isinstance(Y, Tensor) else type(Y).__name__
+        raise ArgumentError(f"eigsh: expected an operator that maps {tuple(probes.shape)} to the same shape, got {got}")
+    if not bool(torch.isfinite(Y).all()):
+        raise NonFiniteError([], (), "eigsh")
+    Y = Y / magnitude(Y)
+    gram = probes.mH @ Y
+    allowed = torch.finfo(Y.dtype).eps ** 0.5 * torch.linalg.vector_norm(Y) * torch.linalg.vector_norm(probes)
+    if bool((gram - gram.mH).abs().max() > allowed):
+        raise ArgumentError("eigsh: expected a Hermitian operator, got one with ⟨x, Ay⟩ ≠ ⟨Ax, y⟩")
 
 
 def power_of_two(Y: Tensor) -> float:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
+from ..dispatch.torch_internals import conjugates_applied
 from . import choice, fused, inverse_roots, orthogonal, pencil
 from .call_counts import counts
 from .ladder import EIGH, SVD, eigenvalues
@@ -57,7 +58,8 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def packed(*args: P.args, **kwargs: P.kwargs) -> R:
-        result = function(*args, **kwargs)
+        with conjugates_applied():
+            result = function(*args, **kwargs)
         return pack(result) if isinstance(result, Tensor) else tuple(map(pack, result))  # type: ignore
 
     return packed

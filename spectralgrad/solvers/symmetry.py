@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..dispatch.torch_internals import conjugates_applied
 from ..errors import IndefiniteError, NonFiniteError, batch_positions
 from ..precision import negative_tolerance, resolved
 
@@ -26,7 +27,8 @@ def mirrored(A: Tensor) -> Tensor:
 @torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
 def checked_hermitian(A: Tensor, operation: str, positive: bool) -> Tensor:
     """Return the mirrored matrix after checking it; an operator, so that torch.compile need not trace the checks."""
-    M = mirrored(A)
+    with conjugates_applied():
+        M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
     if bool(bad.any()):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)

@@ -1,6 +1,7 @@
 """The benchmark: right before fast, complete reports, threads left as found. No time is asserted."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from spectralgrad_lab.bench import (
     details,
     hold,
     jax_rivals,
+    large_operators,
     matrices,
     race,
     run,
@@ -369,3 +371,13 @@ def test_a_broken_jax_is_reported(monkeypatch):
     (outcome,) = run([("svd", _gaussian(3, 2))], 0.001)
     assert outcome["jax"].note == "ImportError: jaxlib is missing"
     assert outcome["torch"].timing is not None
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory is read from /proc")
+def test_the_study_of_eigsh_agrees_with_the_whole_decomposition(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(large_operators, "_in_own_process", large_operators.measured)
+    assert main(["bench", "eigsh", "--sides", "10", "--json", str(tmp_path / "study.json")]) == 0
+    part, whole = json.loads((tmp_path / "study.json").read_text(encoding="utf-8"))["results"]
+    assert part["kind"] == "eigsh"
+    assert part["derivative"] == pytest.approx(whole["derivative"], rel=1e-9)
+    assert "of 8nk bytes" in capsys.readouterr().out

@@ -40,6 +40,7 @@ _STUDIES = {
     "group-whitening": ("group_whitening", "whitening as in the translation network of TPAMI 2021, by several methods"),
     "treatments": ("treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
     "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),
+    "eigsh": ("large_operators", "time and memory of eigsh for sparse matrices of up to a million rows"),
     "renewed": ("renewed_statistics", "the networks of a comparison, tested with recomputed running statistics"),
 }
 
