@@ -43,7 +43,7 @@ def measured(ratio):
     found = {}
     for goal in goals.table():
         mine, theirs = outcome(goal.contest, goal.case, ratio, goal.ours, goal.rival).entries
-        found.setdefault(goal.cell, {goal.ours: mine})[goal.rival] = theirs
+        found.setdefault(goal.cell, {}).update({goal.ours: mine, goal.rival: theirs})
     return Run(MACHINE, 1.0, tuple(Outcome(*cell, tuple(entries.values())) for cell, entries in found.items()))
 
 
