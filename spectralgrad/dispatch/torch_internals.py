@@ -6,12 +6,16 @@ Each has a fallback for versions of torch without that name: the answer that lea
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
-from typing import Any
+from functools import cache, wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
@@ -118,3 +122,43 @@ def remove_function_mode(mode: object) -> None:
     finally:
         for other in reversed(above):
             torch._C._push_on_torch_function_stack(other)
+
+
+def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
+    """Hide the calls of torch inside ``function`` from ``__torch_function__``, that of modes included. A decorator."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def insert_function_mode(mode: object) -> None:
+    """Put ``mode`` below all modes on the ``TorchFunctionMode`` stack of this thread, so that contexts come before it.
+
+    Only the default device, which torch expects at the bottom, stays below it.
+    """
+    above = []
+    try:
+        while torch._C._len_torch_function_stack() > 0:
+            above.append(torch._C._pop_torch_function_stack())
+        if above and isinstance(above[-1], DeviceContext):
+            torch._C._push_on_torch_function_stack(above.pop())
+        torch._C._push_on_torch_function_stack(mode)
+    finally:
+        for other in reversed(above):
+            torch._C._push_on_torch_function_stack(other)
+
+
+def script_as(function: object, original: object) -> None:
+    """Let TorchScript compile a call of ``function`` as one of torch's function ``original``, if it knows that."""
+    try:
+        from torch.jit._builtins import _find_builtin, _register_builtin
+
+        name = _find_builtin(original)
+    except (ImportError, AttributeError):
+        return
+    if name is not None:
+        _register_builtin(function, name)

@@ -34,5 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rescue(options: argparse.Namespace) -> int:
     """Run the program and return its exit status."""
-    with override_linalg(options.method):
+    switch = override_linalg(options.method).enable()
+    try:
         return programs.run(options)
+    finally:
+        switch.disable()

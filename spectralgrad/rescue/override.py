@@ -6,13 +6,12 @@ import inspect
 from contextlib import ContextDecorator
 from typing import Any
 
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..dispatch.torch_internals import remove_function_mode
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, SolverError
+from ..errors import ArgumentError
 from ..rules import Method, resolve
-from .replacements import REPLACEMENTS, call
+from . import process
+from .serving import serve
 
 
 class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
@@ -66,22 +65,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        replacement = REPLACEMENTS.get(func)
-        if replacement is None:
-            return func(*args, **kwargs)
-        for kind in types:
-            if kind is not Tensor:
-                # Torch calls the handler of a mode before that of a subclass, which then calls ``func`` on plain
-                # tensors, or on its own with subclasses disabled. Both have to come back here.
-                with self:
-                    result = kind.__torch_function__(func, types, args, kwargs)
-                return func(*args, **kwargs) if result is NotImplemented else result
-        try:
-            result = call(replacement, self.method, args, kwargs)
-        except (NonFiniteError, IndefiniteError, SolverError):
-            result = NotImplemented
-        return func(*args, **kwargs) if result is NotImplemented else result
+        return serve(self, self.method, func, types, args, kwargs)
 
     def enable(self) -> override_linalg:
         """Switch it on until :meth:`disable`, for all code that the calling thread runs; returns the object.
@@ -95,9 +79,9 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
             >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
             'LinalgEighBackward0'
         """
-        self.__enter__()
+        process.enable(self)
         return self
 
     def disable(self) -> None:
-        """Switch off what :meth:`enable` switched on; without effect if it is off."""
-        remove_function_mode(self)
+        """Switch off what :meth:`enable` switched on, from whatever thread; without effect if it is off."""
+        process.disable(self)

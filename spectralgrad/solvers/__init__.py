@@ -5,6 +5,7 @@ from .at_once import eigvalsh as eigvalsh_at_once
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
+from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .gradients import eigh_gradient, polar_gradient, svd_gradient
@@ -27,6 +28,7 @@ from .tuning import tune
 
 __all__ = [
     "SolverReport",
+    "batch_invariant",
     "congruence",
     "eigh",
     "eigh_at_once",
