@@ -138,13 +138,14 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
 def insert_function_mode(mode: object) -> None:
     """Put ``mode`` below all modes on the ``TorchFunctionMode`` stack of this thread, so that contexts come before it.
 
-    Only the default device, which torch expects at the bottom, stays below it.
+    Only the device of ``torch.set_default_device``, which torch expects at the bottom, stays below it. Torch puts that
+    of ``with torch.device(...)`` on top instead, and takes off what is on top at the end.
     """
     above = []
     try:
         while torch._C._len_torch_function_stack() > 0:
             above.append(torch._C._pop_torch_function_stack())
-        if above and isinstance(above[-1], DeviceContext):
+        if above and isinstance(above[-1], DeviceContext) and hasattr(above[-1], "old_device"):
             torch._C._push_on_torch_function_stack(above.pop())
         torch._C._push_on_torch_function_stack(mode)
     finally:

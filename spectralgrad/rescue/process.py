@@ -6,7 +6,8 @@ Torch keeps the stack of modes for each thread, and no thread can change that of
   whatever name.
 * Threads and processes that are started later put the mode on their stack first, see ``children.py``.
 * In threads that run already, the names ``torch.linalg.eigh``, ... stand for objects that put the mode on the stack
-  for the duration of the call. Not covered there are names that were imported before, and ``torch.norm``.
+  for the duration of the call. Not covered there are names that were imported before, methods of tensors such as
+  ``A.svd()``, and ``torch.norm``.
 
 Once it is off, a mode that is still on the stack of another thread passes all calls on.
 """
@@ -18,9 +19,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import update_wrapper
-from inspect import isfunction
+from inspect import isbuiltin
 from pkgutil import resolve_name
-from types import MethodType
 from typing import Any
 
 import torch
@@ -140,23 +140,12 @@ class _Function:
         return resolve_name, (self.name,)
 
 
-class _Method(_Function):
-    """The same for functions that a class binds to its instances."""
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
-
-
 class _Place:
-    """An attribute of torch, such as ``torch.linalg.eigh``."""
+    """An attribute of a module of torch, such as ``torch.linalg.eigh``."""
 
     def __init__(self, name: str, original: Any) -> None:
-        module, path = name.split(":")
-        *owner, self.attribute = path.split(".")
-        self.owner = resolve_name(":".join([module, *owner]))
-        self.inherited = self.attribute not in vars(self.owner)
-        self.original = original
-        self.function = (_Method if hasattr(type(original), "__get__") else _Function)(name, original)
+        module, self.attribute = name.split(":")
+        self.owner, self.original, self.function = resolve_name(module), original, _Function(name, original)
 
     def occupy(self) -> None:
         """Put the function of the switch there."""
@@ -166,11 +155,7 @@ class _Place:
 
     def vacate(self) -> None:
         """Restore torch's, unless somebody has put something else there since."""
-        if getattr(self.owner, self.attribute) is not self.function:
-            return
-        if self.inherited:
-            delattr(self.owner, self.attribute)
-        else:
+        if getattr(self.owner, self.attribute) is self.function:
             setattr(self.owner, self.attribute, self.original)
 
 
@@ -180,8 +165,9 @@ def _after_fork() -> None:
     _lock = threading.RLock()
 
 
-# Functions of torch that are written in Python stay where they are, because TorchScript compiles their source.
-_PLACES = [_Place(name, original) for name, original in FUNCTIONS.items() if not isfunction(original)]
+# Functions of torch that are written in Python stay where they are, because TorchScript compiles their source, and so do
+# methods of tensors, because Dynamo does not look them up.
+_PLACES = [_Place(name, original) for name, original in FUNCTIONS.items() if isbuiltin(original)]
 _STARTS = Starts(covered, lambda: tuple(_enabled))
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
