@@ -27,8 +27,10 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     loses the entries between tied eigenvectors (see :func:`eigh`). :func:`spectralgrad.diagnostics.doctor` finds
     such places and names the function to use instead.
 
-    Like ``torch.no_grad``, it applies to the calling thread. It has to be active when the forward pass runs; the
-    backward pass follows what the forward pass recorded.
+    Like ``torch.no_grad``, context and decorator apply to the calling thread; :meth:`enable` switches it on in the whole
+    process. It has to be active when the forward pass runs; the backward pass follows what the forward pass recorded.
+    In eager mode the results are those of :class:`spectralgrad.solvers.batch_invariant`: the same bits for a matrix
+    alone and in a batch.
 
     Args:
         method: a name from ``methods("eigh")`` that is also in ``methods("svd")``, or a method object.
@@ -68,7 +70,12 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         return serve(self, self.method, func, types, args, kwargs)
 
     def enable(self) -> override_linalg:
-        """Switch it on until :meth:`disable`, for all code that the calling thread runs; returns the object.
+        """Switch it on in the whole process until :meth:`disable`; returns the object.
+
+        It acts in all threads and in processes that are started by ``multiprocessing`` meanwhile. In threads that were
+        running before, it replaces the functions of ``torch`` and ``torch.linalg`` under these names; elsewhere also
+        under names that were imported before, and methods such as ``A.svd()``. If several are on, the last one applies.
+        Contexts take precedence. To switch on what is on already has no further effect.
 
         Example:
             >>> rescue = override_linalg().enable()
@@ -83,5 +90,9 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         return self
 
     def disable(self) -> None:
-        """Switch off what :meth:`enable` switched on, from whatever thread; without effect if it is off."""
+        """Switch it off, from whatever thread; without effect if it is off.
+
+        Other threads in which it was on call torch again at once. They keep a mode that passes all calls on, until they
+        end or call this method themselves.
+        """
         process.disable(self)

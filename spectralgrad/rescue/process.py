@@ -165,8 +165,8 @@ def _after_fork() -> None:
     _lock = threading.RLock()
 
 
-# Functions of torch that are written in Python stay where they are, because TorchScript compiles their source, and so do
-# methods of tensors, because Dynamo does not look them up.
+# Functions of torch that are written in Python stay where they are, because TorchScript compiles their source; methods
+# of tensors as well, because Dynamo handles them by name.
 _PLACES = [_Place(name, original) for name, original in FUNCTIONS.items() if isbuiltin(original)]
 _STARTS = Starts(covered, lambda: tuple(_enabled))
 if hasattr(os, "register_at_fork"):

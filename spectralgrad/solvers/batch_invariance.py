@@ -49,7 +49,7 @@ class batch_invariant(ContextDecorator):  # noqa: N801
         >>> torch.equal(together, alone)
         True
 
-    Reference: docs/kernel.md.
+    Reference: ``choice.py`` in this package has the limits; docs/solvers.md says what they cost.
     """
 
     def __enter__(self) -> batch_invariant:
