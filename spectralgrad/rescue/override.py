@@ -27,10 +27,10 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     loses the entries between tied eigenvectors (see :func:`eigh`). :func:`spectralgrad.diagnostics.doctor` finds
     such places and names the function to use instead.
 
-    Like ``torch.no_grad``, context and decorator apply to the calling thread; :meth:`enable` switches it on in the whole
-    process. It has to be active when the forward pass runs; the backward pass follows what the forward pass recorded.
-    In eager mode the results are those of :class:`spectralgrad.solvers.batch_invariant`: the same bits for a matrix
-    alone and in a batch.
+    Like ``torch.no_grad``, context and decorator apply to the calling thread; :meth:`enable` switches it on in the
+    whole process. It has to be active when the forward pass runs; the backward pass follows what the forward pass
+    recorded. In eager mode the results are those of :class:`spectralgrad.solvers.batch_invariant`: the same bits for a
+    matrix alone and in a batch.
 
     Args:
         method: a name from ``methods("eigh")`` that is also in ``methods("svd")``, or a method object.

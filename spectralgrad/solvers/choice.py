@@ -28,7 +28,7 @@ from .lapack import Factors
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
 _FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
-_INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode; at most three times slower than the best choice for a batch
+_INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 BATCHES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _NAMES = {
