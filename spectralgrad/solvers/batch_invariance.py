@@ -41,11 +41,11 @@ class batch_invariant(ContextDecorator):  # noqa: N801
     the backward pass; for functions compiled by ``torch.compile`` it has to be entered outside of them.
 
     Example:
-        >>> from spectralgrad.solvers import batch_invariant
+        >>> import spectralgrad as sg
         >>> A = torch.randn(50, 20, 20)
-        >>> with batch_invariant():
-        ...     together = eigh(A).eigenvectors
-        ...     alone = torch.stack([eigh(M).eigenvectors for M in A])
+        >>> with sg.solvers.batch_invariant():
+        ...     together = sg.eigh(A).eigenvectors
+        ...     alone = torch.stack([sg.eigh(M).eigenvectors for M in A])
         >>> torch.equal(together, alone)
         True
 
