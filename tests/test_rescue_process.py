@@ -122,6 +122,25 @@ def test_a_thread_that_survives_the_switch_calls_torch():
     thread.join()
 
 
+def test_somebody_elses_start_of_threads_stays(monkeypatch):
+    def start():
+        thread = threading.Thread(target=lambda: seen.append(rule(imported_before)))
+        thread.start()
+        thread.join()
+
+    seen, theirs = [], []
+    with switched_on():
+        ours = threading.Thread.start
+        monkeypatch.setattr(threading.Thread, "start", lambda thread: theirs.append(thread) or ours(thread))
+        start()
+    start()
+    with switched_on():
+        start()
+        monkeypatch.undo()  # as ours was the one before
+    assert seen == ["svd-pade", None, "svd-pade"]
+    assert len(theirs) == 3
+
+
 def test_names_imported_before_in_this_thread():
     with switched_on():
         assert rule(imported_before) == rule(partial(imported_before, UPLO="U")) == "svd-pade"

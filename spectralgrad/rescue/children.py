@@ -23,33 +23,52 @@ class Starts:
         def start_thread(thread: threading.Thread) -> None:
             if enabled():
                 thread.run = _covered_run(thread, covered)  # type: ignore[method-assign]
-            self._originals[0](thread)
+            self._threads.original(thread)
 
         def start_process(process: BaseProcess) -> None:
             if not enabled():
-                return self._originals[1](process)
+                return self._processes.original(process)
             before = vars(process).get("run")
             process.run = Rescued(process, before, enabled())  # type: ignore[method-assign]
             try:
-                self._originals[1](process)
+                self._processes.original(process)
             finally:
                 _restore(process, before)
 
-        self._owners: tuple[Any, Any] = (threading.Thread, BaseProcess)
-        self._originals: tuple[Any, Any] = (threading.Thread.start, BaseProcess.start)
-        self._ours = (start_thread, start_process)
+        self._threads = _Method(threading.Thread, start_thread)
+        self._processes = _Method(BaseProcess, start_process)
 
     def install(self) -> None:
         """Replace the methods; without effect if they are replaced."""
-        for owner, original, ours in zip(self._owners, self._originals, self._ours, strict=True):
-            if owner.start is original:
-                owner.start = ours
+        self._threads.install()
+        self._processes.install()
 
     def remove(self) -> None:
-        """Restore the methods, unless somebody has replaced them since; ours then do nothing of their own."""
-        for owner, original, ours in zip(self._owners, self._originals, self._ours, strict=True):
-            if owner.start is ours:
-                owner.start = original
+        """Restore the methods."""
+        self._threads.remove()
+        self._processes.remove()
+
+
+class _Method:
+    """The method ``start`` of a class, and ours, which calls it.
+
+    If somebody else replaces ours, which theirs then calls, it stays for good, and does nothing of its own while the
+    switch is off.
+    """
+
+    def __init__(self, owner: Any, ours: Callable[[Any], None]) -> None:
+        self.owner, self.ours, self.original = owner, ours, owner.start
+        self.installed = False
+
+    def install(self) -> None:
+        if not self.installed:
+            self.original, self.owner.start = self.owner.start, self.ours
+            self.installed = True
+
+    def remove(self) -> None:
+        if self.owner.start is self.ours:
+            self.owner.start = self.original
+            self.installed = False
 
 
 class Rescued:
