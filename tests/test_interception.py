@@ -366,8 +366,8 @@ def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call
 
         return check
 
-    def checked_plan(shape, dtype):
-        found = plan(shape, dtype)
+    def checked_plan(*key):
+        found = plan(*key)
         return found and found._replace(**{name: checked(getattr(found, name)) for name in ("eigh", "root", "frechet")})
 
     monkeypatch.setattr(Operator, "__call__", enter)

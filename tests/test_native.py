@@ -233,7 +233,7 @@ def _spoil_third(monkeypatch, method, straight):
                 x[2] = torch.nan
             return *results, 1
 
-        monkeypatch.setattr(choice, "plan", lambda shape, dtype: None)
+        monkeypatch.setattr(choice, "plan", lambda *_: None)
         monkeypatch.setattr(NATIVE, method, spoiled)
         return calls
     plan = choice.plan(torch.Size([4, 3, 3]), torch.float64)
@@ -248,7 +248,7 @@ def _spoil_third(monkeypatch, method, straight):
                 ctypes.c_double.from_address(args[k] + 8 * entry).value = float("nan")
         return 1
 
-    monkeypatch.setattr(choice, "plan", lambda shape, dtype: plan._replace(**{name: spoiled_function}))
+    monkeypatch.setattr(choice, "plan", lambda *_: plan._replace(**{name: spoiled_function}))
     return calls
 
 

@@ -1,5 +1,7 @@
 """The kernel's other ways to eigenvalues: one matrix at a time, complex matrices, and values alone."""
 
+from functools import cache
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -168,11 +170,13 @@ def test_every_instruction_set_passes_the_bar(isa):
 
 @needs_kernel
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_table_decides_between_lanes_and_one_by_one(dtype, monkeypatch):
+def test_the_table_decides_between_lanes_and_one_by_one(dtype, monkeypatch, request):
+    request.addfinalizer(choice.forget)
     column = (1, 1, 1, 3) + (None,) * (len(choice.SIZES) - 4)
     name = str(dtype).removeprefix("torch.")
     mine = choice.Table(**{name: column}, single=(16,) * 4)
-    monkeypatch.setattr(choice, "table", lambda: mine)
+    monkeypatch.setattr(choice, "table", cache(lambda: mine))
+    choice.forget()
     called = []
     for way in ("eigh", "eigh_single", "eigvalsh", "eigvalsh_single"):
         run = getattr(NATIVE, way)

@@ -387,6 +387,31 @@ def test_functions_of_torch_2_15(dtype):
         assert hasattr(linalg, name) == (getattr(linalg, name, None) in replacements.REPLACEMENTS)
 
 
+@pytest.mark.skipif(not hasattr(linalg, "polar"), reason="new in torch 2.15")
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_torchs_own_square_root_and_polar_decomposition(dtype):
+    """The singular values of these matrices exceed 0.5, so 1e-10 leaves four digits for conditioning."""
+    M = matrices("svd", dtype)
+    for function, X in ((lambda A: (linalg.matrix_sqrth(A),), M.mH @ M), (linalg.polar, M)):
+        expected, expected_gradient = value_and_gradient(function, X)
+        kind = type(function(X))
+        with sg.override_linalg():
+            got, gradient = value_and_gradient(function, X)
+            assert type(function(X)) is kind
+        if len(got) == 1:
+            gradient, expected_gradient = gradient + gradient.mH, expected_gradient + expected_gradient.mH
+        for x, y in zip([*got, gradient], [*expected, expected_gradient], strict=True):
+            assert torch.allclose(x, y, rtol=1e-10, atol=1e-10)
+    with sg.override_linalg():
+        U, H = torch.empty(0, dtype=dtype), torch.empty(0, dtype=dtype)
+        assert linalg.polar(M, out=(U, H))[0] is U
+        with pytest.raises(RuntimeError):
+            linalg.polar(M.mH)
+        for A in (torch.eye(3, dtype=dtype), torch.ones(3, 3, dtype=dtype), torch.zeros(3, 3, dtype=dtype)):
+            for function in (lambda A: (linalg.matrix_sqrth(A),), linalg.polar):
+                assert value_and_gradient(function, A)[1].isfinite().all()
+
+
 def test_the_method_must_serve_both_decompositions():
     with pytest.raises(sg.MethodError, match="not available for svd"):
         sg.override_linalg("svd-newton")
@@ -400,9 +425,12 @@ def test_a_decorator_without_parentheses_is_refused():
 
 
 PROGRAM = """\
-import sys, torch
+import sys, threading, torch
 A = torch.eye(2, requires_grad=True)
 torch.linalg.eigh(A).eigenvectors[0, 0].backward()
+thread = threading.Thread(target=lambda: torch.linalg.eigh(A).eigenvectors[0, 0].backward())
+thread.start()
+thread.join()
 print(__name__, sys.argv[1:], bool(A.grad.isfinite().all()))
 {}
 """

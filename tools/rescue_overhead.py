@@ -2,7 +2,8 @@
 
     python tools/rescue_overhead.py
 
-Each line is a training step: plain, rescued and examined alternate, and the best of several rounds counts.
+Each line is a training step: plain, rescued and examined alternate, and the best of several rounds counts. Times
+are those of the processor, so that other programs disturb them less.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ def measure(step: Callable[[], None], rounds: int = 9, seconds: float = 0.05) ->
     """The best time of a step in each context; the contexts alternate."""
     best = dict.fromkeys(CONTEXTS, float("inf"))
     step()  # the first call loads and allocates
-    start = time.perf_counter()
+    start = time.thread_time()
     step()
-    repeats = max(1, int(seconds / (time.perf_counter() - start)))
+    repeats = max(1, int(seconds / (time.thread_time() - start)))
     for _ in range(rounds):
         for name, context in CONTEXTS.items():
             with context():
-                start = time.perf_counter()
+                start = time.thread_time()
                 for _ in range(repeats):
                     step()
-                best[name] = min(best[name], (time.perf_counter() - start) / repeats)
+                best[name] = min(best[name], (time.thread_time() - start) / repeats)
     return best
 
 

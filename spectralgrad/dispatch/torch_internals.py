@@ -9,12 +9,15 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
 
+P = ParamSpec("P")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
@@ -180,3 +183,44 @@ def not_compiled(call: F) -> F:
 
     run._torchdynamo_disable = True  # type: ignore[attr-defined]
     return cast(F, run)
+
+
+def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
+    """Hide the calls of torch inside ``function`` from ``__torch_function__``, that of modes included. A decorator."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with torch._C.DisableTorchFunction():
+            return function(*args, **kwargs)
+
+    return call
+
+
+def insert_function_mode(mode: object) -> None:
+    """Put ``mode`` below all modes on the ``TorchFunctionMode`` stack of this thread, so that contexts come before it.
+
+    Only the device of ``torch.set_default_device``, which torch expects at the bottom, stays below it. Torch puts that
+    of ``with torch.device(...)`` on top instead, and takes off what is on top at the end.
+    """
+    above = []
+    try:
+        while torch._C._len_torch_function_stack() > 0:
+            above.append(torch._C._pop_torch_function_stack())
+        if above and isinstance(above[-1], DeviceContext) and hasattr(above[-1], "old_device"):
+            torch._C._push_on_torch_function_stack(above.pop())
+        torch._C._push_on_torch_function_stack(mode)
+    finally:
+        for other in reversed(above):
+            torch._C._push_on_torch_function_stack(other)
+
+
+def script_as(function: object, original: object) -> None:
+    """Let TorchScript compile a call of ``function`` as one of torch's function ``original``, if it knows that."""
+    try:
+        from torch.jit._builtins import _find_builtin, _register_builtin
+
+        name = _find_builtin(original)
+    except (ImportError, AttributeError):
+        return
+    if name is not None:
+        _register_builtin(function, name)

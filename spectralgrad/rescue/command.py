@@ -9,8 +9,8 @@ from .override import override_linalg
 
 _DESCRIPTION = """\
 Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad,
-whose gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to its main
-thread and not to other processes that it starts."""
+whose gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to all its
+threads and to the processes that it starts by multiprocessing, such as workers of a DataLoader."""
 _EXAMPLES = """\
 examples:
   spectralgrad rescue train.py --epochs 3
@@ -34,5 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def rescue(options: argparse.Namespace) -> int:
     """Run the program and return its exit status."""
-    with override_linalg(options.method):
+    switch = override_linalg(options.method).enable()
+    try:
         return programs.run(options)
+    finally:
+        switch.disable()

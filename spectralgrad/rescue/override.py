@@ -6,13 +6,12 @@ import inspect
 from contextlib import ContextDecorator
 from typing import Any
 
-from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..dispatch.torch_internals import remove_function_mode
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, SolverError
+from ..errors import ArgumentError
 from ..rules import Method, resolve
-from .replacements import REPLACEMENTS, call
+from . import process
+from .serving import serve
 
 
 class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
@@ -28,8 +27,10 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     loses the entries between tied eigenvectors (see :func:`eigh`). :func:`spectralgrad.diagnostics.doctor` finds
     such places and names the function to use instead.
 
-    Like ``torch.no_grad``, it applies to the calling thread. It has to be active when the forward pass runs; the
-    backward pass follows what the forward pass recorded.
+    Like ``torch.no_grad``, context and decorator apply to the calling thread; :meth:`enable` switches it on in the
+    whole process. It has to be active when the forward pass runs; the backward pass follows what the forward pass
+    recorded. In eager mode the results are those of :class:`spectralgrad.solvers.batch_invariant`: the same bits for a
+    matrix alone and in a batch.
 
     Args:
         method: a name from ``methods("eigh")`` that is also in ``methods("svd")``, or a method object.
@@ -66,25 +67,15 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        replacement = REPLACEMENTS.get(func)
-        if replacement is None:
-            return func(*args, **kwargs)
-        for kind in types:
-            if kind is not Tensor:
-                # Torch calls the handler of a mode before that of a subclass, which then calls ``func`` on plain
-                # tensors, or on its own with subclasses disabled. Both have to come back here.
-                with self:
-                    result = kind.__torch_function__(func, types, args, kwargs)
-                return func(*args, **kwargs) if result is NotImplemented else result
-        try:
-            result = call(replacement, self.method, args, kwargs)
-        except (NonFiniteError, IndefiniteError, SolverError):
-            result = NotImplemented
-        return func(*args, **kwargs) if result is NotImplemented else result
+        return serve(self, self.method, func, types, args, kwargs)
 
     def enable(self) -> override_linalg:
-        """Switch it on until :meth:`disable`, for all code that the calling thread runs; returns the object.
+        """Switch it on in the whole process until :meth:`disable`; returns the object.
+
+        It acts in all threads and in processes that are started by ``multiprocessing`` meanwhile. In threads that were
+        running before, it replaces the functions of ``torch`` and ``torch.linalg`` under these names; elsewhere also
+        under names that were imported before, and methods such as ``A.svd()``. If several are on, the last one applies.
+        Contexts take precedence. To switch on what is on already has no further effect.
 
         Example:
             >>> rescue = override_linalg().enable()
@@ -95,9 +86,13 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
             >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
             'LinalgEighBackward0'
         """
-        self.__enter__()
+        process.enable(self)
         return self
 
     def disable(self) -> None:
-        """Switch off what :meth:`enable` switched on; without effect if it is off."""
-        remove_function_mode(self)
+        """Switch it off, from whatever thread; without effect if it is off.
+
+        Other threads in which it was on call torch again at once. They keep a mode that passes all calls on, until they
+        end or call this method themselves.
+        """
+        process.disable(self)

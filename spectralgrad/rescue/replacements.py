@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
@@ -199,37 +201,43 @@ def _widens(A: Tensor, dtype: torch.dtype | None) -> bool:
     return dtype is None or (dtype.is_complex == A.dtype.is_complex and torch.promote_types(A.dtype, dtype) == dtype)
 
 
-def _table() -> dict[Any, Replacement]:
-    linalg: Any = torch.linalg
-    found: dict[Any, Replacement] = {
-        linalg.eigh: _eigh,
-        linalg.eigvalsh: _eigvalsh,
-        linalg.svd: _svd,
-        linalg.svdvals: _svdvals,
-        linalg.pinv: _pinv,
-        torch.pinverse: _pinv,
-        Tensor.pinverse: _pinv,
-        linalg.matrix_norm: _matrix_norm,
-        linalg.norm: _norm,
-        torch.svd: _old_svd,
-        Tensor.svd: _old_svd,
-        torch.norm: _old_norm,
-        Tensor.norm: _old_norm,
-    }
-    for name, replacement in {"matrix_sqrth": _matrix_sqrth, "polar": _polar}.items():  # since torch 2.15
-        if hasattr(linalg, name):
-            found[getattr(linalg, name)] = replacement
+BY_NAME: dict[str, Replacement] = {
+    "torch.linalg:eigh": _eigh,
+    "torch.linalg:eigvalsh": _eigvalsh,
+    "torch.linalg:svd": _svd,
+    "torch.linalg:svdvals": _svdvals,
+    "torch.linalg:pinv": _pinv,
+    "torch.linalg:matrix_norm": _matrix_norm,
+    "torch.linalg:norm": _norm,
+    "torch.linalg:matrix_sqrth": _matrix_sqrth,  # since torch 2.15
+    "torch.linalg:polar": _polar,  # since torch 2.15
+    "torch:svd": _old_svd,
+    "torch:pinverse": _pinv,
+    "torch:norm": _old_norm,
+    "torch:Tensor.svd": _old_svd,
+    "torch:Tensor.pinverse": _pinv,
+    "torch:Tensor.norm": _old_norm,
+}
+
+
+def _functions() -> dict[str, Any]:
+    """Return the functions of the names above that this version of torch has."""
+    found = {}
+    for name in BY_NAME:
+        with suppress(AttributeError):
+            found[name] = resolve_name(name)
     return found
 
 
-REPLACEMENTS = _table()
+FUNCTIONS = _functions()
+REPLACEMENTS = {function: BY_NAME[name] for name, function in FUNCTIONS.items()}
 # The names of the positional and of all arguments of each replacement, without ``method``.
 _NAMES = {
     replacement: (
         tuple(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD),
         frozenset(p.name for p in parameters),
     )
-    for replacement in {*REPLACEMENTS.values(), _matrix_sqrth, _polar}
+    for replacement in set(BY_NAME.values())
     for parameters in [list(inspect.signature(replacement).parameters.values())[1:]]
 }
 

@@ -6,6 +6,7 @@ from .at_once import prepared
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
+from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
 from .fused import congruence, inverse_sums, positive_part
 from .gradients import eigh_gradient, polar_gradient, svd_gradient
@@ -31,6 +32,7 @@ from .value_functions import compose_singular, divided_differences, singular_der
 __all__ = [
     "SolverReport",
     "Ties",
+    "batch_invariant",
     "compose_singular",
     "congruence",
     "divided_differences",

@@ -16,6 +16,7 @@ from ..dispatch import function
 from ..native import kernel
 from ..native.functions import INV_SQRT, SQRT, checked
 from . import choice, fused
+from .batch_invariance import active as batch_invariant
 from .call_counts import counts
 from .ladder import EIGH, SVD
 
@@ -92,7 +93,8 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | 
 
 def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | None:
     """The same for U, S and Vh."""
-    plan = choice.svd_plan(M.shape, M.dtype) if function.unobserved(M) and kernel() is not None else None
+    usual = not function.unobserved(M) or kernel() is None
+    plan = None if usual else choice.svd_plan(M.shape, M.dtype, batch_invariant())
     if plan is None:
         return None
     _require_memory(M)
@@ -108,7 +110,8 @@ def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | No
 
 def _plan(A: Tensor) -> choice.Plan | None:
     """Return what to call for ``A`` if the call can go straight to the kernel."""
-    plan = choice.plan(A.shape, A.dtype) if function.unobserved(A) and kernel() is not None else None
+    usual = not function.unobserved(A) or kernel() is None
+    plan = None if usual else choice.plan(A.shape, A.dtype, batch_invariant())
     if plan is not None:
         _require_memory(A)
     return plan

@@ -22,11 +22,13 @@ from torch import Tensor
 from ..native import Kernel, kernel
 from ..precision import negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
+from .batch_invariance import active as batch_invariant
 from .lapack import Factors
 
 SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
 _FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
+_INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 BATCHES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
 _NAMES = {
@@ -123,12 +125,18 @@ def _eigensolver(A: Tensor) -> tuple[Kernel, bool] | None:
     return None if lanes is None else (native, lanes)
 
 
-@lru_cache(maxsize=1024)
 def in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
     """True if the kernel decomposes one matrix per SIMD lane, False if one at a time, None if it is not used."""
+    return _in_lanes(shape, dtype, batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | None:
     if not shape.numel():
         return None
     least = table().smallest_batch(shape[-1], dtype)
+    if invariant:
+        least = 1 if shape[-1] <= _INVARIANT_LANES_UP_TO else None
     if least is not None and shape[:-2].numel() >= least:
         return True
     return False if shape[-1] <= table().largest_single(dtype) else None
@@ -148,13 +156,13 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def plan(shape: torch.Size, dtype: torch.dtype) -> Plan | None:
-    """Return the plan for real matrices, or None if the kernel is not used for them."""
+def plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> Plan | None:
+    """Return the plan for real matrices, or None if the kernel is not used for them; ``invariant`` to the batch."""
     native = kernel()
     real = dtype in (torch.float32, torch.float64)
     if native is None or not real or len(shape) < 2 or shape[-1] != shape[-2]:
         return None
-    lanes, d = in_lanes(shape, dtype), shape[-1]
+    lanes, d = _in_lanes(shape, dtype, invariant), shape[-1]
     if lanes is None:
         return None
     eigh, *functions = native.symmetric(lanes, dtype)
@@ -174,13 +182,13 @@ class SVDPlan(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def svd_plan(shape: torch.Size, dtype: torch.dtype) -> SVDPlan | None:
+def svd_plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> SVDPlan | None:
     """Return the plan for matrices (*, m, n), or None if the kernel is not used for them."""
     native = kernel()
     if native is None or dtype not in (torch.float32, torch.float64) or len(shape) < 2:
         return None
     *batch, m, n = shape
-    if not _svd_by_kernel(m, n, shape.numel(), dtype):
+    if not _svd_by_kernel(m, n, shape.numel(), dtype, invariant):
         return None
     k, count = min(m, n), shape[:-2].numel()
     return SVDPlan(native.singular(dtype), (count, m, n), (*batch, m, k), (*batch, k), (*batch, k, n))
@@ -188,21 +196,23 @@ def svd_plan(shape: torch.Size, dtype: torch.dtype) -> SVDPlan | None:
 
 def forget() -> None:
     """Read the table again at the next call."""
-    for remembered in (table, in_lanes, plan, svd_plan):
+    for remembered in (table, _in_lanes, plan, svd_plan):
         remembered.cache_clear()
 
 
 def kernel_for_svd(M: Tensor) -> Kernel | None:
     """Return the kernel if the table selects it for the singular value decompositions of this batch."""
     native, (m, n) = kernel(), M.shape[-2:]
-    return native if native is not None and native.takes(M) and _svd_by_kernel(m, n, M.numel(), M.dtype) else None
+    if native is None or not native.takes(M):
+        return None
+    return native if _svd_by_kernel(m, n, M.numel(), M.dtype, batch_invariant()) else None
 
 
-def _svd_by_kernel(m: int, n: int, entries: int, dtype: torch.dtype) -> bool:
-    """True if the table selects the kernel for m×n matrices with so many entries in all."""
+def _svd_by_kernel(m: int, n: int, entries: int, dtype: torch.dtype, invariant: bool) -> bool:
+    """True if the table selects the kernel for m×n matrices with so many entries in all, or for some number."""
     least = table().smallest_svd_batch(m, n, dtype)
     long = min(m, n) <= _FEW and max(m, n) > _LONG
-    return least is not None and not long and 0 < entries >= least * m * n
+    return least is not None and not long and 0 < entries >= (1 if invariant else least) * m * n
 
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
@@ -221,10 +231,22 @@ def eigh(A: Tensor) -> Factors:
 
 def eigh_by_lapack(A: Tensor) -> Factors:
     """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    if batch_invariant():
+        return lapack.separately(lapack.eigh, A)
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
     if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
         return lapack_pool.eigh(A)
     return lapack.eigh(A)
+
+
+def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, int]:
+    """Return the eigenvalues, and the number of matrices with one that is not finite."""
+    return lapack.eigvalsh(A) if not batch_invariant() else lapack.eigvalsh_separately(A)
+
+
+def svd_by_lapack(M: Tensor) -> Factors:
+    """Return U, S and Vh."""
+    return lapack.separately(lapack.svd, M) if batch_invariant() else lapack.svd(M)
 
 
 def kernel_for_functions(A: Tensor) -> Kernel | None:

@@ -198,7 +198,7 @@ EIGH = Problem(
 SVD = Problem(
     name="svd",
     kernel=lambda M: choice.svd_by_kernel(M),
-    fast=lambda M: lapack.svd(M),
+    fast=lambda M: choice.svd_by_lapack(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),
     ratio=svd_ratio,
@@ -214,7 +214,7 @@ def eigenvalues(A: Tensor, operation: str) -> Tensor:
     if by_kernel is None or by_kernel[1]:
         A = EIGH.readable(A, operation)
     try:
-        w, failed = by_kernel or lapack.eigvalsh(A)
+        w, failed = by_kernel or choice.eigvalsh_by_lapack(A)
     except _FAILURES:
         return EIGH._one_by_one(A, operation)[0]
     if failed:

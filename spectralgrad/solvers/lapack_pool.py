@@ -9,12 +9,14 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from . import lapack
+
 
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
     """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use."""
     batch, threads = A.shape[:-2], torch.get_num_threads()
     parts = A.reshape(-1, *A.shape[-2:]).tensor_split(min(threads, batch.numel()))
-    results = list(_workers(threads, os.getpid()).map(torch.linalg.eigh, parts))
+    results = list(_workers(threads, os.getpid()).map(lapack.eigh, parts))
     torch.set_num_threads(threads)  # the workers' own setting must not become the default of later threads
     return tuple(torch.cat(part).reshape(*batch, *part[0].shape[1:]) for part in zip(*results, strict=True))
 

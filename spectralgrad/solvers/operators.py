@@ -158,9 +158,12 @@ def svdvals(M: Tensor, operation: str = "svdvals") -> Tensor:
     native = choice.kernel_for_svd(M)
     if native is not None:
         S, failed = native.svdvals(M)
-        if not failed:
-            counts.call(M.shape[:-2].numel())
-            return S
+        if failed:  # the others keep their values, which do not depend on these
+            SVD.readable(M, operation)
+            at = S.isnan().any(-1)
+            S[at] = SVD.solve(M[at], operation)[1]
+        counts.call(M.shape[:-2].numel() - failed)
+        return S
     return SVD.solve(M, operation)[1]
 
 
