@@ -187,16 +187,19 @@ template <class T, int R, int NV>
 SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
   tile<T, R, NV>(x, xld, step, b, ld, n, c, ld);
 }
-// NV vectors of columns of c = x b, from row `first` on. They are copied to `panel` (n rows), which stays in the
-// first-level cache.
+// NV vectors of columns of c = x b, from row `first` on. Those of a matrix that does not fit into the first-level cache
+// are copied to `panel` (n rows), which does.
 template <class T, int NV>
 SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, int first, Vec<T>* panel) {
   constexpr int W = Simd<T>::W, R = 4;
-  for (int k = 0; k < n; k++)
+  const bool copy = (size_t)n * ld * sizeof(Vec<T>) > 24 * 1024;
+  for (int k = 0; copy && k < n; k++)
     for (int e = 0; e < NV; e++) panel[k * NV + e] = b[k * ld + e];
+  const Vec<T>* from = copy ? panel : b;
+  const int step = copy ? NV : ld;
   int i = first;
-  for (; i + R <= n; i += R) tile<T, R, NV>((const T*)(x + i * ld), ld * W, 1, panel, NV, n, c + i * ld, ld);
-  for (; i < n; i++) tile<T, 1, NV>((const T*)(x + i * ld), ld * W, 1, panel, NV, n, c + i * ld, ld);
+  for (; i + R <= n; i += R) tile<T, R, NV>((const T*)(x + i * ld), ld * W, 1, from, step, n, c + i * ld, ld);
+  for (; i < n; i++) tile<T, 1, NV>((const T*)(x + i * ld), ld * W, 1, from, step, n, c + i * ld, ld);
 }
 // c = x b; if lower, only the vectors that contain entries of the lower triangle. panels: 2n vectors per thread.
 template <class T>

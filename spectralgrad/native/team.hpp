@@ -24,6 +24,10 @@ SG_INLINE int taken(int& counter) { return __atomic_fetch_add(&counter, 1, __ATO
 
 // f(k, thread) for k = 0 … count − 1.
 template <class F> void each(const sg::Team& team, int count, F&& f) {
+  if (team.threads == 1) {
+    for (int k = 0; k < count; k++) f(k, 0);
+    return;
+  }
   int next = 0;
   together(team, [&](int thread) {
     for (int k; (k = taken(next)) < count;) f(k, thread);
