@@ -241,3 +241,16 @@ def test_bad_input_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     with pytest.raises(ImportError, match="needs scipy"):
         sg.eigsh(lambda X: A @ X, K, size=N, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("place", [-1, 200, 5000])
+def test_indices_outside_the_matrix_are_an_error(place):
+    indices, values = torch.tensor([[0, place], [0, place]]), torch.tensor([1.0, 2.0])
+    with pytest.raises(sg.ArgumentError, match=r"expected indices from 0 to 199, got indices from"):
+        sg.eigsh((indices, values), 1, size=200)
+
+
+def test_indices_may_be_a_transposed_list_of_edges():
+    edges, values = torch.tensor([[0, 0], [0, 1], [1, 0], [1, 1]]), torch.tensor([1.0, 2.0, 2.0, 5.0])
+    w, _ = sg.eigsh((edges.T, values), 1, size=2)
+    torch.testing.assert_close(w, torch.linalg.eigvalsh(torch.tensor([[1.0, 2.0], [2.0, 5.0]]))[1:])

@@ -323,3 +323,48 @@ def test_low_rank_below_the_rank_projects_on_the_tangent_space(dtype):
     outside = U[:, 2:] @ U[:, 2:].mH @ G @ Vh[2:].mH @ Vh[2:]
     for k in (2, 3):
         assert relative_error(gradient(lambda X, k=k: sg.low_rank(X, k), M, G), G - outside) < 100 * unit(dtype)
+
+
+FAST = {
+    "sin": (torch.sin, [100.0, 120.0]),
+    "exp": (lambda x: torch.exp(x) - 1, [80.0, 100.0]),
+    "sin, a period apart": (lambda x: torch.sin(10 * x), [10.0, 10.0 + torch.pi / 5]),
+    "sigmoid": (lambda x: x * torch.sigmoid(20 * (x - 2)), [1.8, 2.2]),
+}
+
+
+@pytest.mark.parametrize("kernel_used", [True, False])
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.parametrize("verb", [sg.matrix_function, sg.singular_value_function])
+def test_functions_that_vary_within_a_pair_have_their_divided_difference(verb, name, kernel_used, monkeypatch):
+    """Six nodes are too few for them, and the quotient is exact up to its rounding errors."""
+    monkeypatch.setattr(library, "switched_off", not kernel_used)
+    f, values = FAST[name]
+    M = torch.diag(torch.tensor(values, dtype=torch.float64)).requires_grad_()
+    G = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(verb(M, f), M, G)
+    a, b = f(torch.tensor(values, dtype=torch.float64)).tolist()
+    rounding = 50 * 2.0**-53 * max(abs(a), abs(b), 1.0) * max(values) / (values[1] - values[0])
+    assert abs(float(gradient[0, 1]) - (b - a) / (values[1] - values[0])) <= rounding
+
+
+@pytest.mark.parametrize("verb", [sg.matrix_function, sg.singular_value_function])
+def test_functions_may_overwrite_their_argument(verb):
+    A = torch.diag(torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64)).requires_grad_()
+    torch.testing.assert_close(verb(A, lambda x: x.mul_(2)).detach(), 2 * A.detach())
+    (gradient,) = torch.autograd.grad(verb(A, lambda x: x.mul_(2)).sum(), A)
+    torch.testing.assert_close(gradient, torch.full_like(gradient, 2))
+
+
+def test_a_function_that_stops_being_elementwise_is_noticed():
+    net = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1)).double()
+
+    def f(x):
+        return net(x.reshape(-1, 1)).reshape(x.shape)
+
+    A = torch.diag(torch.tensor([3.0, 2.0, 1.0], dtype=torch.float64))
+    net.eval()
+    sg.matrix_function(A, f)
+    net.train()
+    with pytest.raises((sg.SpectralError, ValueError)):  # BatchNorm1d refuses a single value in training mode itself
+        sg.matrix_function(A, f)

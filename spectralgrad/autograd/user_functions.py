@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from inspect import ismodule
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -28,7 +29,6 @@ _HALF = (
     (0.66120938646626451, 0.36076157304813861),
     (0.23861918608319691, 0.46791393457269105),
 )
-_PLAIN = (FunctionType, BuiltinFunctionType)
 _passed: WeakSet[Any] = WeakSet()  # functions that were found to be elementwise
 _GAUSS = tuple((sign * node, weight) for sign in (-1, 1) for node, weight in _HALF)
 
@@ -81,9 +81,10 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
 
     .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt
 
-    The integral is computed by six-point Gauss–Legendre quadrature for pairs within 20 % of each other (its error is
-    below rounding error if f is analytic in a disc around the pair that reaches to zero) and where the quotient would
-    cancel. The kernel does the same for close pairs only (native/divided.hpp).
+    The integral is computed by six-point Gauss–Legendre quadrature for pairs within 20 % of each other, and where the
+    quotient would cancel. It is used where it agrees with the quotient up to the rounding errors of the latter. Where
+    it does not, f varies too fast for the quadrature, and the quotient is accurate. The kernel does the same for close
+    pairs only (native/divided.hpp).
     """
     i, j = torch.broadcast_tensors(w.unsqueeze(-1), w.unsqueeze(-2))
     gap = differences(w)
@@ -96,7 +97,9 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
     middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, middle, i)  # evaluate f' only where it is used or at an eigenvalue
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
-    return torch.where(close, mean, quotient(differences(values), gap, ~close))
+    step, noise = differences(values), 8 * torch.finfo(w.dtype).eps * height
+    smooth = close & ~(((mean * gap - step).detach().abs() > noise) & step.isfinite())
+    return torch.where(smooth, mean, quotient(step, gap, ~smooth))
 
 
 def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = "eigenvalue") -> Scalar:
@@ -104,13 +107,14 @@ def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = 
 
     The result must have the shape of the argument, and must not depend on other entries. The latter is checked once, in
     eager mode, by calling ``f`` with the first and with the last entry alone. A Python function that has passed with
-    different entries is not checked again in later calls. f must accept tensors of any shape.
+    different entries, and whose result cannot depend on anything but its argument, is not checked again in later calls.
+    f must accept tensors of any shape. It gets a copy, which it may overwrite.
     """
     tried = False
 
     def checked(x: Tensor) -> Tensor:
         nonlocal tried
-        values = f(x)
+        values = f(x.clone())
         if not isinstance(values, Tensor) or values.shape != x.shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ArgumentError(
@@ -119,7 +123,7 @@ def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = 
             )
         if not tried and function.eager(x, values) and x.numel():
             tried = True
-            if not (isinstance(f, _PLAIN) and f in _passed):
+            if not (_is_fixed(f) and f in _passed):
                 _check_ends(f, (name, where, of), x.detach().reshape(-1), values.reshape(-1))
         return values
 
@@ -130,13 +134,24 @@ def _check_ends(f: Scalar, words: tuple[str, str, str], entries: Tensor, values:
     """Compare ``values`` (n,), f of all ``entries`` (n,), with f of the first and of the last entry alone."""
     for at in (len(entries) - 1, 0):
         _compare_alone(f, words, entries.narrow(0, at, 1), values.narrow(0, at, 1))
-    if isinstance(f, _PLAIN) and entries[0].item() != entries[-1].item():
+    if _is_fixed(f) and entries[0].item() != entries[-1].item():
         _passed.add(f)
+
+
+def _is_fixed(f: Scalar) -> bool:
+    """True if f is a function of torch, or a Python function of its argument and of modules alone.
+
+    What depends on other variables may change, such as a network that is first evaluated and then trained.
+    """
+    if not isinstance(f, FunctionType):
+        return isinstance(f, BuiltinFunctionType)
+    names = [f.__globals__[name] for name in f.__code__.co_names if name in f.__globals__]
+    return not f.__closure__ and not f.__defaults__ and not f.__kwdefaults__ and all(map(ismodule, names))
 
 
 def _compare_alone(f: Scalar, words: tuple[str, str, str], entry: Tensor, among: Tensor) -> None:
     """Raise :class:`ArgumentError` if ``f`` of one ``entry`` (1,) alone differs from its value ``among`` others."""
-    alone, (name, where, of) = f(entry), words
+    alone, (name, where, of) = f(entry.clone()), words
     if alone.shape != (1,) or not _agree(alone.item(), among.item()):
         raise ArgumentError(
             f"{where}: expected {name} to be elementwise, got {among.item():.6g} for the {of} "

@@ -94,7 +94,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     return rule.transformed.apply(*inputs)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@torch_internals.constant_in_a_graph
 def _beyond_gradients() -> bool:
     """Evaluated while Dynamo traces; it guards the transforms that are active."""
     return torch_internals.beyond_gradients()

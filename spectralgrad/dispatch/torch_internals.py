@@ -171,6 +171,15 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return nullcontext()
 
 
+def constant_in_a_graph(call: F) -> F:
+    """Let torch.compile call a function while it traces, and take the result for a constant. A decorator.
+
+    ``torch.compiler.assume_constant_result`` does the same, but loads the compiler, which takes seconds.
+    """
+    call._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return call
+
+
 def not_compiled(call: F) -> F:
     """Let torch.compile break the graph at a function and run it, and what it calls, as it is. A decorator.
 

@@ -1,6 +1,7 @@
 // Divided differences (f_i − f_j)/(w_i − w_j) of a function that the caller evaluates (autograd/user_functions.py).
 //
-// For close pairs the quotient would cancel and the mean of f′ between the two values takes its place. There are few of
+// For close pairs the quotient may cancel and the mean of f′ between the two values takes its place if both agree up to
+// the quotient's rounding errors. There are few of
 // them, so the work is divided into steps between which the caller evaluates f′ at the nodes of all close pairs at once:
 //   quotients  the matrix of quotients, with `marked` in place of close pairs, and how many there are in each matrix;
 //   nodes      the values w themselves, then for each close pair the nodes of a quadrature between its two values;
@@ -133,11 +134,14 @@ template <class T> void ratios(const Divided<T>& t, int64_t b) {
 
 template <class T> void means(const Divided<T>& t, int64_t b) {
   const int d = t.d;
-  const T* from = t.slopes + t.batch * d + t.offsets[b] * quadrature_nodes;
+  const T *from = t.slopes + t.batch * d + t.offsets[b] * quadrature_nodes, *w = t.w + b * d, *f = t.f + b * d;
   T* joint = t.joint + b * d * d;
   if (t.offsets[b] != t.offsets[b + 1]) for_marked(joint, d, [&](int i, int j) {
     T sum = 0;
     for (int q = 0; q < quadrature_nodes; q++) sum += *from++ * (T)(share[q] / 2);
+    // The quotient, where the quadrature differs from it by more than its rounding errors: then f varies too fast.
+    const T gap = w[i] - w[j], step = f[i] - f[j], noise = 8 * Simd<T>::eps * greater(magnitude(f[i]), magnitude(f[j]));
+    if (magnitude(sum * gap - step) > noise && step - step == 0) sum = step / gap;
     joint[(int64_t)i * d + j] = joint[(int64_t)j * d + i] = cleaned(sum, t.finite);
   });
   for (int i = 0; i < d; i++) joint[(int64_t)i * d + i] = cleaned(t.slopes[b * d + i], t.finite);

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import ArgumentError
 from . import krylov, projected
 from .operators import Operator
 
@@ -24,6 +25,11 @@ def matrix(values: Tensor, indices: Tensor | None, n: int) -> Tensor:
     """
     if indices is None:
         return values
+    indices = indices.contiguous()  # torch's conversion to CSR misreads others
+    if indices.numel() and not 0 <= int(indices.min()) <= int(indices.max()) < n:
+        raise ArgumentError(
+            f"eigsh: expected indices from 0 to {n - 1}, got indices from {int(indices.min())} to {int(indices.max())}"
+        )
     place = indices[0] * n + indices[1]
     in_order = bool((place[1:] > place[:-1]).all())
     A = torch.sparse_coo_tensor(indices, values, (n, n), is_coalesced=in_order, check_invariants=False).coalesce()
