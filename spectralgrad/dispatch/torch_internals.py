@@ -14,7 +14,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils._device import DeviceContext
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -215,7 +214,7 @@ def insert_function_mode(mode: object) -> None:
     try:
         while torch._C._len_torch_function_stack() > 0:
             above.append(torch._C._pop_torch_function_stack())
-        if above and isinstance(above[-1], DeviceContext) and hasattr(above[-1], "old_device"):
+        if above and type(above[-1]).__name__ == "DeviceContext" and hasattr(above[-1], "old_device"):
             torch._C._push_on_torch_function_stack(above.pop())
         torch._C._push_on_torch_function_stack(mode)
     finally:
