@@ -257,10 +257,10 @@ double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups,
 
 template <class T> double everything(const Entry<T>& entry, int threads) {
   double worst = 0;
-  for (int64_t d : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 33, 64, 65, 130, 260})
-    for (int64_t batch : {1, 3, 8, 19}) {
-      if (d * d * d * batch < 30000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
-      if (d * d * d * batch > 6000000) continue;
+  for (int64_t d : {1, 2, 3, 4, 5, 8, 9, 17, 31, 33, 65, 130})
+    for (int64_t batch : {1, 3, 19}) {
+      if (d * d * d * batch < 10000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
+      if (d * d * d * batch > 2500000) continue;
       for (auto eigh : {entry.eigh, entry.single}) worst = std::fmax(worst, exercise_pairs(eigh, 1, d, batch, threads));
       for (auto eigh : {entry.complex_lanes, entry.complex_single})
         worst = std::fmax(worst, exercise_pairs(eigh, 2, d, batch, threads));
@@ -268,8 +268,8 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
   worst = std::fmax(worst, exercise_pairs(entry.eigh, 1, 3, 300, threads));
   for (int64_t m : {1, 2, 3, 4, 5, 6, 9, 17, 33, 70, 140})
     for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
-      for (int64_t batch : {1, 3, 8, 19})
-        if (m * n * (m + n) * batch < 3000000) worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
+      for (int64_t batch : {1, 3, 19})
+        if (m * n * (m + n) * batch < 1000000) worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
   for (int64_t n : {1, 4, 16})
     for (int64_t k : {1, 2, 3, 8})
       for (int64_t batch : {1, 3, 200})
