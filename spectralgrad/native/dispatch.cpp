@@ -256,7 +256,7 @@ int feature_moments(const sg::FeatureMoments<T>& t, T* C, T* sums, int threads) 
 }
 
 // A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has them
-// on request, that takes a tenth of the time.
+// on request, the passes of a layer took half as long.
 void prefer_large_pages(void* p, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr int64_t page = 2 << 20;
