@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import spectralgrad as sg
-from spectralgrad.solvers.choice import table
+from spectralgrad.solvers.thresholds import table
 
 from .helpers import DTYPES, REAL
 

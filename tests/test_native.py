@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
-from spectralgrad.solvers import choice, eigh_ratio, tuning
+from spectralgrad.solvers import choice, eigh_ratio, thresholds, tuning
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from . import forked
@@ -315,7 +315,7 @@ def test_pool_equals_torch():
 
 @pytest.mark.parametrize(("d", "expected"), [(1, 1), (4, 1), (5, 1), (600, None)])
 def test_table_covers_every_size(d, expected):
-    assert choice.Table(float32=(1,) * 9 + (None, None)).smallest_batch(d, torch.float32) == expected
+    assert thresholds.Table(float32=(1,) * 9 + (None, None)).smallest_batch(d, torch.float32) == expected
 
 
 def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path):
@@ -324,11 +324,11 @@ def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path)
         pytest.skip("the native kernel was not built or is switched off")
     choice.forget()
     try:
-        mine = choice.Table(float32=(7,) * len(choice.SIZES))
+        mine = thresholds.Table(float32=(7,) * len(thresholds.SIZES))
         tuning._store(NATIVE.isa, mine)
-        assert choice.table() == mine
+        assert thresholds.table() == mine
         choice.forget()
         (tmp_path / "spectralgrad" / "solvers.json").write_text("{")
-        assert choice.table() == choice.Table()
+        assert thresholds.table() == thresholds.Table()
     finally:
         choice.forget()

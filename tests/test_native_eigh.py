@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
-from spectralgrad.solvers import choice, lapack
+from spectralgrad.solvers import choice, lapack, thresholds
 
 from . import forked
 from .helpers import DTYPES, unit
@@ -172,9 +172,9 @@ def test_every_instruction_set_passes_the_bar(isa):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_table_decides_between_lanes_and_one_by_one(dtype, monkeypatch, request):
     request.addfinalizer(choice.forget)
-    column = (1, 1, 1, 3) + (None,) * (len(choice.SIZES) - 4)
+    column = (1, 1, 1, 3) + (None,) * (len(thresholds.SIZES) - 4)
     name = str(dtype).removeprefix("torch.")
-    mine = choice.Table(**{name: column}, single=(16,) * 4)
+    mine = thresholds.Table(**{name: column}, single=(16,) * 4)
     monkeypatch.setattr(choice, "table", cache(lambda: mine))
     choice.forget()
     called = []

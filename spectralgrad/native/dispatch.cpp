@@ -176,13 +176,13 @@ int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, 
   return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
 }
 
-template <class T> int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
+template <class T>
+int svd(const sg::SvdMethod<T>& o, const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
-  const auto& o = ops<T>().svd;
   const bool vectors = U != nullptr;
-  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr};
+  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr, team(batch, m < n ? m : n, threads)};
   const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
-  return run(t, p, threads, [](const sg::SvdTask<T>& x) { return ops<T>().svd.svd(x); });
+  return run(t, p, threads, o.svd);
 }
 
 enum { filter_noise = 1, saturate_gaps = 2 };  // flags of svd_gradient
@@ -195,7 +195,7 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, (flags & filter_noise) != 0,
                        (flags & saturate_gaps) != 0, nullptr};
   const int lanes = o.gradient_lanes(m, n);
-  const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.cost(m, n, true)};
+  const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
   return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
 }
 
@@ -280,7 +280,7 @@ template <class T> int singular_function(sg::SingularFunction<T> t, int threads)
   if (t.batch <= 0 || t.m <= 0 || t.n <= 0) return 0;
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
-  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.cost(t.m, t.n, true)};
+  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
   return run(t, p, threads, [](const sg::SingularFunction<T>& x) { ops<T>().svd.function(x); return 0; });
 }
 
@@ -314,6 +314,10 @@ template <class T> int divided(int step, sg::Divided<T> t, int threads) {
                   int relative, int threads) {                                                                       \
     return root<T>(solver, sg::power, A, r, V, S, batch, d, rtol, negative, threads, exponent, shift, relative != 0);\
   }
+#define SG_SVD(name, solver, T)                                                                                      \
+  SG_API int name(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {                 \
+    return svd<T>(solver, A, U, S, Vh, batch, m, n, threads);                                                        \
+  }
 #define SG_DEFINE(suffix, T)                                                                                         \
   SG_EIGH(sg_eigh_##suffix, ops<T>().lanes, T)                                                                       \
   SG_EIGH(sg_eigh_single_##suffix, ops<T>().single, T)                                                               \
@@ -329,9 +333,8 @@ template <class T> int divided(int step, sg::Divided<T> t, int threads) {
                                        int64_t batch, int64_t d, T floor, int filter, int saturate, int threads) {   \
     return eigh_gradient<T>(V, w, gV, gw, K, gA, batch, d, floor, filter, saturate, threads);                        \
   }                                                                                                                  \
-  SG_API int sg_svd_##suffix(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {       \
-    return svd<T>(A, U, S, Vh, batch, m, n, threads);                                                                \
-  }                                                                                                                  \
+  SG_SVD(sg_svd_##suffix, ops<T>().svd.lanes, T)                                                                     \
+  SG_SVD(sg_svd_single_##suffix, ops<T>().svd.single, T)                                                             \
   SG_API int sg_svd_gradient_##suffix(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh,   \
                                       const T* K, T* gM, int64_t batch, int64_t m, int64_t n, T floor, int flags,    \
                                       int threads) {                                                                 \
@@ -369,5 +372,9 @@ SG_EIGH(sg_eigh_c64, complex_ops<float>().lanes, float)
 SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
 SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
 SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
+SG_SVD(sg_svd_c64, complex_ops<float>().svd, float)
+SG_SVD(sg_svd_single_c64, complex_ops<float>().svd_single, float)
+SG_SVD(sg_svd_c128, complex_ops<double>().svd, double)
+SG_SVD(sg_svd_single_c128, complex_ops<double>().svd_single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "12"; }
+SG_API const char* sg_version() { return "13"; }

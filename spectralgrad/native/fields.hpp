@@ -38,6 +38,17 @@ template <class X> struct Symmetric {
   }
 };
 
+// A complex basis has a row of real parts, then one of imaginary parts; in memory the two alternate. flat: room for both.
+template <class T>
+void write_interleaved(const Basis<T>& Q, int m, const int* order, const T* factor, T* out, T* flat) {
+  Q.write(m, order, factor, flat);
+  for (int i = 0; i < Q.rows / 2; i++) {
+    const T *re = flat + (int64_t)2 * i * Q.n, *im = re + Q.n;
+    T* to = out + (int64_t)2 * i * Q.n;
+    for (int j = 0; j < Q.n; j++) to[2 * j] = re[j], to[2 * j + 1] = im[j];
+  }
+}
+
 template <class X> struct Hermitian {
   typedef X T;
   typedef Vec<T> V;
@@ -95,15 +106,8 @@ template <class X> struct Hermitian {
   static void columns(V* a, int ld, int n, const S* tau, const S* phase, int j, V* z) {
     complex_columns<Mode, NV>(a, ld, n, tau, phase, j, z);
   }
-  // The basis has a row of real parts, then one of imaginary parts; in memory the two alternate.
   static void write(const Basis<T>& Q, int m, const int* order, const T* factor, T* out, T* flat) {
-    const int n = Q.n;
-    Q.write(m, order, factor, flat);
-    for (int i = 0; i < n; i++) {
-      const T *re = flat + (int64_t)2 * i * n, *im = re + n;
-      T* to = out + (int64_t)2 * i * n;
-      for (int j = 0; j < n; j++) to[2 * j] = re[j], to[2 * j + 1] = im[j];
-    }
+    write_interleaved(Q, m, order, factor, out, flat);
   }
 };
 

@@ -11,14 +11,14 @@ from torch import Tensor
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
 _COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"12"  # version of the C interface
+_VERSION = b"13"  # version of the C interface
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 
 
 class Kernel:
     """The functions of the shared library, for CPU tensors (*, d, d), or (*, m, n), in float32 or float64.
 
-    Eigenvalues and eigenvectors are computed in complex64 and complex128 as well. If the kernel cannot decompose a
+    Eigenvalues and singular values, with their vectors, are computed in complex64 and complex128 as well. If the kernel cannot decompose a
     matrix, the results for it are NaN; the other matrices are not affected.
     """
 
@@ -30,7 +30,7 @@ class Kernel:
             raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
         pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
         self._functions = {}
-        eigh = [*[pointer] * 3, long, long, integer]
+        eigh, svd = [*[pointer] * 3, long, long, integer], [*[pointer] * 4, long, long, long, integer]
         for dtype, (suffix, real) in _SUFFIX.items():
             root = [integer, *[pointer] * 4, long, long, real, real, integer]
             power = [*[pointer] * 4, long, long, *[real] * 4, integer, integer]
@@ -41,7 +41,6 @@ class Kernel:
                 "root_single": root,
                 "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
                 "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
-                "svd": [*[pointer] * 4, long, long, long, integer],
                 "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
                 "singular_function": [*[pointer] * 8, long, long, long, integer],
                 "divided": [integer, *[pointer] * 7, long, long, real, integer, integer],
@@ -51,8 +50,8 @@ class Kernel:
             }.items():
                 self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
         for dtype, suffix in [(real, names[0]) for real, names in _SUFFIX.items()] + list(_COMPLEX.items()):
-            for name in ("eigh", "eigh_single"):
-                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", eigh)
+            for name, arguments in {"eigh": eigh, "eigh_single": eigh, "svd": svd, "svd_single": svd}.items():
+                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
 
     def _bound(self, name: str, arguments: list[Any]) -> Any:
         function = getattr(self._library, name)
@@ -72,7 +71,7 @@ class Kernel:
 
     @staticmethod
     def decomposes(A: Tensor) -> bool:
-        """True if the kernel computes eigenvalues for the tensor's dtype and device."""
+        """True if the kernel computes eigenvalues and singular values for the tensor's dtype and device."""
         return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.is_cpu
 
     def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
@@ -99,9 +98,9 @@ class Kernel:
         names = ("eigh", "root", "frechet") if lanes else ("eigh_single", "root_single", "frechet")
         return [self._functions[name, dtype] for name in names]
 
-    def singular(self, dtype: torch.dtype) -> Any:
+    def singular(self, lanes: bool, dtype: torch.dtype) -> Any:
         """The same for singular value decompositions."""
-        return self._functions["svd", dtype]
+        return self._functions["svd" if lanes else "svd_single", dtype]
 
     def function(self, name: str, dtype: torch.dtype) -> Any:
         """The same for any C function, without ``sg_`` and the type."""
@@ -109,12 +108,12 @@ class Kernel:
 
     def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)
-        w, V = _values_of(A), torch.empty_like(A)
+        w, V = _new_values(A, A.shape[-1]), torch.empty_like(A)
         return w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr())
 
     def _eigvalsh(self, name: str, A: Tensor) -> tuple[Tensor, int]:
         A = _in_memory(A)
-        w = _values_of(A)
+        w = _new_values(A, A.shape[-1])
         return w, self._call(name, A, A.data_ptr(), w.data_ptr(), None)
 
     def eigh_gradient(
@@ -139,18 +138,35 @@ class Kernel:
         return gA
 
     def svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
-        """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
-        M = _in_memory(M)
-        *batch, m, n = M.shape
-        U, Vh = M.new_empty(*batch, m, min(m, n)), M.new_empty(*batch, min(m, n), n)
-        S = M.new_empty(*batch, min(m, n))
-        return U, S, Vh, self._svd(M, U.data_ptr(), S.data_ptr(), Vh.data_ptr())
+        """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices.
+
+        One matrix per SIMD lane.
+        """
+        return self._svd("svd", M)
+
+    def svd_single(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
+        """The same with SIMD inside a matrix, one matrix after another: faster if there are few."""
+        return self._svd("svd_single", M)
 
     def svdvals(self, M: Tensor) -> tuple[Tensor, int]:
         """Return descending singular values (*, k) and the number of failed matrices; no vectors are computed."""
+        return self._svdvals("svd", M)
+
+    def svdvals_single(self, M: Tensor) -> tuple[Tensor, int]:
+        """The same with SIMD inside a matrix."""
+        return self._svdvals("svd_single", M)
+
+    def _svd(self, name: str, M: Tensor) -> tuple[Tensor, Tensor, Tensor, int]:
         M = _in_memory(M)
-        S = M.new_empty(*M.shape[:-2], min(M.shape[-2:]))
-        return S, self._svd(M, None, S.data_ptr(), None)
+        *batch, m, n = M.shape
+        U, Vh = M.new_empty(*batch, m, min(m, n)), M.new_empty(*batch, min(m, n), n)
+        S = _new_values(M, min(m, n))
+        return U, S, Vh, self._decompose(name, M, U.data_ptr(), S.data_ptr(), Vh.data_ptr())
+
+    def _svdvals(self, name: str, M: Tensor) -> tuple[Tensor, int]:
+        M = _in_memory(M)
+        S = _new_values(M, min(M.shape[-2:]))
+        return S, self._decompose(name, M, None, S.data_ptr(), None)
 
     def svd_gradient(
         self,
@@ -186,7 +202,7 @@ class Kernel:
         ``single``, the eigenpairs are those of :meth:`eigh_single`.
         """
         A = _in_memory(A)
-        s, V, S = _values_of(A), torch.empty_like(A), torch.empty_like(A)
+        s, V, S = _new_values(A, A.shape[-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
         name, which = "root_single" if single else "root", INV_SQRT if inverse else SQRT
         return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative))
@@ -252,10 +268,10 @@ class Kernel:
         batch = A.numel() // (d * d) if d else 0
         return checked(name, self._functions[name, A.dtype](*arguments, batch, d, *tail, torch.get_num_threads()))
 
-    def _svd(self, M: Tensor, *results: int | None) -> int:
+    def _decompose(self, name: str, M: Tensor, *results: int | None) -> int:
         sizes = M.shape[:-2].numel(), *M.shape[-2:]
-        status = self._functions["svd", M.dtype](M.data_ptr(), *results, *sizes, torch.get_num_threads())
-        return checked("svd", status)
+        status = self._functions[name, M.dtype](M.data_ptr(), *results, *sizes, torch.get_num_threads())
+        return checked(name, status)
 
 
 def checked(name: str, status: int) -> int:
@@ -265,11 +281,11 @@ def checked(name: str, status: int) -> int:
     return status
 
 
-def _values_of(A: Tensor) -> Tensor:
-    """Return a new tensor (*, d) for the real eigenvalues of matrices (*, d, d)."""
+def _new_values(A: Tensor, k: int) -> Tensor:
+    """Return a new tensor (*, k) for real values of matrices (*, m, n)."""
     if A.is_complex():
-        return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real())
-    return A.new_empty(*A.shape[:-1])  # torch reads separate sizes faster than a tuple
+        return A.new_empty((*A.shape[:-2], k), dtype=A.dtype.to_real())
+    return A.new_empty(*A.shape[:-2], k)  # torch reads separate sizes faster than a tuple
 
 
 def _in_memory(x: Tensor) -> Tensor:

@@ -5,37 +5,14 @@
 // Row k holds x = (a_k0 … a_k,k−1), the conjugate of column k. The reflector is H = I − τ v vᴴ with real τ and
 // v̄ = x + φ‖x‖ e_{k−1}, φ = x_{k−1}/|x_{k−1}|, and it leaves the coupling −φ‖x‖. A diagonal unitary matrix D makes all
 // couplings real and positive: d_{k−1} = −d_k φ̄. All vectors are kept conjugated, as rows are.
-//
-// A row is planar: ld vectors of real parts, then ld vectors of imaginary parts.
+// (planar.hpp describes how rows are stored.)
 #pragma once
 #include "basis.hpp"
+#include "planar.hpp"
 #include "tridiagonal.hpp"
 
 namespace SG_NS {
 namespace {
-
-template <class V> struct Complex { V re, im; };
-template <class V> SG_INLINE Complex<V> product(Complex<V> x, Complex<V> y) {
-  return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
-}
-template <class V> SG_INLINE Complex<V> conjugate_product(Complex<V> x, Complex<V> y) {  // x̄ y
-  return {x.re * y.re + x.im * y.im, x.re * y.im - x.im * y.re};
-}
-template <class V> SG_INLINE Complex<V> operator+(Complex<V> x, Complex<V> y) { return {x.re + y.re, x.im + y.im}; }
-template <class V> SG_INLINE Complex<V> operator-(Complex<V> x, Complex<V> y) { return {x.re - y.re, x.im - y.im}; }
-
-// Rows of ld vectors of real parts and as many of imaginary parts; `entry` is entry i as an operand for vectors.
-template <class Mode> struct Planar {
-  typedef typename Mode::S S;
-  typedef Vec<typename Mode::Real> V;
-  V* at;
-  int ld;
-  SG_INLINE Complex<V> get(int j) const { return {at[j], at[ld + j]}; }
-  SG_INLINE void set(int j, Complex<V> x) const { at[j] = x.re, at[ld + j] = x.im; }
-  SG_INLINE S* re() const { return (S*)at; }
-  SG_INLINE S* im() const { return (S*)(at + ld); }
-  SG_INLINE Complex<V> entry(int i) const { return {Mode::spread(re()[i]), Mode::spread(im()[i])}; }
-};
 
 // As rows_pass in tridiagonal.hpp, for R rows from row i on: a ← a − v̄_i q_j − q̄_i v_j, p_j += a_ij x_i and
 // acc_i += ā_ij x_j.
@@ -133,28 +110,6 @@ void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, S* pha
   D[0] = ((S*)a)[0] - 2 * (v.re()[0] * q.re()[0] + v.im()[0] * q.im()[0]);
 }
 
-// H z for NV vectors of columns; row i of z has NV vectors of real parts, then NV of imaginary parts.
-template <class Mode, int NV, class T = typename Mode::Real>
-SG_INLINE void complex_reflect(Vec<T>* z, int rows, Planar<Mode> v, typename Mode::S tau) {
-  typedef Complex<Vec<T>> C;
-  C u[NV];
-  for (int c = 0; c < NV; c++) u[c] = C{};
-  for (int i = 0; i < rows; i++) {
-    const C x = v.entry(i);
-    for (int c = 0; c < NV; c++) u[c] = u[c] + product(x, C{z[2 * i * NV + c], z[(2 * i + 1) * NV + c]});
-  }
-  const Vec<T> t = Mode::spread(tau);
-  for (int c = 0; c < NV; c++) u[c] = {u[c].re * t, u[c].im * t};
-  for (int i = 0; i < rows; i++) {
-    const C x = v.entry(i);
-    for (int c = 0; c < NV; c++) {
-      Vec<T> &re = z[2 * i * NV + c], &im = z[(2 * i + 1) * NV + c];
-      const C e = C{re, im} - conjugate_product(x, u[c]);
-      re = e.re, im = e.im;
-    }
-  }
-}
-
 // As q_columns, with D.
 template <class Mode, int NV, class T = typename Mode::Real, class S = typename Mode::S>
 void complex_columns(Vec<T>* a, int ld, int n, const S* tau, const S* phase, int j, Vec<T>* z) {
@@ -163,7 +118,7 @@ void complex_columns(Vec<T>* a, int ld, int n, const S* tau, const S* phase, int
   for (int c = 0; c < row && j + c < n; c++)
     for (int part = 0; part < 2; part++) ((S*)z)[(2 * (j + c) + part) * row + c] = phase[part * n + j + c];
   for (int k = j + 1 < 2 ? 2 : j + 1; k < n; k++)
-    complex_reflect<Mode, NV>(z, k, Planar<Mode>{a + 2 * k * ld, ld}, tau[k]);
+    complex_reflect<Mode, NV, true>(z, k, Planar<Mode>{a + 2 * k * ld, ld}, {tau[k], S{}});
 }
 
 }  // namespace

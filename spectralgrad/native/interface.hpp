@@ -35,6 +35,7 @@ template <class T> struct SvdTask {
   int64_t batch, first;
   int count, m, n;
   void* work;
+  Team team = {};
 };
 
 // The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
@@ -103,12 +104,17 @@ template <class T> struct Divided {
   void* work;
 };
 
-template <class T> struct SvdOps {
-  int (*group)(int64_t m, int64_t n);                    // as in Ops
+// One way to compute singular value decompositions; the functions are those of an Eigensolver.
+template <class T> struct SvdMethod {
+  int (*group)(int64_t m, int64_t n);
   int (*lanes)(int64_t m, int64_t n);
   size_t (*work)(int64_t m, int64_t n, bool vectors);
-  int (*svd)(const SvdTask<T>&);                         // returns the number of matrices that failed
+  int (*svd)(const SvdTask<T>&);
   double (*cost)(int64_t m, int64_t n, bool vectors);
+};
+
+template <class T> struct SvdOps {
+  SvdMethod<T> lanes, single;                            // one matrix per lane; one matrix at a time
   int (*gradient_lanes)(int64_t m, int64_t n);
   size_t (*gradient_work)(int64_t m, int64_t n);
   void (*gradient)(const SvdGradient<T>&);
@@ -142,8 +148,11 @@ struct Kernel {
   Ops<double> f64;
 };
 
-// For complex matrices A and V hold real and imaginary parts in turn.
-template <class T> struct ComplexOps { Eigensolver<T> lanes, single; };
+// For complex matrices, and for their vectors, real and imaginary parts alternate in memory.
+template <class T> struct ComplexOps {
+  Eigensolver<T> lanes, single;
+  SvdMethod<T> svd, svd_single;
+};
 struct ComplexKernel {
   ComplexOps<float> c64;
   ComplexOps<double> c128;

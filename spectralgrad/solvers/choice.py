@@ -1,19 +1,13 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
-:class:`Table` alone determines the choice. Its defaults are a compromise between AVX-512 and AVX2, measured on one and
-two cores; :func:`spectralgrad.solvers.tune` measures them again on your machine and stores the result in the user's
-cache folder.
+The table of thresholds.py alone determines the choice.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
-from bisect import bisect_left
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -24,65 +18,12 @@ from ..precision import negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
 from .lapack import Factors
+from .thresholds import table
 
-SIZES = (2, 3, 4, 8, 16, 32, 64, 128, 256, 384, 512)
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
 _FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
 _INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
-BATCHES = (1, 2, 3, 4, 6, 8, 16, 32, 64)
-_NAMES = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.complex64: "complex64",
-    torch.complex128: "complex128",
-}
-_ORDER = {dtype: index for index, dtype in enumerate(_NAMES)}
-
-
-@dataclass(frozen=True)
-class Table:
-    """Thresholds between the solvers.
-
-    Attributes:
-        float32: for each of :data:`SIZES`, the smallest batch for which the kernel decomposes one matrix per SIMD lane,
-            or None if it never does; a size in between uses the entry of the next larger one.
-        float64, complex64, complex128: the same for these types.
-        single: for float32, float64, complex64 and complex128, the largest size for which the kernel decomposes smaller
-            batches one matrix at a time.
-        pool: smallest size for which the pool of LAPACK calls is used where the kernel is not.
-        fused: largest size for which roots and their derivatives are computed inside the kernel.
-        svd32: for each of :data:`SIZES`, the smallest batch for which the kernel computes a singular value
-            decomposition; the size of an m×n matrix is the root of mn, rounded down.
-        svd64: the same for float64.
-    """
-
-    float32: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 16, 32, 8, 8, 4)
-    float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 4, 16, 16, 2, 4, None)
-    pool: int = 96
-    fused: int = 512
-    svd32: tuple[int | None, ...] = (1, 1, 1, 1, 1, 1, 2, 2, None, None, None)
-    svd64: tuple[int | None, ...] = (1, 1, 1, 1, 1, 1, 1, 2, None, None, None)
-    complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 16, None, None, None)
-    complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 8, None, None, None)
-    single: tuple[int, ...] = (1024, 512, 512, 384)
-
-    def smallest_batch(self, d: int, dtype: torch.dtype) -> int | None:
-        """Return the smallest batch of matrices of size d that the kernel decomposes in lanes, or None."""
-        return _entry(getattr(self, _NAMES[dtype]), d)
-
-    def largest_single(self, dtype: torch.dtype) -> int:
-        """Return the largest size for which smaller batches are decomposed one matrix at a time."""
-        return self.single[_ORDER[dtype]]
-
-    def smallest_svd_batch(self, m: int, n: int, dtype: torch.dtype) -> int | None:
-        """The same for singular value decompositions of m×n matrices."""
-        return _entry(self.svd32 if dtype == torch.float32 else self.svd64, math.isqrt(m * n))
-
-
-def _entry(column: tuple[int | None, ...], d: int) -> int | None:
-    at = bisect_left(SIZES, d)
-    return column[at] if at < len(SIZES) else None
 
 
 def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
@@ -109,11 +50,20 @@ def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:
 
 def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
     """The same for U, S and Vh."""
-    native = kernel_for_svd(M)
-    if native is None:
+    solver = svd_solver(M)
+    if solver is None:
         return None
-    *factors, failed = native.svd(M)
+    *factors, failed = solver(M)
     return tuple(factors), failed
+
+
+def svdvals_by_kernel(M: Tensor) -> tuple[Tensor, int] | None:
+    """The same for singular values alone."""
+    native = kernel()
+    lanes = None if native is None or not native.decomposes(M) else svd_in_lanes(M.shape, M.dtype)
+    if native is None or lanes is None:
+        return None
+    return native.svdvals(M) if lanes else native.svdvals_single(M)
 
 
 def _eigensolver(A: Tensor) -> tuple[Kernel, bool] | None:
@@ -183,36 +133,49 @@ class SVDPlan(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def svd_plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> SVDPlan | None:
-    """Return the plan for matrices (*, m, n), or None if the kernel is not used for them."""
+    """Return the plan for real matrices (*, m, n), or None if the kernel is not used for them."""
     native = kernel()
     if native is None or dtype not in (torch.float32, torch.float64) or len(shape) < 2:
         return None
-    *batch, m, n = shape
-    if not _svd_by_kernel(m, n, shape.numel(), dtype, invariant):
+    lanes = _svd_in_lanes(shape, dtype, invariant)
+    if lanes is None:
         return None
+    *batch, m, n = shape
     k, count = min(m, n), shape[:-2].numel()
-    return SVDPlan(native.singular(dtype), (count, m, n), (*batch, m, k), (*batch, k), (*batch, k, n))
+    return SVDPlan(native.singular(lanes, dtype), (count, m, n), (*batch, m, k), (*batch, k), (*batch, k, n))
 
 
 def forget() -> None:
     """Read the table again at the next call."""
-    for remembered in (table, _in_lanes, plan, svd_plan):
+    for remembered in (table, _in_lanes, plan, _svd_in_lanes, svd_plan):
         remembered.cache_clear()
 
 
-def kernel_for_svd(M: Tensor) -> Kernel | None:
-    """Return the kernel if the table selects it for the singular value decompositions of this batch."""
-    native, (m, n) = kernel(), M.shape[-2:]
-    if native is None or not native.takes(M):
+def svd_solver(M: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor, Tensor, int]] | None:
+    """Return the kernel's function if the table selects it for the singular value decompositions of this batch."""
+    native = kernel()
+    if native is None or not native.decomposes(M):
         return None
-    return native if _svd_by_kernel(m, n, M.numel(), M.dtype, batch_invariant()) else None
+    lanes = svd_in_lanes(M.shape, M.dtype)
+    return None if lanes is None else native.svd if lanes else native.svd_single
 
 
-def _svd_by_kernel(m: int, n: int, entries: int, dtype: torch.dtype, invariant: bool) -> bool:
-    """True if the table selects the kernel for m×n matrices with so many entries in all, or for some number."""
+def svd_in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
+    """The same as :func:`in_lanes` for singular value decompositions."""
+    return _svd_in_lanes(shape, dtype, batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _svd_in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | None:
+    m, n = shape[-2:]
+    if not shape.numel() or (min(m, n) <= _FEW and max(m, n) > _LONG):
+        return None
     least = table().smallest_svd_batch(m, n, dtype)
-    long = min(m, n) <= _FEW and max(m, n) > _LONG
-    return least is not None and not long and 0 < entries >= (1 if invariant else least) * m * n
+    if invariant:
+        least = 1 if math.isqrt(m * n) <= _INVARIANT_LANES_UP_TO else None
+    if least is not None and shape[:-2].numel() >= least:
+        return True
+    return False if max(m, n) <= table().largest_single_svd(dtype) else None
 
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
@@ -264,26 +227,3 @@ def kernel_for_derivatives(V: Tensor) -> Kernel | None:
         return kernel_for_functions(V)
     native = kernel()
     return native if native is not None and native.takes(V) and V.numel() else None
-
-
-@cache
-def table() -> Table:
-    """Return the user's own table if there is one for this instruction set, otherwise the default."""
-    native = kernel()
-    if native is None:
-        return Table()
-    try:
-        stored = json.loads(file().read_text(encoding="utf-8"))[native.isa]
-        columns = {name: tuple(stored[name]) for name in (*_NAMES.values(), "svd32", "svd64")}
-        single = tuple(map(int, stored["single"]))
-        if any(len(column) != len(SIZES) for column in columns.values()) or len(single) != len(_NAMES):
-            return Table()
-        return Table(pool=int(stored["pool"]), fused=int(stored["fused"]), single=single, **columns)
-    except (OSError, ValueError, KeyError, TypeError):
-        return Table()
-
-
-def file() -> Path:
-    """Return the path of the user's own table."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "spectralgrad" / "solvers.json"

@@ -155,9 +155,9 @@ def _(info, in_dims, M, operation="svd"):  # type: ignore[no-untyped-def]
 @Operator
 def svdvals(M: Tensor, operation: str = "svdvals") -> Tensor:
     """Return descending singular values (*, k); where the kernel serves, no vectors are computed."""
-    native = choice.kernel_for_svd(M)
-    if native is not None:
-        S, failed = native.svdvals(M)
+    by_kernel = choice.svdvals_by_kernel(M)
+    if by_kernel is not None:
+        S, failed = by_kernel
         if failed:  # the others keep their values, which do not depend on these
             SVD.readable(M, operation)
             at = S.isnan().any(-1)

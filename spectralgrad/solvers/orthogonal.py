@@ -28,7 +28,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
     """
     m, n = M.shape[-2:]
-    by_kernel = m < _TALL * n and choice.kernel_for_svd(M) is not None
+    by_kernel = m < _TALL * n and choice.svd_solver(M) is not None
     if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
         M = SVD.readable(M, operation)  # the SVD below checks for itself
         if bool(ordinary(M).all()):
@@ -48,7 +48,7 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
     """
     if M.dtype.is_complex or not M.numel():
         return polar_factors(M, operation)
-    if choice.kernel_for_svd(M) is not None:
+    if choice.svd_solver(M) is not None:
         U, S, Vh = SVD.solve(M, operation)
         signs = torch.ones_like(S)
         signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
@@ -111,11 +111,11 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
     """Decompose part of a batch by the solver that serves the whole batch, so that it does not depend on the rest."""
-    part, native = M[which], choice.kernel_for_svd(M)
-    if native is None:
+    part, solver = M[which], choice.svd_solver(M)
+    if solver is None:
         return SVD.solve(part, "polar")
     counts.call(len(part))
-    U, S, Vh, failed = native.svd(part)
+    U, S, Vh, failed = solver(part)
     if failed:
         SVD.repair(part, (U, S, Vh), "polar")
     return U, S, Vh

@@ -1,4 +1,4 @@
-"""Measures the thresholds of :class:`spectralgrad.solvers.choice.Table` on this machine."""
+"""Measures the thresholds of :class:`spectralgrad.solvers.thresholds.Table` on this machine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from ..io.files import write_json
 from ..native import Kernel, kernel
 from . import choice, lapack, lapack_pool
-from .choice import BATCHES, SIZES, Table
+from .thresholds import BATCHES, NAMES, SIZES, Table, file
 
 _POOL_SIZES = (32, 48, 64, 96, 128, 192, 256)
 _SINGLE_SIZES = (*SIZES[3:], 768, 1024)
@@ -36,23 +37,14 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
     native = kernel()
     if native is None:
         raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
-    types = (torch.float32, torch.float64, torch.complex64, torch.complex128)
-    single = {dtype: _single_up_to(native, dtype, progress) for dtype in types}
-    lanes = {
-        dtype: _column(native.eigh, lambda A: _eigh_otherwise(native, A, single[A.dtype]), dtype, progress)
-        for dtype in types
-    }
-    result = Table(
-        lanes[torch.float32],
-        lanes[torch.float64],
-        _pool_from(progress),
-        _fused_up_to(native, progress),
-        _column(native.svd, _svd_by_lapack, torch.float32, progress),
-        _column(native.svd, _svd_by_lapack, torch.float64, progress),
-        lanes[torch.complex64],
-        lanes[torch.complex128],
-        tuple(single.values()),
-    )
+    single = tuple(_single_up_to(native.eigh_single, lapack.eigh, dtype, progress) for dtype in NAMES)
+    svd_single = tuple(_single_up_to(native.svd_single, lapack.svd, dtype, progress) for dtype in NAMES)
+    columns: dict[str, tuple[int | None, ...]] = {}
+    for (dtype, name), largest, largest_svd in zip(NAMES.items(), single, svd_single, strict=True):
+        columns[name] = _column(native.eigh, partial(_eigh_otherwise, native, largest), dtype, progress)
+        columns[f"svd_{name}"] = _column(native.svd, partial(_svd_otherwise, native, largest_svd), dtype, progress)
+    others = _pool_from(progress), _fused_up_to(native, progress)
+    result = Table(**columns, single=single, svd_single=svd_single, pool=others[0], fused=others[1])
     _store(native.isa, result)
     choice.forget()
     return result
@@ -60,20 +52,20 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
 
 def _column(
     solver: Callable[[Tensor], object],
-    lapack_time: Callable[[Tensor], float],
+    other_time: Callable[[Tensor], float],
     dtype: torch.dtype,
     progress: Callable[[str], None],
 ) -> tuple[int | None, ...]:
     """Return the crossovers for all of :data:`SIZES`."""
     column = []
     for d in SIZES:
-        column.append(_crossover(solver, lapack_time, d, dtype))
-        progress(f"{solver.__name__} {str(dtype).removeprefix('torch.')} d = {d}: kernel from batch {column[-1]}")
+        column.append(_crossover(solver, other_time, d, dtype))
+        progress(f"{solver.__name__} {NAMES[dtype]} d = {d}: in lanes from batch {column[-1]}")
     return tuple(column)
 
 
 def _crossover(
-    solver: Callable[[Tensor], object], lapack_time: Callable[[Tensor], float], d: int, dtype: torch.dtype
+    solver: Callable[[Tensor], object], other_time: Callable[[Tensor], float], d: int, dtype: torch.dtype
 ) -> int | None:
     """Return the smallest of :data:`BATCHES` from which the kernel is faster than the alternatives, or None."""
     found: int | None = None
@@ -81,33 +73,38 @@ def _crossover(
         if d * d * d * batch > 2**31:
             continue
         A = _matrices(batch, d, dtype)
-        if _time(solver, A) > lapack_time(A):
+        if _time(solver, A) > other_time(A):
             return found
         found = batch
     return found
 
 
-def _single_up_to(native: Kernel, dtype: torch.dtype, progress: Callable[[str], None]) -> int:
+def _single_up_to(
+    solver: Callable[[Tensor], object],
+    other: Callable[[Tensor], object],
+    dtype: torch.dtype,
+    progress: Callable[[str], None],
+) -> int:
     """Return the largest size up to which one matrix is decomposed faster by the kernel than by torch."""
     found = SIZES[2]
     for d in _SINGLE_SIZES:
         A = _matrices(1, d, dtype)
-        if _time(native.eigh_single, A) > _time(lapack.eigh, A):
+        if _time(solver, A) > _time(other, A):
             break
         found = d
-    progress(f"one {str(dtype).removeprefix('torch.')} matrix at a time in the kernel up to d = {found}")
+    progress(f"{solver.__name__} {NAMES[dtype]}: one matrix at a time in the kernel up to d = {found}")
     return found
 
 
-def _eigh_otherwise(native: Kernel, A: Tensor, single: int) -> float:
+def _eigh_otherwise(native: Kernel, single: int, A: Tensor) -> float:
     """Return the time without lanes: one matrix at a time in the kernel up to size ``single``, above it by LAPACK."""
     if A.shape[-1] <= single:
         return _time(native.eigh_single, A)
     return min([_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if len(A) > 1 else []))
 
 
-def _svd_by_lapack(A: Tensor) -> float:
-    return _time(lapack.svd, A)
+def _svd_otherwise(native: Kernel, single: int, A: Tensor) -> float:
+    return _time(native.svd_single if A.shape[-1] <= single else lapack.svd, A)
 
 
 def _pool_from(progress: Callable[[str], None]) -> int:
@@ -164,7 +161,7 @@ def _time(solver: Callable[[Tensor], object], A: Tensor, seconds: float = 0.05) 
 
 
 def _store(isa: str, result: Table) -> None:
-    path = choice.file()
+    path = file()
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
