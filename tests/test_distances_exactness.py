@@ -7,6 +7,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.native import kernel
 from spectralgrad.testing import relative_error, with_spectrum
 
 from . import distances
@@ -164,7 +165,10 @@ def test_features_below_the_rank_tolerance_count_as_constant(size, resolved):
     X.requires_grad_()
     (g,) = torch.autograd.grad(sg.frechet_distance(X, 3 * Y), X)
     expected = 2 * (1 - 3) * torch.tensor([1, 1, 1, resolved]) * X.detach() / 49
-    assert ((g - expected).norm(dim=0) <= 100 * unit(DOUBLE) * X.detach().norm(dim=0)).all()
+    scale = X.detach().norm(dim=0)
+    if kernel() is None:  # errors of LAPACK are relative to the largest feature
+        scale = scale.max() / size
+    assert ((g - expected).norm(dim=0) <= 100 * unit(DOUBLE) * scale).all()
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)

@@ -86,6 +86,26 @@ def test_complex_double_singular_values_are_as_accurate_as_lapacks(shape):
     assert max(_error(S, exact) for S in ours) <= allowed
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (6, 4), (50, 4), (3, 100), (200, 5), (90, 1)], ids=str)
+def test_few_columns_keep_small_singular_values_alone_too(shape, dtype):
+    """Columns of very different norms in any order: relative accuracy, as in test_native_svd.py."""
+    long, few = max(shape), min(shape)
+    generator = torch.Generator().manual_seed(3)
+    X = torch.randn(6, long, few, dtype=torch.float64, generator=generator)
+    sizes = torch.logspace(0, -4 if dtype == torch.float32 else -12, 5, dtype=torch.float64)
+    M = torch.stack([x * sizes[torch.randperm(5, generator=generator)[:few]] for x in X]).to(dtype)
+    M = M if shape[0] >= shape[1] else M.mT
+    with mpmath.workdps(60):
+        values = [
+            mpmath.svd_r(mpmath.matrix(A.double().tolist()), compute_uv=False)
+            for A in (M if shape[0] >= shape[1] else M.mT)
+        ]
+        exact = torch.tensor([sorted(map(float, S), reverse=True) for S in values], dtype=torch.float64)
+    S = NATIVE.svd_single(M)[1].double()
+    assert ((S - exact).abs() <= 20 * long**0.5 * unit(dtype) * exact).all()
+
+
 def _error(S, exact):
     size = exact[:, :1].clamp_min(torch.finfo(S.dtype).tiny)
     return float(((S.double() - exact).abs() / size).max())

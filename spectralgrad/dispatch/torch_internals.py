@@ -194,12 +194,20 @@ def not_compiled(call: F) -> F:
 
 
 def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
-    """Hide the calls of torch inside ``function`` from ``__torch_function__``, that of modes included. A decorator."""
+    """Hide the calls of torch inside ``function`` from ``__torch_function__``, that of modes included. A decorator.
+
+    The tensors it returns in a tuple have the type of its first argument, as the results of torch's functions have.
+    """
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         with torch._C.DisableTorchFunction():
-            return function(*args, **kwargs)
+            results = function(*args, **kwargs)
+        kind: Any = type(args[0])
+        if kind is Tensor or kind.__torch_function__ is torch._C._disabled_torch_function_impl:
+            return results
+        plain = [isinstance(x, Tensor) and not isinstance(x, kind) for x in cast(Any, results)]
+        return cast(R, tuple(x.as_subclass(kind) if p else x for x, p in zip(cast(Any, results), plain, strict=True)))
 
     return call
 

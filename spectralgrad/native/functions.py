@@ -18,8 +18,8 @@ SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
 class Kernel:
     """The functions of the shared library, for CPU tensors (*, d, d), or (*, m, n), in float32 or float64.
 
-    Eigenvalues and singular values, with their vectors, are computed in complex64 and complex128 as well. If the kernel cannot decompose a
-    matrix, the results for it are NaN; the other matrices are not affected.
+    Decompositions are computed in complex64 and complex128 as well. If the kernel cannot decompose a matrix, the
+    results for it are NaN; the other matrices are not affected.
     """
 
     def __init__(self, path: Path) -> None:

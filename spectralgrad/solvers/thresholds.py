@@ -51,11 +51,11 @@ class Table:
     complex64: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 16, None, None, None)
     complex128: tuple[int | None, ...] = (1, 1, 1, 2, 4, 8, 16, 8, None, None, None)
     single: tuple[int, ...] = (1024, 512, 512, 384)
-    svd_float32: tuple[int | None, ...] = (1, 2, 2, 2, 2, 4, 6, 8, 2, 2, 2)
-    svd_float64: tuple[int | None, ...] = (1, 2, 2, 2, 2, 4, 4, 8, 2, 2, 2)
-    svd_complex64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 8, 16, 2, 2, 2)
-    svd_complex128: tuple[int | None, ...] = (1, 1, 1, 2, 3, 6, 8, 16, 2, 2, 2)
-    svd_single: tuple[int, ...] = (512, 512, 512, 512)
+    svd_float32: tuple[int | None, ...] = (1, 1, 2, 2, 2, 3, 6, 16, 8, None, None)
+    svd_float64: tuple[int | None, ...] = (1, 1, 1, 2, 3, 3, 6, 6, None, None, None)
+    svd_complex64: tuple[int | None, ...] = (1, 1, 2, 2, 4, 6, 8, None, None, None, None)
+    svd_complex128: tuple[int | None, ...] = (1, 1, 2, 2, 3, 4, 6, None, None, None, None)
+    svd_single: tuple[int, ...] = (768, 512, 512, 384)
     pool: int = 96
     fused: int = 512
 

@@ -237,26 +237,37 @@ template <class T> void function_of_values(const Entry<T>& entry, Maker& maker, 
   }
 }
 
-template <class T> void singular(const Entry<T>& entry, I m, I n, I batch) {
+template <class T> void triples(const char* name, Svd<T> svd, int parts, Maker& maker, std::vector<T>& U, std::vector<T>& Vh, I m, I n, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   const I k = m < n ? m : n;
-  Maker maker{std::mt19937((unsigned)(m * 1000 + n * 10 + batch)), false};
-  std::vector<T> A((size_t)(batch * m * n)), U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
-  for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), m, n, f32, false), 1, A.data() + b * m * n);
-  check("svd", entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, 1), 1, 1e-30);
+  std::vector<T> A((size_t)(batch * m * n * parts)), S((size_t)(batch * k));
+  U.resize((size_t)(batch * m * k * parts)), Vh.resize((size_t)(batch * k * n * parts));
+  for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), m, n, f32, false), parts, A.data() + b * m * n * parts);
+  check(name, svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, 1), 1, 1e-30);
   for (I b = 0; b < batch; b++) {
     const int kind = (int)(b % kinds);
     const double scale = kind == zero || kind == single_rank ? 1 : 1 / value(kind, k - 1, k, f32);
     const double units = (double)(m > n ? m : n) * unit<T>;
-    const Matrix M = got(A.data() + b * m * n, m, n, 1, scale), u = got(U.data() + b * m * k, m, k), vh = got(Vh.data() + b * k * n, k, n);
+    const Matrix M = got(A.data() + b * m * n * parts, m, n, parts, scale);
+    const Matrix u = got(U.data() + b * m * k * parts, m, k, parts), vh = got(Vh.data() + b * k * n * parts, k, n, parts);
     std::vector<double> descending;
     for (I i = 0; i < k; i++) descending.push_back((double)S[(size_t)(b * k + i)] * scale);
     for (I i = 1; i < k; i++)
-      if (descending[(size_t)i] > descending[(size_t)i - 1]) check("svd", 1, 1, 1e-30);
-    check("svd", norm(u * diagonal(descending) * vh - M), norm(M), units);
-    check("svd", norm(adjoint(u) * u - identity(k)), 1, units);
-    check("svd", norm(vh * adjoint(vh) - identity(k)), 1, units);
+      if (descending[(size_t)i] > descending[(size_t)i - 1]) check(name, 1, 1, 1e-30);
+    check(name, norm(u * diagonal(descending) * vh - M), norm(M), units);
+    check(name, norm(adjoint(u) * u - identity(k)), 1, units);
+    check(name, norm(vh * adjoint(vh) - identity(k)), 1, units);
   }
+}
+
+template <class T> void singular(const Entry<T>& entry, I m, I n, I batch) {
+  Maker maker{std::mt19937((unsigned)(m * 1000 + n * 10 + batch)), true};
+  std::vector<T> U, Vh;
+  triples("complex svd", entry.complex_svd, 2, maker, U, Vh, m, n, batch);
+  triples("complex svd, one by one", entry.complex_svd_single, 2, maker, U, Vh, m, n, batch);
+  maker.complex = false;
+  triples("svd, one by one", entry.svd_single, 1, maker, U, Vh, m, n, batch);
+  triples("svd", entry.svd, 1, maker, U, Vh, m, n, batch);
   gradient_of_svd(entry, maker, U, Vh, m, n, batch);
   function_of_values(entry, maker, U, Vh, m, n, batch);
 }

@@ -2,11 +2,12 @@
 #pragma once
 #include <cstdint>
 
+template <class T> using Svd = int (*)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
 template <class T> struct Entry {
   int (*eigh)(const T*, T*, T*, int64_t, int64_t, int);
   int (*root)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, int);
   int (*frechet)(int, int, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int);
-  int (*svd)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
+  Svd<T> svd;
   int (*svd_gradient)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t, T,
                       int, int);
   int (*single)(const T*, T*, T*, int64_t, int64_t, int);
@@ -24,6 +25,7 @@ template <class T> struct Entry {
   int (*singular_function)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
                            int);
   int (*divided)(int, const T*, const T*, T*, int64_t*, T*, const T*, T*, int64_t, int64_t, T, int, int);
+  Svd<T> svd_single, complex_svd, complex_svd_single;
 };
 extern "C" {
 int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, int);
@@ -71,16 +73,24 @@ int sg_divided_f32(int, const float*, const float*, float*, int64_t*, float*, co
 int sg_singular_function_f64(const double*, const double*, const double*, const double*, const double*, const double*, const double*, double*,
                              int64_t, int64_t, int64_t, int);
 int sg_divided_f64(int, const double*, const double*, double*, int64_t*, double*, const double*, double*, int64_t, int64_t, double, int, int);
+int sg_svd_single_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
+int sg_svd_single_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
+int sg_svd_c64(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
+int sg_svd_c128(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
+int sg_svd_single_c64(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
+int sg_svd_single_c128(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
 const char* sg_isa();
 }
 
 inline Entry<float> entries(float) {
   return {sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
           sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32,
-          sg_feature_moments_f32, sg_feature_map_f32, sg_singular_function_f32, sg_divided_f32};
+          sg_feature_moments_f32, sg_feature_map_f32, sg_singular_function_f32, sg_divided_f32,
+          sg_svd_single_f32, sg_svd_c64, sg_svd_single_c64};
 }
 inline Entry<double> entries(double) {
   return {sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
           sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64,
-          sg_feature_moments_f64, sg_feature_map_f64, sg_singular_function_f64, sg_divided_f64};
+          sg_feature_moments_f64, sg_feature_map_f64, sg_singular_function_f64, sg_divided_f64,
+          sg_svd_single_f64, sg_svd_c128, sg_svd_single_c128};
 }

@@ -155,34 +155,59 @@ double exercise_pairs(int (*eigh)(const T*, T*, T*, int64_t, int64_t, int), int 
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)(d * d);  // entries up to 1: norms up to d
 }
 
-// Random matrices, every third one of rank one, every fourth one zero.
-template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+// Matrices for decompositions, with entries of `parts` numbers: random ones, every third one of rank one, every fourth one
+// zero.
+template <class T> std::vector<T> varied(int parts, int64_t m, int64_t n, int64_t batch) {
   std::mt19937 random((unsigned)(m * 1000 + n * 100 + batch));
   std::uniform_real_distribution<T> uniform(-1, 1);
-  const int64_t k = m < n ? m : n;
-  std::vector<T> A((size_t)(batch * m * n)), U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
-  for (int64_t e = 0; e < batch * m * n; e++) {
-    const int64_t b = e / (m * n);
-    A[(size_t)e] = b % 4 == 3 ? 0 : b % 3 == 2 ? (T)(1 + e % n) : uniform(random);
+  std::vector<T> A((size_t)(batch * m * n * parts));
+  for (int64_t e = 0; e < (int64_t)A.size(); e++) {
+    const int64_t b = e / (m * n * parts);
+    A[(size_t)e] = b % 4 == 3 ? 0 : b % 3 == 2 ? (T)(1 + e % (n * parts)) : uniform(random);
   }
-  std::vector<T> values(S.size());
-  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
-  if (entry.svd(A.data(), nullptr, values.data(), nullptr, batch, m, n, threads) || values != S) return 1e30;
-  if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
-  const double units = std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads),
-                                 exercise_divided(entry, S, batch, k, threads));
+  return A;
+}
+
+// One way to singular value decompositions; values alone, and a matrix that is not finite, too.
+template <class T> double exercise_triples(Svd<T> svd, int parts, int64_t m, int64_t n, int64_t batch, int threads) {
+  typedef std::complex<double> C;
+  const int64_t k = m < n ? m : n;
+  std::vector<T> A = varied<T>(parts, m, n, batch), S((size_t)(batch * k)), values(S.size());
+  std::vector<T> U((size_t)(batch * m * k * parts)), Vh((size_t)(batch * k * n * parts));
+  auto entry = [&](const std::vector<T>& X, int64_t at) {
+    return C((double)X[(size_t)(at * parts)], parts == 2 ? (double)X[(size_t)(at * parts + 1)] : 0.0);
+  };
+  if (svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
+  if (svd(A.data(), nullptr, values.data(), nullptr, batch, m, n, threads) || values != S) return 1e30;
   double worst = 0;
   for (int64_t b = 0; b < batch; b++)
     for (int64_t i = 0; i < m; i++)
       for (int64_t j = 0; j < n; j++) {
-        double sum = -(double)A[(size_t)(b * m * n + i * n + j)];
+        C sum = -entry(A, b * m * n + i * n + j);
         for (int64_t r = 0; r < k; r++)
-          sum += (double)U[(size_t)(b * m * k + i * k + r)] * (double)S[(size_t)(b * k + r)] * (double)Vh[(size_t)(b * k * n + r * n + j)];
-        worst = std::fmax(worst, std::fabs(sum) / std::fmax(1.0, (double)S[(size_t)(b * k)]));
+          sum += entry(U, b * m * k + i * k + r) * (double)S[(size_t)(b * k + r)] * entry(Vh, b * k * n + r * n + j);
+        worst = std::fmax(worst, std::abs(sum) / std::fmax(1.0, (double)S[(size_t)(b * k)]));
       }
   A[0] = std::numeric_limits<T>::infinity();
-  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads) != 1) return 1e30;
-  return std::fmax(units, worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n));
+  if (svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads) != 1) return 1e30;
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
+}
+
+// What follows from a decomposition.
+template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+  const int64_t k = m < n ? m : n;
+  const std::vector<T> A = varied<T>(1, m, n, batch);
+  std::vector<T> U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
+  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
+  if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
+  return std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads), exercise_divided(entry, S, batch, k, threads));
+}
+
+template <class T> double exercise_every_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+  double worst = exercise_triples(entry.svd, 1, m, n, batch, threads);
+  worst = std::fmax(worst, exercise_triples(entry.svd_single, 1, m, n, batch, threads));
+  worst = std::fmax(worst, exercise_triples(entry.complex_svd, 2, m, n, batch, threads));
+  return std::fmax(worst, exercise_triples(entry.complex_svd_single, 2, m, n, batch, threads));
 }
 
 // Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.
@@ -269,7 +294,11 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
   for (int64_t m : {1, 2, 3, 4, 5, 6, 9, 17, 33, 70, 140})
     for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
       for (int64_t batch : {1, 3, 19})
-        if (m * n * (m + n) * batch < 1000000) worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
+        if (m * n * (m + n) * batch < 1000000) {
+          worst = std::fmax(worst, exercise_svd(entry, m, n, batch, threads));
+          worst = std::fmax(worst, exercise_every_svd(entry, m, n, batch, threads));
+        }
+  worst = std::fmax(worst, exercise_every_svd(entry, 131, 129, 1, threads));  // threads share one matrix
   for (int64_t n : {1, 4, 16})
     for (int64_t k : {1, 2, 3, 8})
       for (int64_t batch : {1, 3, 200})
