@@ -1,0 +1,119 @@
+"""The short way of functions of a matrix in eager mode, against the general way."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+import spectralgrad as sg
+from spectralgrad.native import Kernel, kernel
+from spectralgrad.testing import with_spectrum
+
+needs_kernel = pytest.mark.skipif(kernel() is None, reason="the kernel is not built")
+ROOTS = [sg.matrix_sqrt, sg.matrix_inv_sqrt]
+SPECTRA = {
+    "distinct": lambda d: torch.linspace(1, 3, d),
+    "tied": lambda d: torch.arange(d).div(2, rounding_mode="floor") + 1.0,
+    "singular": lambda d: torch.arange(d).clamp_min(1) - 1.0,
+    "zero": torch.zeros,
+}
+
+
+@dataclass(frozen=True)
+class _Ordinary(sg.Taylor):
+    """The same rule; only SVD-Taylor itself takes the short way."""
+
+
+def _matrix(spectrum, d, dtype=torch.float64):
+    return with_spectrum(SPECTRA[spectrum](d).double(), dtype=dtype, seed=d)
+
+
+def _cotangent(A):
+    return torch.randn(A.shape, generator=torch.Generator().manual_seed(0), dtype=A.dtype)
+
+
+def _close(x, y, eps):
+    """Sums of d products of d entries; the largest entry determines the rounding error."""
+    assert_close(x, y, rtol=0, atol=8 * x.shape[-1] * eps * float(y.detach().abs().max()) + torch.finfo(y.dtype).tiny)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("spectrum", SPECTRA)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("shape", [(1,), (8,), (64,), (1, 8), (5, 8), (2, 3, 4)], ids=str)
+def test_roots_by_taylor_are_the_same(root, spectrum, dtype, shape):
+    *batch, d = shape
+    A = _matrix(spectrum, d, dtype).expand(*batch, d, d).clone().requires_grad_()
+    results = []
+    for method in (sg.Taylor(degree=4), _Ordinary(degree=4)):
+        S = root(A, method=method)
+        results.append((S, *torch.autograd.grad(S, A, _cotangent(A))))
+    for short, general in zip(*results, strict=True):
+        _close(short, general, torch.finfo(dtype).eps)
+    assert_close(root(A.detach(), method="svd-taylor"), results[0][0].detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("spectrum", ["distinct", "tied", "singular"])
+def test_second_derivatives_of_roots_by_taylor_are_the_same(root, spectrum):
+    A = _matrix(spectrum, 5).requires_grad_()
+    results = []
+    for method in (sg.Taylor(), _Ordinary()):
+        S = root(A, method=method)
+        (first,) = torch.autograd.grad(S, A, _cotangent(A), create_graph=True)
+        results.append((first, *torch.autograd.grad(first.square().sum(), A)))
+    for short, general in zip(*results, strict=True):
+        _close(short, general, 64 * torch.finfo(A.dtype).eps)  # the condition of these spectra is at most 5, cubed
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_roots_by_taylor_in_transforms_and_compiled(root):
+    A = torch.stack([_matrix("distinct", 4), _matrix("tied", 4)])
+
+    def loss(A):
+        return root(A, method="svd-taylor").square().sin().sum()
+
+    leaf = A.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(loss(leaf), leaf)
+    assert_close(torch.func.grad(loss)(A), expected)
+    assert_close(torch.func.vmap(torch.func.grad(loss))(A), expected)
+    assert_close(torch.func.jacfwd(loss)(A), expected)
+    compiled = torch.compile(lambda A: root(A, method="svd-taylor"), backend="aot_eager", fullgraph=True)
+    assert_close(torch.autograd.grad(compiled(leaf).square().sin().sum(), leaf)[0], expected)
+
+
+def test_a_batch_of_cotangents_of_a_root_by_taylor():
+    A = _matrix("distinct", 3).requires_grad_()
+    S = sg.matrix_inv_sqrt(A, method="svd-taylor")
+    G = torch.eye(9, dtype=A.dtype).unflatten(-1, (3, 3))
+    (together,) = torch.autograd.grad(S, A, G, is_grads_batched=True, retain_graph=True)
+    assert_close(together, torch.stack([torch.autograd.grad(S, A, g, retain_graph=True)[0] for g in G]))
+
+
+@pytest.mark.parametrize("method", ["svd-taylor:clamp=2", sg.Taylor(faithful=True)], ids=str)
+def test_other_forms_of_taylor_are_obeyed(method):
+    A = _matrix("tied", 4).requires_grad_()
+    own = sg.rules.resolve(method, "sqrt")
+    same = _Ordinary(own.degree, own.faithful, own.clamp)
+    short, general = (sg.matrix_sqrt(A, method=m) for m in (method, same))
+    assert torch.equal(short, general)
+    assert torch.equal(*(torch.autograd.grad(S, A, _cotangent(A))[0] for S in (short, general)))
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_roots_by_taylor_refuse_indefinite_matrices_and_nan(root):
+    A = torch.diag(torch.tensor([1.0, -1.0])).requires_grad_()
+    with pytest.raises(sg.IndefiniteError, match=root.__name__):
+        root(A, method="svd-taylor")
+    assert root(A, method="svd-taylor", clamp=True).isfinite().all()
+    with pytest.raises(sg.NonFiniteError, match=root.__name__):
+        root(torch.full((2, 2), torch.nan, requires_grad=True), method="svd-taylor")
+
+
+@needs_kernel
+def test_a_root_by_taylor_goes_straight_to_the_kernel(monkeypatch):
+    A = _matrix("distinct", 5, torch.float32).requires_grad_()
+    monkeypatch.delattr(Kernel, "_call")  # what the general way calls
+    sg.matrix_inv_sqrt(A, method="svd-taylor").sum().backward()
+    assert A.grad.isfinite().all()
