@@ -117,3 +117,73 @@ def test_a_root_by_taylor_goes_straight_to_the_kernel(monkeypatch):
     monkeypatch.delattr(Kernel, "_call")  # what the general way calls
     sg.matrix_inv_sqrt(A, method="svd-taylor").sum().backward()
     assert A.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
+@pytest.mark.parametrize("shape", [(3, 3), (1, 32, 32), (4, 6, 3), (2, 3, 6), (0, 3, 2), (2, 0, 3)], ids=str)
+def test_a_decomposition_by_default_is_the_same(shape, dtype):
+    """With the method given, the call does not take the short way."""
+    M = torch.randn(shape, generator=torch.Generator().manual_seed(1), dtype=dtype).requires_grad_()
+    results = []
+    for factors in (sg.svd(M), sg.svd(M, method="svd-pade")):
+        loss = sum(x.abs().sin().sum() for x in factors)
+        (general,) = torch.autograd.grad(loss, M, create_graph=True)
+        results.append((*factors, general, *torch.autograd.grad(loss, M)))
+    assert all(map(torch.equal, *results))
+
+
+def test_a_decomposition_by_default_in_unusual_calls():
+    M = torch.randn(4, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    leaf = torch.nn.Parameter(M)
+    expected = [x.detach() for x in sg.svd(leaf)]
+    assert all(map(torch.equal, sg.svd(M), expected))
+    with torch.no_grad():
+        assert not any(x.requires_grad for x in sg.svd(leaf))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert all(map(torch.equal, sg.svd(leaf), expected))
+    outputs = sg.svd(leaf)
+    with torch.no_grad():
+        outputs.U.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(outputs.Vh.sum(), leaf)
+    assert torch.autograd.gradgradcheck(lambda M: sg.svd(M).S, M[0].clone().requires_grad_())
+
+
+@needs_kernel
+def test_freed_memory_of_a_cotangent_is_an_error():
+    M = torch.randn(3, 3, requires_grad=True)
+    S, g = sg.svd(M).S, torch.ones(3)
+    g.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError, match="was freed"):
+        torch.autograd.grad(S, M, g)
+
+
+def _shifted(x):
+    return torch.tanh(x) + offset
+
+
+offset = 0.0
+
+
+def test_what_a_function_of_singular_values_is_at_zero_is_asked_again_if_it_may_have_changed(monkeypatch):
+    M = torch.randn(3, 2)
+    sg.singular_value_function(M, _shifted)
+    monkeypatch.setitem(globals(), "offset", 1.0)
+    with pytest.raises(sg.ArgumentError, match=r"f\(0\) = 0, got 1"):
+        sg.singular_value_function(M, _shifted)
+
+
+def test_a_function_of_singular_values_must_vanish_at_zero_in_every_type():
+    def rounded(x):
+        return torch.tanh(x) + 1e-9  # zero up to rounding in float32 only
+
+    for _ in range(2):
+        sg.singular_value_function(torch.randn(3, 2), rounded)
+        with pytest.raises(sg.ArgumentError, match=r"f\(0\) = 0"):
+            sg.singular_value_function(torch.randn(3, 2, dtype=torch.float64), rounded)
+
+
+def test_a_function_that_torch_cannot_differentiate_is_an_error_as_before():
+    M = torch.randn(3, 2, requires_grad=True)
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        sg.singular_value_function(M, lambda x: torch.tanh(x.detach()))

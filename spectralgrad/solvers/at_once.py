@@ -108,6 +108,11 @@ def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | No
     return U, S, Vh
 
 
+def prepared_svd(M: object) -> bool:
+    """The same as :func:`prepared` for singular value decompositions of matrices (*, m, n)."""
+    return function.recorded(M) and kernel() is not None and choice.svd_plan(M.shape, M.dtype) is not None  # type: ignore[attr-defined]
+
+
 def _plan(A: Tensor) -> choice.Plan | None:
     """Return what to call for ``A`` if the call can go straight to the kernel."""
     usual = not function.unobserved(A) or kernel() is None
