@@ -7,7 +7,10 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad import precision
+from spectralgrad.autograd import polar_factor
 from spectralgrad.native import Kernel, kernel
+from spectralgrad.solvers import orthogonal
 from spectralgrad.testing import with_spectrum
 
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="the kernel is not built")
@@ -187,3 +190,62 @@ def test_a_function_that_torch_cannot_differentiate_is_an_error_as_before():
     M = torch.randn(3, 2, requires_grad=True)
     with pytest.raises(RuntimeError, match="does not require grad"):
         sg.singular_value_function(M, lambda x: torch.tanh(x.detach()))
+
+
+POINTS = {
+    "general": lambda X: X @ torch.tensor([[0.8, 0.6, 0], [-0.6, 0.8, 0], [0, 0, 1]], dtype=X.dtype) + 0.1 * X.square(),
+    "mirrored": lambda X: X * torch.tensor([1.0, 2.0, -3.0], dtype=X.dtype),
+    "planar": lambda X: X * torch.tensor([1.0, 2.0, 0.0], dtype=X.dtype),
+    "collinear": lambda X: X * torch.tensor([1.0, 0.0, 0.0], dtype=X.dtype),
+    "tied mirror": lambda X: (
+        torch.linalg.qr(X - X.mean(-2, keepdim=True))[0] * torch.tensor([1.0, 1, -1], dtype=X.dtype)
+    ),
+    "zero": torch.zeros_like,
+    "tiny": lambda X: 1e-30 * X,
+}
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("points", POINTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, scale, dtype, monkeypatch):
+    """The numbers of few matrices are compared in Python, those of many by operations on tensors."""
+    X = torch.randn(10, 3, generator=torch.Generator().manual_seed(3), dtype=dtype)
+    if points == "tied mirror":
+        X = torch.linalg.qr(X - X.mean(-2, keepdim=True))[0]
+    Y = POINTS[points](X)
+    leaves = [torch.nn.functional.pad(P, (0, max(0, k - 3)))[None, :, :k].clone().requires_grad_() for P in (X, Y)]
+    results = []
+    for few in (64, 0):
+        for module in (precision, orthogonal, polar_factor):
+            monkeypatch.setattr(module, "_FEW", few)
+        found = sg.procrustes(*leaves, scale=scale, special=special)
+        loss = found.rotation.sin().sum() + found.translation.square().sum()
+        results.append((*found, *torch.autograd.grad(loss, leaves)))
+    assert all(map(torch.equal, *results))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_ordinary_matrices_are_the_same_by_numbers_and_by_tensors(dtype):
+    limit = 2.0 ** (21 if dtype == torch.float32 else 170)
+    sizes = [0.0, 1.0, limit, 2 * limit, 1 / limit, 0.5 / limit, torch.inf, torch.nan]
+    for first in sizes:
+        for second in sizes:
+            matrices = torch.tensor([[[first, 0.0]], [[-second, 0.0]], [[0.0, second]]], dtype=dtype)
+            assert precision.all_ordinary(matrices) == bool(precision.ordinary(matrices).all())
+
+
+def test_one_alignment_refuses_nan_and_can_be_differentiated_twice():
+    X, Y = torch.randn(2, 5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(4)).unbind()
+
+    def rotation(X, Y):
+        return sg.procrustes(X, Y).rotation
+
+    assert torch.autograd.gradgradcheck(rotation, (X.clone().requires_grad_(), Y.clone().requires_grad_()))
+    bad = X.clone()
+    bad[2, 1] = torch.nan
+    for leaf in (bad, bad.clone().requires_grad_()):
+        with pytest.raises(sg.NonFiniteError, match="procrustes"):
+            sg.procrustes(leaf, Y)

@@ -142,6 +142,13 @@ def test_without_the_kernel(monkeypatch):
     assert_close(torch.autograd.grad(loss(M), M)[0], expected)
 
 
+def test_other_devices_are_left_to_torch():
+    """Plans are remembered by shape and type; memory of another device must not reach the kernel."""
+    factors, cotangents = factors_and_cotangents((4, 3), torch.float32)
+    assert fused(factors, cotangents) is not None
+    assert fused(*(tuple(x.to("meta") for x in tensors) for tensors in (factors, cotangents))) is None
+
+
 def test_a_rule_of_ones_own_is_respected(calls):
     """A subclass of Padé with its own gaps is not taken for Padé, and its own way of weighing is not replaced."""
 

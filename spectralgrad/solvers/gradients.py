@@ -66,7 +66,7 @@ def svd_gradient(
         filters, saturates: as in :func:`eigh_gradient`.
     """
     U, S, Vh = factors
-    plan = None if kernel() is None else _plan(U.shape, Vh.shape, U.dtype)
+    plan = _plan_for(U, Vh)
     if plan is None or not _of_type(U.dtype, *factors, *cotangents):
         return None
     K = gaps(S)
@@ -81,6 +81,10 @@ class _Plan(NamedTuple):
     run: Any
     sizes: tuple[int, ...]
     shape: tuple[int, ...]
+
+
+def _plan_for(U: Tensor, Vh: Tensor) -> _Plan | None:
+    return None if kernel() is None or not U.is_cpu else _plan(U.shape, Vh.shape, U.dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -112,15 +116,15 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     It is that of a singular value decomposition without gaps: U = Q V and V turn against each other only. The last
     of h may be negative.
     """
-    native = choice.kernel_for_svd_gradient(Q, Vh) if max(Q.shape[-2:]) <= _SMALL else None
-    if native is None or not _of_type(Q.dtype, h, Vh, G):
+    plan = None if max(Q.shape[-2:]) > _SMALL else _plan_for(Q, Vh)
+    if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
-    V, gaps = Vh.mT, h.new_zeros(*h.shape, h.shape[-1])
+    V = Vh.mT
     U = Q @ V
-    if Q.shape[-2] > Q.shape[-1]:
-        return native.svd_gradient((U, h, Vh), (G @ V, None, U.mT @ G), gaps, False, False)
     # For square matrices both cotangents say the same, so one of them can stand for both.
-    return native.svd_gradient((U, h, Vh), (G @ (2 * V), None, None), gaps, False, False)
+    tall = Q.shape[-2] > Q.shape[-1]
+    cotangents = (G @ V, None, U.mT @ G) if tall else (G @ (2 * V), None, None)
+    return _by_plan(plan, (U, h, Vh, *cotangents), h.new_zeros(*h.shape, h.shape[-1]), 0)
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:
