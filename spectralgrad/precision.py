@@ -5,13 +5,22 @@ Half types are computed in float32, and autocast is disabled. Scale factors are 
 
 from __future__ import annotations
 
-import math
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
+# The binary exponents at which the types overflow.
+_EXPONENTS = {
+    torch.float16: 16,
+    torch.bfloat16: 128,
+    torch.float32: 128,
+    torch.complex64: 128,
+    torch.float64: 1024,
+    torch.complex128: 1024,
+}
+_FEW = 64  # entries up to which a look at the numbers is faster than operations on tensors
 _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
@@ -62,16 +71,23 @@ def _largest(X: Tensor) -> Tensor:
     return size.amax((-2, -1), keepdim=True)
 
 
-def _exponents(dtype: torch.dtype) -> int:
-    """Return the binary exponent at which the dtype overflows: 128 for float32, 1024 for float64."""
-    return round(math.log2(torch.finfo(dtype).max))
-
-
 def ordinary(X: Tensor) -> Tensor:
     """True for each matrix (*, 1, 1) whose products, and their power −3/2, stay well within the dtype's range."""
     # Entries of 2^±bits have squares of 2^±2·bits, whose power −3/2 is 2^∓3·bits: half of the exponent range.
-    size, bits = _largest(X), _exponents(X.dtype) // 6
+    size, bits = _largest(X), _EXPONENTS[X.dtype] // 6
     return (size == 0) | ((size >= 2.0**-bits) & (size <= 2.0**bits))
+
+
+def all_ordinary(X: Tensor) -> bool:
+    """True if all matrices are :func:`ordinary`. It reads values, so it cannot be traced."""
+    if X.numel() > _FEW or not X.numel() or X.dtype.is_complex:
+        return bool(ordinary(X).all())
+    limit = 2.0 ** (_EXPONENTS[X.dtype] // 6)
+    for entries in X.reshape(-1, X.shape[-2] * X.shape[-1]).tolist():
+        sizes = [abs(x) for x in entries]
+        if not all(size <= limit for size in sizes) or not (max(sizes) >= 1 / limit or not any(sizes)):
+            return False  # also for NaN
+    return True
 
 
 def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
@@ -85,7 +101,7 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
         X: matrices (*, m, n).
         before: what X has already been divided by; the lower limit applies to the product.
     """
-    size, bits = _largest(X), _exponents(X.dtype) * 15 // 16
+    size, bits = _largest(X), _EXPONENTS[X.dtype] * 15 // 16
     size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
     mantissa, _ = torch.frexp(size)  # in [1/2, 1)
     least = 2.0**-bits / torch.as_tensor(before, dtype=size.dtype, device=size.device)
@@ -94,7 +110,7 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
 
 def room(size: Tensor) -> Tensor:
     """Return the part of a scale from :func:`magnitude` that can be undone while the matrices remain ordinary."""
-    bits = _exponents(size.dtype) // 6 - 1
+    bits = _EXPONENTS[size.dtype] // 6 - 1
     return size.clamp(2.0**-bits, 2.0**bits)
 
 

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.autograd import singular_vectors
-from spectralgrad.native import Kernel, kernel, library
-from spectralgrad.solvers import choice, svd_gradient
+from spectralgrad.native import kernel, library
+from spectralgrad.solvers import choice, gradients, svd_gradient
 
 from .helpers import REAL
 
@@ -101,8 +101,8 @@ def test_ties_and_rank_deficiency(shape):
 
 @pytest.fixture
 def calls(monkeypatch):
-    counted, run = [], Kernel.svd_gradient
-    monkeypatch.setattr(Kernel, "svd_gradient", lambda self, *a: counted.append(a) or run(self, *a))
+    counted, run = [], gradients._by_plan
+    monkeypatch.setattr(gradients, "_by_plan", lambda *a: counted.append(a) or run(*a))
     return counted
 
 
@@ -140,6 +140,13 @@ def test_without_the_kernel(monkeypatch):
     monkeypatch.setattr(library, "switched_off", True)
     assert choice.kernel_for_svd_gradient(*sg.svd(M)[::2]) is None
     assert_close(torch.autograd.grad(loss(M), M)[0], expected)
+
+
+def test_other_devices_are_left_to_torch():
+    """Plans are remembered by shape and type; memory of another device must not reach the kernel."""
+    factors, cotangents = factors_and_cotangents((4, 3), torch.float32)
+    assert fused(factors, cotangents) is not None
+    assert fused(*(tuple(x.to("meta") for x in tensors) for tensors in (factors, cotangents))) is None
 
 
 def test_a_rule_of_ones_own_is_respected(calls):

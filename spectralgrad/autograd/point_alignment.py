@@ -21,10 +21,9 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import full_precision, magnitude, ordinary, quotient, rank_tolerance
+from ..precision import all_ordinary, full_precision, magnitude, quotient, rank_tolerance, resolved
 from ..solvers import point_sets
 from . import polar_factor
-from .pairwise import norm
 
 
 class Options(NamedTuple):
@@ -44,7 +43,7 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     given = (X, Y) if w is None else (X, Y, w)
     if function.needs_no_gradient(*given) or not function.reverse_only(*given):
         return composed(X, Y, w, options)
-    results: Results = _Alignment.apply(X, Y, w, options)
+    results: Results = function.run(_Alignment, X, Y, w, options)
     return results
 
 
@@ -104,11 +103,10 @@ def _turned(R: Tensor, x: Tensor) -> Tensor:
 
 def _margin(h: Tensor, rotation: bool) -> Tensor:
     """How well R is determined (*,), relative to the norm: the sum of the last two eigenvalues, or the last one."""
-    size = norm(h)
     if h.shape[-1] == 0 or (rotation and h.shape[-1] == 1):
-        return torch.ones_like(size)
-    gap = h[..., -2] + h[..., -1] if rotation else h[..., -1]
-    return quotient(gap, size, size > 0)
+        return h.new_ones(h.shape[:-1])
+    values = h.unbind(-1)  # the first is the largest
+    return (values[-2] + values[-1] if rotation else values[-1]) / resolved(values[0])
 
 
 class _Alignment(torch.autograd.Function):
@@ -121,7 +119,7 @@ class _Alignment(torch.autograd.Function):
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
         # The scale needs more than C, which may be ordinary where X is huge and Y tiny.
         near = X - x.unsqueeze(-2) if options.scale else X
-        ctx.plain = all(bool(ordinary(factor).all()) for factor in ((C, near, Y) if options.scale else (C,)))
+        ctx.plain = all(map(all_ordinary, (C, near, Y) if options.scale else (C,)))
         if not ctx.plain:
             ctx.save_for_backward(X, Y, w)
             results = composed(X, Y, w, options)
@@ -195,7 +193,8 @@ def _cotangents(
     else:
         stretch = quotient(gs, spread, spread > 0)
         gC = gC + stretch[..., None, None] * R
-    if stretch is None and ge is None and function.eager(X, Y, gC):  # not under vmap of this backward pass
+    given = [g for g in (X, Y, w, gC, gt) if g is not None]
+    if stretch is None and ge is None and function.eager(*given):  # not under vmap of this backward pass
         found = point_sets.point_gradients(X, Y, w, (x, y), gC, pulls)
         if found is not None:
             return found

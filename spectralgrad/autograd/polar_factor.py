@@ -26,6 +26,8 @@ from .divided_differences import integer_power, on_range
 from .pairwise import norm
 from .square_root import solve_lyapunov
 
+_FEW = 32  # eigenvalues up to which a look at the numbers is faster than a comparison of tensors
+
 
 def exact(M: Tensor, rtol: float | None, special: bool) -> Tensor:
     """Return the polar factor (*, m, n) of matrices in working precision, or with ``special`` the nearest rotation."""
@@ -50,12 +52,25 @@ def decompose(M: Tensor, tolerance: float, special: bool, operation: str) -> tup
     negative of the one before it if their sum is negligible, so that the weight of the pair is zero.
     """
     Q, h, Vh = solvers.rotations(M, operation) if special else solvers.polar_factors(M, operation)
+    if function.eager(h) and _all_clear(h, tolerance, special):
+        return Q, h, Vh
     least = tolerance * norm(h).unsqueeze(-1)
     h = torch.where(h.abs() > least, h, 0)
     if special and h.shape[-1] > 1:
         before, last = h[..., -2:-1], h[..., -1:]
         h = torch.cat([h[..., :-1], torch.where(before + last > least, last, -before)], -1)
     return Q, h, Vh
+
+
+def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
+    """True for few matrices of which no eigenvalue, and no sum that must be positive, is near the tolerance."""
+    if not 0 < h.numel() <= _FEW:
+        return False
+    for row in h.reshape(-1, h.shape[-1]).tolist():
+        least = 2 * tolerance * row[0]  # the largest; the last is the smallest in modulus
+        if not abs(row[-1]) > least or (special and len(row) > 1 and not row[-2] + row[-1] > least):
+            return False
+    return True
 
 
 def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:

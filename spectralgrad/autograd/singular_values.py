@@ -72,7 +72,7 @@ class _Values(function.DerivativeRule):
         if gS is None:
             return None, None, None, None
         M, U, S, Vh = ctx.saved_tensors
-        if not function.differentiating() and function.eager(U, gS):
+        if not function.differentiating() and function.eager(U, S, Vh, gS):
             fused = solvers.svd_gradient((U, S, Vh), (None, gS, None), ctx.rule.fused_gaps, False, False)
             if fused is not None:
                 return fused, None, None, None

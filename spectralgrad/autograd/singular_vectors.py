@@ -41,6 +41,15 @@ def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor,
     )
 
 
+def at_once(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
+    found = solvers.svd_at_once(M)
+    if found is None and rule.keeps_all and solvers.prepared_svd(M):
+        result: tuple[Tensor, Tensor, Tensor] = _SVD.run(M, None, None, None, rule, "svd")
+        return result
+    return found
+
+
 def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
     """Return the factors of ``M``, given without gradient, as functions of ``M`` differentiated by ``rule``."""
     if function.needs_no_gradient(M):
@@ -96,11 +105,11 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
     present = [x for x in cotangents if x is not None]
     if not present:
         return None
+    if not function.differentiating() and not gauge.watching and function.eager(*factors, *present):
+        fused = solvers.svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
+        if fused is not None:
+            return fused
     with full_precision(U):
-        if function.eager(U, *present) and not function.differentiating() and not gauge.watching:
-            fused = solvers.svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
-            if fused is not None:
-                return fused
         if gS is not None and gU is None and gVh is None:
             return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
         gU, gS, gVh = (torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True))

@@ -22,11 +22,12 @@ from ..dispatch import function
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
-from .domain import Spectrum
+from .domain import Domain, Spectrum
 from .eigenvectors import attach, within
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
+from .square_root import plain_derivative, root_and_eigenpairs
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -63,6 +64,18 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
             return result
     w, V = attach(A, w, V, rule, support)
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
+
+
+def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> Tensor | None:
+    """Return the root of :func:`by_gap_rule` if it takes one call of the kernel in each direction, otherwise None.
+
+    The rule must have ``series_terms`` and keep all eigenvalues as they are.
+    """
+    if solvers.prepared(A):
+        result: Tensor = function.run(_RootBySeries, A, rule, inverse, domain)
+        return result
+    found = solvers.root_at_once(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
+    return None if found is None else found[0]
 
 
 def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -118,8 +131,13 @@ class Implied:
         """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
         if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
-            return solvers.root_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
+            return plain_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
         return solvers.function_derivative(V, self.gamma(w), G)
+
+    def composed_derivative(self, A: Tensor, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
+        """Return the same from differentiable operations, in which the eigenpairs are functions of ``A``."""
+        w, V = attach(A, w, V, self.rule, self.range)
+        return V @ (self.gamma(w) * (V.mH @ hermitian(G) @ V)) @ V.mH
 
 
 class _ByRule(torch.autograd.Function):
@@ -137,9 +155,28 @@ class _ByRule(torch.autograd.Function):
         with full_precision(V):
             if not function.differentiating():
                 return ctx.implied.derivative(w, V, gS), None, None, None, None
-            w, V = attach(A, w, V, ctx.implied.rule, ctx.implied.range)
-            inner = ctx.implied.gamma(w) * (V.mH @ hermitian(gS) @ V)
-            return V @ inner @ V.mH, None, None, None, None
+            return ctx.implied.composed_derivative(A, w, V, gS), None, None, None, None
+
+
+class _RootBySeries(torch.autograd.Function):
+    """The same for roots that the kernel computes together with √λ, which is zero off the range."""
+
+    @staticmethod
+    def forward(ctx, A, rule, inverse, domain):  # type: ignore[no-untyped-def]
+        R, s, V = root_and_eigenpairs(A, inverse, domain)
+        ctx.rule, ctx.inverse = rule, inverse
+        ctx.save_for_backward(A, s, V)
+        return R
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        A, s, V = ctx.saved_tensors
+        if not function.differentiating():
+            return plain_derivative(V, s, g, ctx.inverse, ctx.rule.series_terms), None, None, None
+        support = s > 0
+        implied = Implied(ctx.rule, INV_SQRT if ctx.inverse else SQRT, support, support)
+        with full_precision(V):
+            return implied.composed_derivative(A, s.square(), V, g), None, None, None
 
 
 def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:

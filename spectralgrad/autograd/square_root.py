@@ -45,6 +45,15 @@ def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tenso
     return solvers.root_at_once(A, *settings) or solvers.root_and_eigenpairs(A, *settings)
 
 
+def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
+    """Return the derivative of the root in the direction sym(G), or that of SVD-Taylor, which has no derivative itself.
+
+    :func:`spectralgrad.solvers.fused.root_derivative` has the arguments.
+    """
+    found = solvers.root_derivative_at_once(V, s, G, inverse, terms)
+    return solvers.root_derivative(V, s, G, inverse, terms) if found is None else found
+
+
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     """Solve SX + XS = G for S = V diag(s) Vᴴ, differentiable in ``S`` and ``G``; X is zero within the null space."""
     return function.apply(_Lyapunov, S, G, s, V)
@@ -108,8 +117,7 @@ class _ExactRoot(function.DerivativeRule):
         A, R, s, V = ctx.saved_tensors
         if function.differentiating():
             return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None
-        found = solvers.root_derivative_at_once(V, s, g, ctx.inverse)
-        return (solvers.root_derivative(V, s, g, ctx.inverse) if found is None else found), None, None
+        return plain_derivative(V, s, g, ctx.inverse), None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..dispatch.torch_internals import in_transform
+from ..dispatch.torch_internals import gradient_of_sum, in_transform
 from ..errors import ArgumentError
 from ..precision import quotient
 from .divided_differences import Differences, Scalar
@@ -30,6 +31,7 @@ _HALF = (
     (0.23861918608319691, 0.46791393457269105),
 )
 _passed: WeakSet[Any] = WeakSet()  # functions that were found to be elementwise
+_vanishing: dict[torch.dtype, WeakSet[Any]] = defaultdict(WeakSet)  # functions that were found to be zero at zero
 _GAUSS = tuple((sign * node, weight) for sign in (-1, 1) for node, weight in _HALF)
 
 
@@ -138,6 +140,20 @@ def _check_ends(f: Scalar, words: tuple[str, str, str], entries: Tensor, values:
         _passed.add(f)
 
 
+def check_origin(f: Scalar, like: Tensor, where: str) -> None:
+    """Raise :class:`ArgumentError` unless f(0) = 0 up to rounding error in the type of ``like``; only in eager mode."""
+    if not function.eager(like) or (_is_fixed(f) and f in _vanishing[like.dtype]):
+        return
+    origin = f(like.new_zeros(1)).item()
+    if not abs(origin) <= 8 * torch.finfo(like.dtype).eps:
+        raise ArgumentError(
+            f"{where}: expected f(0) = 0, got {origin:.6g}: otherwise U f(S) Vᴴ is not defined "
+            "where a singular value is zero. Subtract f(0), or pass rtol to apply f on the range only."
+        )
+    if _is_fixed(f):
+        _vanishing[like.dtype].add(f)
+
+
 def _is_fixed(f: Scalar) -> bool:
     """True if f is a function of torch, or a Python function of its argument and of modules alone.
 
@@ -175,7 +191,9 @@ def _derivative(f: Scalar, learns: bool) -> Scalar:
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext(), torch.enable_grad():
             y = x if x.requires_grad else (x.clone() if x.is_inference() else x.detach()).requires_grad_()
             values = f(y)
-            (result,) = torch.autograd.grad(values, y, torch.ones_like(values), create_graph=learns or x.requires_grad)
+            if not learns and not x.requires_grad:
+                return gradient_of_sum(values, y)
+            (result,) = torch.autograd.grad(values, y, torch.ones_like(values), create_graph=True)
         return result
 
     return df

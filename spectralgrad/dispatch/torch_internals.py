@@ -25,6 +25,7 @@ _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSel
 # Looked up once: every eager call asks.
 _keys_of: Callable[[Tensor], Any] | None = getattr(torch._C, "_dispatch_keys", None)
 _keys_of_thread: Callable[[], Any] | None = getattr(torch._C, "_dispatch_tls_local_include_set", None)
+_engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 
 
 def intercepted(*tensors: Tensor) -> bool:
@@ -134,6 +135,18 @@ def in_backward_pass() -> bool:
         return torch._C._current_graph_task_id() != -1
     except AttributeError:
         return False
+
+
+def gradient_of_sum(values: Tensor, x: Tensor) -> Tensor:
+    """Return the gradient of the sum of ``values`` in ``x``, without a graph.
+
+    It calls the engine as ``torch.autograd.grad`` does, whose checks in Python take longer than a small gradient.
+    """
+    ones = torch.ones_like(values)
+    if _engine is None:
+        return torch.autograd.grad(values, x, ones)[0]
+    result: Tensor = _engine.run_backward((values,), (ones,), False, False, (x,), False, accumulate_grad=False)[0]
+    return result
 
 
 def remove_function_mode(mode: object) -> None:

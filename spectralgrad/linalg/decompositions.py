@@ -8,12 +8,14 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import pencil
+from ..autograd import pencil, singular_vectors
 from ..autograd.singular_vectors import completed
 from ..dispatch.overrides import shortened
 from ..errors import ArgumentError, MethodError, ShapeError, check_matrix, check_square
 from ..precision import full_precision, narrow, widen
-from ..rules import GapMethod, Method, resolve
+from ..rules import GapMethod, Method, Pade, resolve
+
+_DEFAULT = Pade()
 
 
 class EighResult(NamedTuple):
@@ -144,7 +146,7 @@ class SVDResult(NamedTuple):
 
 
 def _svd_at_once(M: Tensor) -> SVDResult | None:
-    found = solvers.svd_at_once(M)
+    found = singular_vectors.at_once(M, _DEFAULT)
     return None if found is None else SVDResult(*found)
 
 

@@ -78,17 +78,24 @@ def procrustes(
     """
     _check(X, Y, weights)
     with full_precision(X):
-        batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], () if weights is None else weights.shape[:-1])
-        points, targets = (widen(P).expand(*batch, *P.shape[-2:]) for P in (X, Y))
-        w = None if weights is None else weights.to(real_dtype(points.dtype)).expand(*batch, weights.shape[-1])
-        found = align(points, targets, w, Options(scale, translation, special))
+        found = align(*_matching(widen(X), widen(Y), weights), Options(scale, translation, special))
         return ProcrustesResult(*(narrow(part, X.dtype) for part in found))
+
+
+def _matching(X: Tensor, Y: Tensor, weights: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return points and weights with a common batch shape."""
+    if weights is None and X.shape == Y.shape:
+        return X, Y, None
+    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], () if weights is None else weights.shape[:-1])
+    w = None if weights is None else weights.to(real_dtype(X.dtype)).expand(*batch, weights.shape[-1])
+    return X.expand(*batch, *X.shape[-2:]), Y.expand(*batch, *Y.shape[-2:]), w
 
 
 def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
     check_matrix(X, "procrustes", "points (*, n, k)")
     check_matrix(Y, "procrustes", "points (*, n, k)")
-    if X.shape[-2:] != Y.shape[-2:] or X.dtype != Y.dtype or not _broadcast(X.shape[:-2], Y.shape[:-2]):
+    fit = X.shape == Y.shape or (X.shape[-2:] == Y.shape[-2:] and _broadcast(X.shape[:-2], Y.shape[:-2]))
+    if not fit or X.dtype != Y.dtype:
         raise ShapeError(
             f"procrustes: expected two sets of points (*, n, k) of the same shape and dtype, got {tuple(X.shape)} of "
             f"{X.dtype} and {tuple(Y.shape)} of {Y.dtype}"

@@ -66,22 +66,10 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
         support = None if rtol is None else rtol * norm(S).unsqueeze(-1) < S
         found = singular_weights.smooth(S, scalar, support, tolerance)
         if support is None:
-            _check_origin(scalar.value, S)
+            user_functions.check_origin(f, S, "singular_value_function")
         return found
 
     return _apply(M, "singular_value_function", weights)
-
-
-def _check_origin(f: Scalar, S: Tensor) -> None:
-    """Raise :class:`ArgumentError` unless f(0) = 0 up to rounding error; only in eager mode."""
-    if not function.eager(S):
-        return
-    origin = f(S.new_zeros(1)).item()
-    if not abs(origin) <= 8 * torch.finfo(S.dtype).eps:
-        raise ArgumentError(
-            f"singular_value_function: expected f(0) = 0, got {origin:.6g}: otherwise U f(S) Vᴴ is not defined "
-            "where a singular value is zero. Subtract f(0), or pass rtol to apply f on the range only."
-        )
 
 
 @overridable

@@ -18,7 +18,7 @@ _QUOTIENTS, _PLACES, _MEANS = 0, 1, 2  # the enum DividedStep in interface.hpp
 
 def compose_singular(native: Kernel, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
     """Return U diag(values) Vh (*, m, n) for U (*, m, k), values (*, k) and Vh (*, k, n)."""
-    U, values, Vh = U.contiguous(), values.contiguous(), Vh.contiguous()
+    U, values, Vh = _contiguous(U, values, Vh)
     F = U.new_empty(*U.shape[:-1], Vh.shape[-1])
     _singular(native, F, U.data_ptr(), None, Vh.data_ptr(), values.data_ptr(), None, None, None)
     return F
@@ -36,11 +36,15 @@ def singular_derivative(
         joint: divided differences (*, k, k), symmetric.
         outer: f(σ)/σ (*, k).
     """
-    G, U, S, Vh, joint, outer = (x.contiguous() for x in (G, U, S, Vh, joint, outer))
+    G, U, S, Vh, joint, outer = _contiguous(G, U, S, Vh, joint, outer)
     X = torch.empty_like(G)
     weights = None, joint.data_ptr(), outer.data_ptr()
     _singular(native, X, U.data_ptr(), S.data_ptr(), Vh.data_ptr(), *weights, G.data_ptr())
     return X
+
+
+def _contiguous(*tensors: Tensor) -> list[Tensor]:
+    return [x if x.is_contiguous() else x.contiguous() for x in tensors]  # to ask costs less than to call in vain
 
 
 def _singular(native: Kernel, result: Tensor, *pointers: int | None) -> None:
@@ -68,7 +72,7 @@ def divided_differences(
         least: up to this share of the norm, f′(w) takes the place of f(w)/w.
         finite: replace results that are not finite by zero.
     """
-    w, values, d = w.contiguous(), values.contiguous(), w.shape[-1]
+    (w, values), d = _contiguous(w, values), w.shape[-1]
     batch = w.numel() // d
     joint, ratio, offsets = w.new_empty(*w.shape, d), torch.empty_like(w), torch.empty(batch + 1, dtype=torch.int64)
     run, tail = native.function("divided", w.dtype), (batch, d, least, finite, torch.get_num_threads())

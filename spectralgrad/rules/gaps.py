@@ -14,6 +14,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from ..autograd import spectral_function
+from ..autograd.domain import Domain
 from ..autograd.pairwise import differences, floored, identity_mask, norm
 from ..precision import quotient, reciprocal, saturated
 from .base import require
@@ -221,6 +223,11 @@ class Taylor(PublishedRule):
     @property
     def series_terms(self) -> int:
         return self.degree + 1 if self.skew else 0
+
+    def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        direct = type(self) is Taylor and self.skew and self.clamp is None
+        found = spectral_function.root_by_series(A, self, inverse, domain) if direct else None
+        return super().root(A, inverse, domain) if found is None else found
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

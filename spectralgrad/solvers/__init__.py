@@ -2,7 +2,7 @@
 
 from .at_once import eigh as eigh_at_once
 from .at_once import eigvalsh as eigvalsh_at_once
-from .at_once import prepared
+from .at_once import prepared, prepared_svd
 from .at_once import root_and_eigenpairs as root_at_once
 from .at_once import root_derivative as root_derivative_at_once
 from .at_once import svd as svd_at_once
@@ -52,6 +52,7 @@ __all__ = [
     "polar_gradient",
     "positive_part",
     "prepared",
+    "prepared_svd",
     "report",
     "reset_report",
     "root_and_eigenpairs",

@@ -76,7 +76,7 @@ def root_and_eigenpairs(
     return S, s, V
 
 
-def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | None:
+def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor | None:
     """The same for :func:`spectralgrad.solvers.root_derivative`."""
     plan = _plan(V)
     if plan is None or plan.frechet is None or not function.unobserved(G):
@@ -87,7 +87,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor | 
     X = torch.empty_like(G)
     pointers = V.data_ptr(), s.data_ptr(), None, G.data_ptr(), X.data_ptr()
     which = INV_SQRT if inverse else SQRT
-    checked("frechet", plan.frechet(which, 0, *pointers, plan.batch, plan.d, torch.get_num_threads()))
+    checked("frechet", plan.frechet(which, terms, *pointers, plan.batch, plan.d, torch.get_num_threads()))
     return X
 
 
@@ -106,6 +106,11 @@ def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor] | No
     if failed:
         U, S, Vh = SVD.completed(M, ((U, S, Vh), checked("svd", failed)), operation)
     return U, S, Vh
+
+
+def prepared_svd(M: object) -> bool:
+    """The same as :func:`prepared` for singular value decompositions of matrices (*, m, n)."""
+    return function.recorded(M) and kernel() is not None and choice.svd_plan(M.shape, M.dtype) is not None  # type: ignore[attr-defined]
 
 
 def _plan(A: Tensor) -> choice.Plan | None:

@@ -6,11 +6,15 @@ torch, into which they can see.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..native import kernel
+from ..native.functions import checked
 from . import choice
 
 _SMALL = 32  # rows and columns up to which one call of the kernel is faster than several of torch
@@ -53,20 +57,57 @@ def svd_gradient(
 ) -> Tensor | None:
     """Return the gradient (*, m, n) with respect to a matrix, or None if the kernel does not compute it.
 
+    All tensors must be :func:`spectralgrad.dispatch.function.eager`.
+
     Args:
         factors: U (*, m, k), S (*, k) and Vh (*, k, n).
         cotangents: the gradients with respect to them; None for zero.
         gaps: of S, (*, k, k).
         filters, saturates: as in :func:`eigh_gradient`.
     """
-    native = choice.kernel_for_svd_gradient(factors[0], factors[2])
+    U, S, Vh = factors
+    plan = _plan_for(U, Vh)
+    if plan is None or not _of_type(U.dtype, *factors, *cotangents):
+        return None
+    K = gaps(S)
+    if isinstance(K, Tensor):
+        K = _fitting(K, S.unsqueeze(-1).expand(*S.shape, S.shape[-1]))
+    return None if K is None else _by_plan(plan, (*factors, *cotangents), K, filters + 2 * saturates)
+
+
+class _Plan(NamedTuple):
+    """The C function, its sizes, and the shape of the gradient, for singular vectors of one shape and type."""
+
+    run: Any
+    sizes: tuple[int, ...]
+    shape: tuple[int, ...]
+
+
+def _plan_for(U: Tensor, Vh: Tensor) -> _Plan | None:
+    return None if kernel() is None or not U.is_cpu else _plan(U.shape, Vh.shape, U.dtype)
+
+
+@lru_cache(maxsize=1024)
+def _plan(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> _Plan | None:
+    """Return the plan for U and Vh of these shapes, or None if the kernel does not compute the gradient."""
+    U, Vh = (torch.empty(1, dtype=dtype).expand(shape) for shape in (left, right))
+    native = choice.kernel_for_svd_gradient(U, Vh)
     if native is None:
         return None
-    U, S, _ = factors
-    K = _fitting(gaps(S), S.unsqueeze(-1).expand(*S.shape, S.shape[-1]))
-    if K is None or not _of_type(U.dtype, *factors, *cotangents):
-        return None
-    return native.svd_gradient(factors, cotangents, K, filters, saturates)
+    shape = *left[:-1], right[-1]
+    return _Plan(native.function("svd_gradient", dtype), (left[:-2].numel(), *shape[-2:]), shape)
+
+
+def _by_plan(plan: _Plan, tensors: Sequence[Tensor | None], gaps: Tensor | float, flags: int) -> Tensor:
+    """Call the C function without the checks of ``Kernel.svd_gradient``, which eager tensors do not need."""
+    K, floor = (gaps, 0.0) if isinstance(gaps, Tensor) else (None, gaps)
+    given = [x if x is None or x.is_contiguous() else x.contiguous() for x in (*tensors, K)]
+    pointers = [None if x is None else x.data_ptr() for x in given]
+    if 0 in pointers:
+        raise RuntimeError("svd: the memory of a saved tensor or of a cotangent was freed before the backward pass")
+    gM = tensors[0].new_empty(*plan.shape)  # type: ignore[union-attr]
+    checked("svd_gradient", plan.run(*pointers, gM.data_ptr(), *plan.sizes, floor, flags, torch.get_num_threads()))
+    return gM
 
 
 def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None:
@@ -75,15 +116,15 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     It is that of a singular value decomposition without gaps: U = Q V and V turn against each other only. The last
     of h may be negative.
     """
-    native = choice.kernel_for_svd_gradient(Q, Vh) if max(Q.shape[-2:]) <= _SMALL else None
-    if native is None or not _of_type(Q.dtype, h, Vh, G):
+    plan = None if max(Q.shape[-2:]) > _SMALL else _plan_for(Q, Vh)
+    if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
-    V, gaps = Vh.mT, h.new_zeros(*h.shape, h.shape[-1])
+    V = Vh.mT
     U = Q @ V
-    if Q.shape[-2] > Q.shape[-1]:
-        return native.svd_gradient((U, h, Vh), (G @ V, None, U.mT @ G), gaps, False, False)
     # For square matrices both cotangents say the same, so one of them can stand for both.
-    return native.svd_gradient((U, h, Vh), (G @ (2 * V), None, None), gaps, False, False)
+    tall = Q.shape[-2] > Q.shape[-1]
+    cotangents = (G @ V, None, U.mT @ G) if tall else (G @ (2 * V), None, None)
+    return _by_plan(plan, (U, h, Vh, *cotangents), h.new_zeros(*h.shape, h.shape[-1]), 0)
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:

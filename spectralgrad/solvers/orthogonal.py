@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from ..precision import magnitude, ordinary
-from . import choice
+from ..precision import all_ordinary, magnitude
+from . import at_once, choice, gradients
 from .call_counts import counts
 from .ladder import SVD
 from .lapack import Factors
@@ -16,7 +19,12 @@ _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
 _TALL = 3  # from this ratio of rows to columns on, the Gram matrix is so much smaller that it is faster
 _SMALL = 32  # rows and columns up to which a product is faster in the kernel than in torch
+_FEW = 32  # singular values up to which a few numbers are faster in Python than in tensors
 _BLOCK = 64  # columns of the Gram matrix computed at a time
+_VOLUMES: dict[int, Callable[..., float]] = {
+    2: lambda a, b, c, d: a * d - b * c,
+    3: lambda a, b, c, d, e, f, g, h, i: a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g),
+}  # determinants, by the number of rows
 
 
 def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
@@ -31,7 +39,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     by_kernel = m < _TALL * n and choice.svd_solver(M) is not None
     if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
         M = SVD.readable(M, operation)  # the SVD below checks for itself
-        if bool(ordinary(M).all()):
+        if all_ordinary(M):
             return _by_gram(M)
         size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
         Q, S, Vh = _by_gram(M / size)
@@ -48,17 +56,31 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
     """
     if M.dtype.is_complex or not M.numel():
         return polar_factors(M, operation)
-    if choice.svd_solver(M) is not None:
-        U, S, Vh = SVD.solve(M, operation)
-        signs = torch.ones_like(S)
-        signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
-        return _product(U, S, Vh, signs), S * signs, Vh
+    found = at_once.svd(M, operation)
+    if found is not None or choice.svd_solver(M) is not None:
+        U, S, Vh = found or SVD.solve(M, operation)
+        signs = _signs(U, S, Vh)
+        return _product(U, S, Vh, signs), S if signs is None else S * signs, Vh
     Q, S, Vh = polar_factors(M, operation)
     mirrored = (_determinant(Q) < 0).unsqueeze(-1)
     v = Vh[..., -1, :]
     last = (Q * v.unsqueeze(-2)).sum(-1) * torch.where(mirrored, -2, 0)
     h = torch.cat([S[..., :-1], torch.where(mirrored, -S[..., -1:], S[..., -1:])], -1)
     return torch.addcmul(Q, last.unsqueeze(-1), v.unsqueeze(-2)), h, Vh
+
+
+def _signs(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor | None:
+    """Return signs (*, n) by which the columns of U are multiplied to make U Vh a rotation; None if all are 1."""
+    n = S.shape[-1]
+    if n not in _VOLUMES or S.numel() > _FEW:
+        signs = torch.ones_like(S)
+        signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
+        return signs
+    pairs = zip(*(x.reshape(-1, n * n).tolist() for x in (U, Vh)), strict=True)
+    last = [math.copysign(1, _VOLUMES[n](*u) * _VOLUMES[n](*v)) for u, v in pairs]
+    if min(last) > 0:
+        return None
+    return S.new_tensor([[1.0] * (n - 1) + [sign] for sign in last]).reshape(S.shape)
 
 
 def _determinant(Q: Tensor) -> Tensor:
@@ -75,11 +97,12 @@ def _determinant(Q: Tensor) -> Tensor:
 
 def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
     """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
-    native = choice.kernel_for_svd_gradient(U, Vh) if max(U.shape[-2], Vh.shape[-1]) <= _SMALL else None
-    if native is None:
-        return U @ Vh if signs is None else (U * signs.unsqueeze(-2)) @ Vh
-    slopes = torch.ones_like(S) if signs is None else signs
-    return native.svd_gradient((U, S, Vh), (None, slopes, None), 0.0, False, False)
+    if max(U.shape[-2], Vh.shape[-1]) <= _SMALL:
+        slopes = torch.ones_like(S) if signs is None else signs
+        by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
+        if by_kernel is not None:
+            return by_kernel
+    return U @ Vh if signs is None else (U * signs.unsqueeze(-2)) @ Vh
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

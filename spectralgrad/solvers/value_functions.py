@@ -31,7 +31,8 @@ def singular_derivative(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tens
 
 def _kernel_for(U: Tensor, Vh: Tensor, *others: Tensor) -> Kernel | None:
     """Return the kernel if it serves; hooks on saved tensors may have changed types."""
-    if not function.eager(U, Vh, *others) or any(x.dtype != U.dtype for x in (Vh, *others)):
+    dtype = U.dtype
+    if not function.eager(U, Vh, *others) or [x for x in (Vh, *others) if x.dtype != dtype]:
         return None
     return choice.kernel_for_svd_gradient(U, Vh)
 
