@@ -38,7 +38,7 @@ template <class T> struct Basis {
   }
 
   // Takes column j of `count` matrices from vectors z[i·step], one matrix per lane.
-  void take(const V* z, int step, int j, int count) {
+  SG_ONCE void take(const V* z, int step, int j, int count) {
     if (lanes) {
       for (int i = 0; i < rows; i++) q[i * columns + pad + j] = z[i * step];
       return;
@@ -51,7 +51,7 @@ template <class T> struct Basis {
     }
   }
   // Takes up to W columns of matrix m, of which z[i·step] is row i: columns j, j + way, j + 2·way, …
-  void take_single(const V* z, int step, int m, int j, int way) {
+  SG_ONCE void take_single(const V* z, int step, int m, int j, int way) {
     for (int b = 0; b < blocks; b++) {
       V r[W];
       for (int k = 0; k < W; k++) r[k] = b * W + k < rows ? z[(b * W + k) * step] : V{};
@@ -64,7 +64,7 @@ template <class T> struct Basis {
     for (int j = 0; j < n; j++) take(from.q + pad + j, columns, j, count);
   }
 
-  void rotate_lanes(const V* s, const V* t, int record, int sweeps, const int* low, const int* high) {
+  SG_ONCE void rotate_lanes(const V* s, const V* t, int record, int sweeps, const int* low, const int* high) {
     constexpr int R = 4;
     int i = 0;
     for (; i + R <= rows; i += R)
@@ -75,7 +75,7 @@ template <class T> struct Basis {
   void rotate_single(int m, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
     for (int p = 0; p < panels(); p++) rotate_single(m, p, s, t, record, sweeps, low, high);
   }
-  void rotate_single(int m, int p, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
+  SG_ONCE void rotate_single(int m, int p, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
     rotate_panel<PV>(panel(m, p), width(p), s, t, record, sweeps, low, high);
   }
   // A panel of R vectors of rows; the last panel may be narrower.
@@ -89,7 +89,7 @@ template <class T> struct Basis {
 
   // The columns in the given order, times factor[order[j]], as a row-major rows × n matrix. x + 0 turns −0 into +0. A
   // full-width store may overrun into the next row, which is written afterwards, but not beyond the end of the matrix.
-  void write(int m, const int* order, const T* factor, T* out) const {
+  SG_ONCE void write(int m, const int* order, const T* factor, T* out) const {
     const T* end = out + (int64_t)rows * n;
     for (int b = 0; b < blocks; b++)
       for (int j = (n - 1) / W * W; j >= 0; j -= W) {
@@ -100,7 +100,7 @@ template <class T> struct Basis {
       }
   }
   // The same as an n × rows matrix: columns become rows.
-  void write_transposed(int m, const int* order, const T* factor, T* out) const {
+  SG_ONCE void write_transposed(int m, const int* order, const T* factor, T* out) const {
     const T* end = out + (int64_t)rows * n;
     for (int j = 0; j < n; j++)
       for (int b = 0; b < blocks; b++)

@@ -88,7 +88,7 @@ SG_INLINE S reflector(Vec<T>* x, int at, int first, int stop, S& beta) {
 // golub_kahan.hpp wants it: D[n−1−k] = b_kk, E[n−2−k] = b_k,k+1. Column k is left holding u_k, zero above row k, and
 // row k of `right` (rows of lr vectors) v_k, zero up to column k. left, tau: their τ. work: 2·ld + 2·lr vectors.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
-void bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau, Vec<T>* work) {
+SG_ONCE void bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau, Vec<T>* work) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S), C = 4;  // entries a vector; columns a pass
   const int stop = (m + per - 1) / per, end = (n + per - 1) / per;
   Vec<T>*x = work, *z = work + ld, *ys[2] = {work + 2 * ld, work + 2 * ld + lr};
@@ -129,7 +129,7 @@ void pair_dots(const Vec<T>* a, int ld, int count, int length, S (*dots)[2][2]) 
 // vectors). Reflector k is row k of a and starts at entry k + offset, so that it leaves the columns of the identity
 // before k + offset unchanged.
 template <class Mode, int NV, class T = typename Mode::Real, class S = typename Mode::S>
-void reflected_columns(const Vec<T>* a, int ld, int count, int offset, int length, const S* tau,
+SG_ONCE void reflected_columns(const Vec<T>* a, int ld, int count, int offset, int length, const S* tau,
                        const S (*dots)[2][2], int j, Vec<T>* z) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);
   const S none[1][1] = {};

@@ -78,7 +78,7 @@ template <class Mode> SG_INLINE auto complex_dot(Planar<Mode> x, Planar<Mode> y,
 // As bidiagonalise, with twice the work. left, tau: n real parts, then n imaginary parts. Row n − 2 has one entry to the
 // right of the diagonal, which a reflector makes real.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
-void complex_bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau,
+SG_ONCE void complex_bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau,
                            Vec<T>* work) {
   typedef Planar<Mode> P;
   typedef Complex<Vec<T>> C;
@@ -115,7 +115,7 @@ void complex_bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int l
 
 // As reflected_columns; reflectors are applied one by one.
 template <class Mode, int NV, class T = typename Mode::Real, class S = typename Mode::S>
-void complex_reflected_columns(Vec<T>* a, int ld, int n, int count, int offset, int length, const S* tau, int j, Vec<T>* z) {
+SG_ONCE void complex_reflected_columns(Vec<T>* a, int ld, int n, int count, int offset, int length, const S* tau, int j, Vec<T>* z) {
   constexpr int per = NV * sizeof(Vec<T>) / sizeof(S);
   for (int i = 0; i < 2 * length * NV; i++) z[i] = Vec<T>{};
   for (int c = 0; c < per && j + c < length; c++) ((S*)z)[2 * (j + c) * per + c] = S{} + T(1);

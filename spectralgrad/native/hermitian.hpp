@@ -74,7 +74,7 @@ SG_INLINE Head<Mode> head(Planar<Mode> x, int k, int nv) {
 
 // As tridiagonalise; work: six arrays of ld vectors. phase: n real parts of d, then n imaginary parts.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
-void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, S* phase, Vec<T>* work) {
+SG_ONCE void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, S* phase, Vec<T>* work) {
   typedef Planar<Mode> P;
   constexpr int per = sizeof(Vec<T>) / sizeof(S);
   const int padded = ld * per;
@@ -112,7 +112,7 @@ void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, S* pha
 
 // As q_columns, with D.
 template <class Mode, int NV, class T = typename Mode::Real, class S = typename Mode::S>
-void complex_columns(Vec<T>* a, int ld, int n, const S* tau, const S* phase, int j, Vec<T>* z) {
+SG_ONCE void complex_columns(Vec<T>* a, int ld, int n, const S* tau, const S* phase, int j, Vec<T>* z) {
   constexpr int row = NV * sizeof(Vec<T>) / sizeof(S);
   for (int i = 0; i < 2 * n * NV; i++) z[i] = Vec<T>{};
   for (int c = 0; c < row && j + c < n; c++)

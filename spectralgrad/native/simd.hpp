@@ -24,6 +24,8 @@
 #endif
 #endif
 #define SG_INLINE inline __attribute__((always_inline))
+// For functions of many instructions that are called from several templates: compiled once instead of in each of them.
+#define SG_ONCE __attribute__((noinline))
 
 namespace SG_NS {
 namespace {

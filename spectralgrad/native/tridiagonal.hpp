@@ -81,7 +81,7 @@ SG_INLINE double vsqrt(double x) { return __builtin_sqrt(x); }
 // An x whose norm is below √tiny is treated as zero (H = I), which avoids 1/h = 1/0: entries of the scaled matrix are
 // about 1, so this is far below rounding error.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
-void tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, Vec<T>* work) {
+SG_ONCE void tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, Vec<T>* work) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);  // entries a vector
   const int padded = ld * per;
   Vec<T>*qv = work + ld, *pv = work + 2 * ld;
@@ -165,7 +165,7 @@ void all_dots(const Vec<T>* a, int ld, int n, S (*dots)[NB][NB]) {
 // Columns of Q = H_{n−1} ⋯ H_2: NV vectors of them, the first being column j, into z (n rows of NV vectors).
 // H_k changes only rows 0 … k−1, so column j remains that of the identity up to H_j; groups up to there are skipped.
 template <class Mode, int NB, int NV, class T = typename Mode::Real, class S = typename Mode::S>
-void q_columns(const Vec<T>* a, int ld, int n, const S* tau, const S (*dots)[NB][NB], int j, Vec<T>* z) {
+SG_ONCE void q_columns(const Vec<T>* a, int ld, int n, const S* tau, const S (*dots)[NB][NB], int j, Vec<T>* z) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);
   const S none[1][1] = {};
   for (int i = 0; i < n * NV; i++) z[i] = Vec<T>{};
