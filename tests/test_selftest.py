@@ -44,6 +44,8 @@ def loading():
         "function_derivative",
         "svd",
         "svdvals",
+        "svd_single",
+        "svdvals_single",
         "svd_gradient",
         "eigh_gradient",
     ],

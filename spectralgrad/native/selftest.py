@@ -2,9 +2,9 @@ r"""A self-test that runs at the first use of the kernel, so that a miscompiled 
 
 All functions are tested in both dtypes on matrices of size 3 (Jacobi) and 6 (Householder and QL, real and complex), the
 singular value decomposition, its gradient and functions of singular values on sizes 2, 3, 9 and 12 and on rectangular
-ones, passes over features on 17 channels and 34 positions. There are seventeen matrices of each size, more than a
-vector of any instruction set holds. The equations that define the results must hold to :math:`30\,n\,u`, LAPACK's
-acceptance threshold; the matrices are well conditioned, so roots meet it too.
+ones, the other ways to it on size 17, passes over features on 17 channels and 34 positions. There are seventeen
+matrices of each size, more than a vector of any instruction set holds. The equations that define the results must hold
+to :math:`30\,n\,u`, LAPACK's acceptance threshold; the matrices are well conditioned, so roots meet it too.
 """
 
 from __future__ import annotations
@@ -106,13 +106,29 @@ def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     d = A.shape[-1]
     for name, M in (("svd", A + G), ("tall svd", A[..., : d - 1]), ("wide svd", (A + G)[:, : d - 1])):
         U, S, Vh, failed = native.svd(M)
-        values, u, vh = _wide(S)[:, None], _wide(U), _wide(Vh)
-        yield name, np.append(np.diff(values) > 0, failed > 0), np.array(0.0)
-        yield name, (u * values) @ vh, _wide(M)
-        yield name, np.concatenate([u.swapaxes(1, 2) @ u, vh @ vh.swapaxes(1, 2)]), np.eye(S.shape[-1])
+        yield from _of_triples(name, M, U, S, Vh, failed)
         yield "singular values", _wide(native.svdvals(M)[0]), _wide(S)
         yield f"gradient of {name}", *_gradient(native, U, torch.arange(S.shape[-1], 0, -1, dtype=S.dtype), Vh)
         yield from _of_function(native, M.cos(), U, S, Vh)
+
+
+def _of_other_svds(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    """One matrix at a time, a long one too, and complex matrices."""
+    C = torch.complex(A, G)
+    for M in (A + G, A.reshape(-1)[:100].reshape(1, 50, 2), C[..., :4]):
+        yield from _of_triples("svd, one by one", M, *native.svd_single(M))
+        yield "singular values, one by one", _wide(native.svdvals_single(M)[0]), _wide(native.svd_single(M)[1])
+    for M in (C, C[:, :9, :4], C[:, :4]):
+        yield from _of_triples("complex svd", M, *native.svd(M))
+        yield "complex singular values", _wide(native.svdvals(M)[0]), _wide(native.svd(M)[1])
+
+
+def _of_triples(name: str, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, failed: int) -> Iterator[Equation]:
+    values, u, vh = _wide(S)[:, None], _wide(U), _wide(Vh)
+    yield name, np.append(np.diff(values) > 0, failed > 0), np.array(0.0)
+    yield name, (u * values) @ vh, _wide(M)
+    adjoints = u.conj().swapaxes(1, 2), vh.conj().swapaxes(1, 2)
+    yield name, np.concatenate([adjoints[0] @ u, vh @ adjoints[1]]), np.eye(S.shape[-1])
 
 
 def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Iterator[Equation]:
@@ -210,6 +226,7 @@ _TESTS = (
     (3, _of_svd),
     (9, _of_svd),
     (12, _of_svd),
+    (17, _of_other_svds),
     (2, _of_points),
     (3, _of_points),
     (6, _of_points),

@@ -28,10 +28,8 @@ class batch_invariant(ContextDecorator):  # noqa: N801
     served by different ones, whose results differ by rounding errors, or by the signs of eigenvectors. In this mode the
     algorithm depends on the size and type of the matrices alone:
 
-    * ``eigh``, ``eigvalsh``: up to size 48 the kernel in SIMD lanes, above it the kernel one matrix at a time, and
-      LAPACK one matrix at a time where the kernel is not used;
-    * ``svd``, ``svdvals``: the kernel wherever it would be used for some batch, and LAPACK one matrix at a time
-      elsewhere, also for complex matrices;
+    * ``eigh``, ``eigvalsh``, ``svd``, ``svdvals``: up to size 48 the kernel in SIMD lanes, above it the kernel one
+      matrix at a time, and LAPACK one matrix at a time where the kernel is not used;
     * roots, their derivatives and the gradients of decompositions, as far as the kernel computes them.
 
     Not included are products by torch, on which larger functions are built: BLAS chooses its algorithm by the batch as
