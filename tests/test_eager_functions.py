@@ -1,6 +1,7 @@
 """The short way of functions of a matrix in eager mode, against the general way."""
 
 from dataclasses import dataclass
+from types import ModuleType
 
 import pytest
 import torch
@@ -25,7 +26,17 @@ SPECTRA = {
 
 @dataclass(frozen=True)
 class _Ordinary(sg.Taylor):
-    """The same rule; only SVD-Taylor itself takes the short way."""
+    """The same rule; one that replaces a method does not take the short way."""
+
+    def gaps(self, w):
+        return super().gaps(w)
+
+
+@dataclass(frozen=True)
+class _Named(sg.Taylor):
+    """The same rule by another name."""
+
+    degree: int = 4
 
 
 def _matrix(spectrum, d, dtype=torch.float64):
@@ -115,11 +126,20 @@ def test_roots_by_taylor_refuse_indefinite_matrices_and_nan(root):
 
 
 @needs_kernel
-def test_a_root_by_taylor_goes_straight_to_the_kernel(monkeypatch):
+@pytest.mark.parametrize("method", ["svd-taylor", _Named()])
+def test_a_root_by_taylor_goes_straight_to_the_kernel(method, monkeypatch):
     A = _matrix("distinct", 5, torch.float32).requires_grad_()
     monkeypatch.delattr(Kernel, "_call")  # what the general way calls
-    sg.matrix_inv_sqrt(A, method="svd-taylor").sum().backward()
+    sg.matrix_inv_sqrt(A, method=method).sum().backward()
     assert A.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("degree", [2**31 - 1, 2**32, 2**32 + 4])
+def test_any_degree_of_taylor(degree):
+    """Beyond 32 bits the number of terms must not wrap around."""
+    A = _matrix("distinct", 4).requires_grad_()
+    expected = torch.autograd.grad(sg.matrix_inv_sqrt(A, method=sg.Taylor(degree=10**6)).sum(), A)
+    assert_close(torch.autograd.grad(sg.matrix_inv_sqrt(A, method=sg.Taylor(degree=degree)).sum(), A), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64], ids=str)
@@ -165,15 +185,26 @@ def _shifted(x):
     return torch.tanh(x) + offset
 
 
-offset = 0.0
+def _shifted_inside(x):
+    return (lambda y: torch.tanh(y) + offset)(x)
 
 
-def test_what_a_function_of_singular_values_is_at_zero_is_asked_again_if_it_may_have_changed(monkeypatch):
+def _shifted_by_a_module(x):
+    return torch.tanh(x) + module.offset
+
+
+offset, module = 0.0, ModuleType("settings")
+module.offset = 0.0
+
+
+@pytest.mark.parametrize("f", [_shifted, _shifted_inside, _shifted_by_a_module])
+def test_what_a_function_of_singular_values_is_at_zero_is_asked_again_if_it_may_have_changed(f, monkeypatch):
     M = torch.randn(3, 2)
-    sg.singular_value_function(M, _shifted)
+    sg.singular_value_function(M, f)
     monkeypatch.setitem(globals(), "offset", 1.0)
+    monkeypatch.setattr(module, "offset", 1.0)
     with pytest.raises(sg.ArgumentError, match=r"f\(0\) = 0, got 1"):
-        sg.singular_value_function(M, _shifted)
+        sg.singular_value_function(M, f)
 
 
 def test_a_function_of_singular_values_must_vanish_at_zero_in_every_type():

@@ -106,6 +106,19 @@ def test_few_columns_keep_small_singular_values_alone_too(shape, dtype):
     assert ((S - exact).abs() <= 20 * long**0.5 * unit(dtype) * exact).all()
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("shape", [(100, 4), (5, 100), (400, 1)], ids=str)
+def test_a_value_that_overflows_is_infinite_and_its_vectors_are_orthonormal(shape, dtype):
+    """Alone as in a batch; the entries themselves are finite."""
+    M = torch.full(shape, 0.9 * torch.finfo(dtype).max, dtype=dtype) * torch.linspace(-1, 1, shape[1]).sign().to(dtype)
+    few = min(shape)
+    for X in (M, M.expand(9, *shape)):
+        U, S, Vh = sg.svd(X)
+        assert torch.isposinf(S[..., 0]).all()
+        assert_close(U.mT @ U, torch.eye(few, dtype=dtype).expand(*X.shape[:-2], few, few))
+        assert_close(Vh @ Vh.mT, torch.eye(few, dtype=dtype).expand(*X.shape[:-2], few, few))
+
+
 def _error(S, exact):
     size = exact[:, :1].clamp_min(torch.finfo(S.dtype).tiny)
     return float(((S.double() - exact).abs() / size).max())

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
-from inspect import ismodule
+from inspect import iscode
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 from weakref import WeakSet
@@ -30,6 +30,7 @@ _HALF = (
     (0.66120938646626451, 0.36076157304813861),
     (0.23861918608319691, 0.46791393457269105),
 )
+_CONSTANT = (torch, torch.special, torch.nn.functional, math)  # modules whose contents do not change
 _passed: WeakSet[Any] = WeakSet()  # functions that were found to be elementwise
 _vanishing: dict[torch.dtype, WeakSet[Any]] = defaultdict(WeakSet)  # functions that were found to be zero at zero
 _GAUSS = tuple((sign * node, weight) for sign in (-1, 1) for node, weight in _HALF)
@@ -155,14 +156,17 @@ def check_origin(f: Scalar, like: Tensor, where: str) -> None:
 
 
 def _is_fixed(f: Scalar) -> bool:
-    """True if f is a function of torch, or a Python function of its argument and of modules alone.
+    """True if f is a function of torch, or a Python function of its argument, ``torch`` and ``math`` alone.
 
-    What depends on other variables may change, such as a network that is first evaluated and then trained.
+    What depends on other variables may change, such as a network that is first evaluated and then trained. So may what
+    a function defined inside f depends on.
     """
     if not isinstance(f, FunctionType):
         return isinstance(f, BuiltinFunctionType)
+    if f.__closure__ or f.__defaults__ or f.__kwdefaults__ or any(map(iscode, f.__code__.co_consts)):
+        return False
     names = [f.__globals__[name] for name in f.__code__.co_names if name in f.__globals__]
-    return not f.__closure__ and not f.__defaults__ and not f.__kwdefaults__ and all(map(ismodule, names))
+    return all(any(x is module for module in _CONSTANT) for x in names)
 
 
 def _compare_alone(f: Scalar, words: tuple[str, str, str], entry: Tensor, among: Tensor) -> None:

@@ -59,8 +59,9 @@ template <class T> struct ThinSvd {
   }
   T* column(int j) const { return (T*)(a + j * ld); }
 
-  // Column j scaled to a largest entry in [1/2, 1), or near it at the ends of the range; returns the factor that undoes it.
-  T load(const T* A, int j) {
+  // Column j scaled to a largest entry in [1/2, 1), or near it at the ends of the range; returns the exponent of two that
+  // undoes it.
+  int load(const T* A, int j) {
     T *to = column(j), largest = 0;
     const int64_t step = wide ? 1 : n;
     const T* from = A + (wide ? (int64_t)j * m : j);
@@ -76,16 +77,19 @@ template <class T> struct ThinSvd {
     exponent = exponent > limit ? limit : exponent < -limit ? -limit : exponent;
     const V scale = splat<T>((T)__builtin_ldexp(1.0, -exponent));
     for (int i = 0; i < ld; i++) a[j * ld + i] *= scale;
-    return (T)__builtin_ldexp(1.0, exponent);
+    return exponent;
   }
   // Reflector k applied to the column x.
   void reflect_column(int k, V* x) const {
     const V s = splat<T>(tau[k] * dot<SM>(a + k * ld, x, k / W, ld));
     for (int i = k / W; i < ld; i++) x[i] -= s * a[k * ld + i];
   }
-  void triangularise(const T* A) {
+  // R divided by a power of two, which is returned: R itself may overflow where A does not.
+  T triangularise(const T* A) {
+    int exponents[most], largest;
     T back[most];
-    for (int j = 0; j < n; j++) back[j] = load(A, j);
+    for (int j = 0; j < n; j++) exponents[j] = load(A, j), largest = j && exponents[j] < largest ? largest : exponents[j];
+    for (int j = 0; j < n; j++) back[j] = (T)__builtin_ldexp(1.0, exponents[j] - largest);
     for (int k = 0; k < n; k++) {
       for (int i = 0; i < n; i++) R[i * n + k] = i < k ? column(k)[i] * back[k] : T(0);
       for (int i = 0; i < k; i++) column(k)[i] = 0;
@@ -93,6 +97,7 @@ template <class T> struct ThinSvd {
       R[k * n + k] *= back[k];
       for (int j = k + 1; j < n; j++) reflect_column(k, a + j * ld);
     }
+    return (T)__builtin_ldexp(1.0, largest);
   }
   // Left vector r of the tall matrix: Q times that of R.
   void form(int r) {
@@ -103,11 +108,11 @@ template <class T> struct ThinSvd {
   int solve(const T* A, T* U, T* S, T* Vh, void* work) {
     V largest = {}, poison = {};
     survey(A, (int64_t)m * n, largest, poison, 0);
-    triangularise(A);
+    const T scale = triangularise(A);
     const SvdTask<T> inner{R, U ? left : nullptr, S, U ? right : nullptr, 1, 0, 1, n, n, work};
     const int failed = poison[0] == 0 ? small_svd(inner) : 1;
     const T bad = failed ? (T)__builtin_nanf("") : T(0);
-    for (int r = 0; failed && r < n; r++) S[r] = bad;
+    for (int r = 0; r < n; r++) S[r] = failed ? bad : S[r] * scale;
     for (int r = 0; U && r < n; r++) {
       if (!failed) form(r);
       T* to = wide ? Vh + (int64_t)r * m : U + r;

@@ -8,7 +8,8 @@ instead, which ``faithful=True`` reproduces (claim G10).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import ClassVar
 
 import torch
@@ -20,6 +21,8 @@ from ..autograd.pairwise import differences, floored, identity_mask, norm
 from ..precision import quotient, reciprocal, saturated
 from .base import require
 from .published import PublishedRule, repaired
+
+_MOST_TERMS = 2**31 - 1  # the kernel counts them in 32 bits; a series of fewer has converged
 
 
 @dataclass(frozen=True)
@@ -222,10 +225,10 @@ class Taylor(PublishedRule):
 
     @property
     def series_terms(self) -> int:
-        return self.degree + 1 if self.skew else 0
+        return min(self.degree + 1, _MOST_TERMS) if self.skew else 0
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        direct = type(self) is Taylor and self.skew and self.clamp is None
+        direct = self.skew and self.clamp is None and _adds_nothing(type(self))
         found = spectral_function.root_by_series(A, self, inverse, domain) if direct else None
         return super().root(A, inverse, domain) if found is None else found
 
@@ -256,6 +259,13 @@ class Taylor(PublishedRule):
 
     def bound(self, w: Tensor) -> Tensor:
         return saturated((self.degree + 1) * _worst_reciprocal(w))
+
+
+@cache
+def _adds_nothing(kind: type[Taylor]) -> bool:
+    """True if a subclass of Taylor replaces no method or property, so that it is the same rule."""
+    own = {name for part in kind.__mro__[: kind.__mro__.index(Taylor)] for name in vars(part)}
+    return not any(hasattr(Taylor, name) and not name.startswith("__") for name in own - {x.name for x in fields(kind)})
 
 
 def _worst_reciprocal(w: Tensor) -> Tensor:
