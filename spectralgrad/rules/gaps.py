@@ -8,8 +8,7 @@ instead, which ``faithful=True`` reproduces (claim G10).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from functools import cache
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -211,9 +210,17 @@ class Taylor(PublishedRule):
     summary: ClassVar[str] = "geometric series of degree 9 in closed form; bound (K+1)/λ"
     reference: ClassVar[str] = "TPAMI 2021, Eq. 9–12"
     set_by_layers: ClassVar[frozenset[str]] = frozenset({"degree"})
+    _unchanged: ClassVar[bool] = True  # False in subclasses that replace a method or property
     degree: int = 9
     faithful: bool = False
     clamp: float | None = None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        replaced = [
+            callable(x) or isinstance(x, (property, classmethod)) for name, x in vars(cls).items() if name[:2] != "__"
+        ]
+        cls._unchanged = cls._unchanged and not any(replaced)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -228,7 +235,7 @@ class Taylor(PublishedRule):
         return min(self.degree + 1, _MOST_TERMS) if self.skew else 0
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        direct = self.skew and self.clamp is None and _adds_nothing(type(self))
+        direct = self.skew and self.clamp is None and self._unchanged
         found = spectral_function.root_by_series(A, self, inverse, domain) if direct else None
         return super().root(A, inverse, domain) if found is None else found
 
@@ -259,13 +266,6 @@ class Taylor(PublishedRule):
 
     def bound(self, w: Tensor) -> Tensor:
         return saturated((self.degree + 1) * _worst_reciprocal(w))
-
-
-@cache
-def _adds_nothing(kind: type[Taylor]) -> bool:
-    """True if a subclass of Taylor replaces no method or property, so that it is the same rule."""
-    own = {name for part in kind.__mro__[: kind.__mro__.index(Taylor)] for name in vars(part)}
-    return not any(hasattr(Taylor, name) and not name.startswith("__") for name in own - {x.name for x in fields(kind)})
 
 
 def _worst_reciprocal(w: Tensor) -> Tensor:
