@@ -349,8 +349,9 @@ def _gaussian(rows, columns):
 
 def test_jax_takes_part_where_it_is_installed(outcomes):
     pytest.importorskip("jax", reason="JAX is optional: it is only compared with")
+    without = ("covariance", "whitening", "frechet", "fourth_root", "procrustes", "generalised")
     for outcome in outcomes:
-        assert ("jax" in outcome) == (outcome.contest not in ("covariance", "whitening", "frechet", "fourth_root"))
+        assert ("jax" in outcome) == (outcome.contest not in without)
         if "jax" in outcome:
             assert outcome["jax"].right, outcome
             assert outcome["jax"].timing is not None
