@@ -113,7 +113,7 @@ class _Values(function.DerivativeRule):
             return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
 
 
-class _Gradient(function.DerivativeRule):
+class _Gradient(curvature.SavesInputs, function.DerivativeRule):
     """V diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
     generate_vmap_rule = False
@@ -128,12 +128,6 @@ class _Gradient(function.DerivativeRule):
         A, V = (x.movedim(dim, 0) if dim else x for x, dim in ((A, in_dims[0]), (V, in_dims[2])))
         w, slopes, place = curvature.mapped(w, slopes, in_dims[1], in_dims[3])
         return gradient(A, w, V, slopes, rule, ties), place
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        *tensors, ctx.rule, ctx.ties = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx, Z):  # type: ignore[no-untyped-def]

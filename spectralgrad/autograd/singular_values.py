@@ -91,7 +91,7 @@ class _Values(function.DerivativeRule):
             return None, diagonal + (split - diagonal).detach(), None
 
 
-class _Gradient(function.DerivativeRule):
+class _Gradient(curvature.SavesInputs, function.DerivativeRule):
     """U diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
     generate_vmap_rule = False
@@ -107,12 +107,6 @@ class _Gradient(function.DerivativeRule):
         M, U, Vh = (x.movedim(dim, 0) if dim else x for x, dim in first)
         S, slopes, place = curvature.mapped(S, slopes, in_dims[2], in_dims[4])
         return gradient(M, Triplets(U, S, Vh), slopes, rule, ties), place
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        *tensors, ctx.rule, ctx.ties = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx, Z):  # type: ignore[no-untyped-def]

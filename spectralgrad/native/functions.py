@@ -294,7 +294,7 @@ def _in_memory(x: Tensor) -> Tensor:
     A negative view (such as ``z.conj().imag``) stores the opposite values, a conjugate view the conjugate ones, and a
     zero tensor has no memory at all, so every input must pass through this function before its pointer is taken.
     """
-    x = x.contiguous()
+    x = x if x.is_contiguous() else x.contiguous()  # to ask costs less than to call in vain
     if x.is_neg() or x.is_conj():
         x = x.resolve_neg().resolve_conj()
     if not x.data_ptr() and x.numel():

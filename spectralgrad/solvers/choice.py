@@ -180,10 +180,13 @@ def _svd_in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> boo
 
 def kernel_for_svd_gradient(U: Tensor, Vh: Tensor) -> Kernel | None:
     """Return the kernel if it should compute the gradient of a decomposition, otherwise None."""
-    native = kernel()
-    if native is None or not native.takes(U) or U.numel() * Vh.numel() == 0:
-        return None
-    return native if math.isqrt(U.shape[-2] * Vh.shape[-1]) <= GRADIENT_UP_TO else None
+    return kernel_for_gradient(U.shape, Vh.shape, U.dtype) if U.is_cpu else None
+
+
+def kernel_for_gradient(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> Kernel | None:
+    """The same for U and Vh of these shapes on a CPU."""
+    fits = left.numel() * right.numel() > 0 and math.isqrt(left[-2] * right[-1]) <= GRADIENT_UP_TO
+    return kernel() if fits and dtype in (torch.float32, torch.float64) else None
 
 
 def eigh(A: Tensor) -> Factors:

@@ -90,8 +90,7 @@ def _plan_for(U: Tensor, Vh: Tensor) -> _Plan | None:
 @lru_cache(maxsize=1024)
 def _plan(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> _Plan | None:
     """Return the plan for U and Vh of these shapes, or None if the kernel does not compute the gradient."""
-    U, Vh = (torch.empty(1, dtype=dtype).expand(shape) for shape in (left, right))
-    native = choice.kernel_for_svd_gradient(U, Vh)
+    native = choice.kernel_for_gradient(left, right, dtype)
     if native is None:
         return None
     shape = *left[:-1], right[-1]

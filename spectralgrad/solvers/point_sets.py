@@ -5,13 +5,9 @@ Points are (*, n, k), weights (*, n) or None for ones, means (*, k).
 
 from __future__ import annotations
 
-import math
-
-import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
-from ..native.functions import checked
 from ..precision import quotient
 
 _CROSS, _DISTANCE, _GRADIENT = 0, 1, 2  # the enum PointStep in interface.hpp
@@ -22,15 +18,6 @@ Pair = tuple[Tensor, Tensor]
 def _kernel(X: Tensor) -> Kernel | None:
     native = kernel()
     return native if native is not None and native.takes(X) and X.numel() and X.shape[-1] <= _COORDINATES else None
-
-
-def _run(native: Kernel, step: int, *tensors: Tensor | None) -> None:
-    """``Kernel.points`` without its checks, which eager tensors do not need."""
-    given = [x if x is None or x.is_contiguous() else x.contiguous() for x in tensors]
-    pointers = [None if x is None else x.data_ptr() for x in given] + [None] * (12 - len(given))
-    *batch, n, k = tensors[0].shape  # type: ignore[union-attr]
-    run = native.function("points", tensors[0].dtype)  # type: ignore[union-attr]
-    checked("points", run(step, *pointers, math.prod(batch), n, k, torch.get_num_threads()))
 
 
 def cross_covariance(X: Tensor, Y: Tensor, w: Tensor | None, center: bool) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +31,7 @@ def cross_covariance(X: Tensor, Y: Tensor, w: Tensor | None, center: bool) -> tu
         return left.mT @ (X - x.unsqueeze(-2)).conj(), x, y
     make = X.new_empty if center else X.new_zeros
     C, x, y = X.new_empty(*shape, X.shape[-1]), make(*shape), make(*shape)
-    _run(native, _CROSS, X, Y, w, *((x, y) if center else (None, None)), C)
+    native.points(_CROSS, X, Y, w, *((x, y) if center else (None, None)), C)
     return C, x, y
 
 
@@ -64,7 +51,7 @@ def fit_distance(X: Tensor, Y: Tensor, w: Tensor | None, x: Tensor, y: Tensor, R
         squares = (misses.conj() * misses).real.sum(-1)
         return (squares if w is None else w * squares).sum(-1)
     e = X.new_empty(X.shape[:-2])
-    _run(native, _DISTANCE, X, Y, w, x, y, R, e)
+    native.points(_DISTANCE, X, Y, w, x, y, R, e)
     return e
 
 
@@ -89,5 +76,5 @@ def point_gradients(
         return None
     gX, gY = (P.new_empty(*P.shape) for P in (X, Y))  # torch reads separate sizes faster than a tuple
     gw = None if w is None else w.new_empty(*w.shape)
-    _run(native, _GRADIENT, X, Y, w, *means, gC, None, *(pulls or (None, None)), gX, gY, gw)
+    native.points(_GRADIENT, X, Y, w, *means, gC, None, *(pulls or (None, None)), gX, gY, gw)
     return gX, gY, gw
