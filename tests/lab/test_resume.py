@@ -116,7 +116,8 @@ def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_pa
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
         "from spectralgrad.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2", timeout=120)
+    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2",
+                      "--network", QUICK.network, timeout=120)  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("spectralgrad train: ")
     assert len(done.stderr.splitlines()) == 1

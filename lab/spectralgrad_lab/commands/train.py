@@ -13,6 +13,7 @@ from spectralgrad.io import plugins
 
 from ..data import DATASETS, known
 from ..data.registry import GROUP, unknown_dataset
+from ..import_by_name import require_given
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import accepts
@@ -107,7 +108,8 @@ def _layers(config: Config) -> str:
 def config_from(options: argparse.Namespace) -> Config:
     """The configuration that the options describe: values of the preset, then of the file, then of the flags.
 
-    A resumed run starts from its own ``config.toml``, unless a preset or a file is given.
+    A resumed run starts from its own ``config.toml``, unless a preset or a file is given. A ``module:callable`` in a
+    file must be given again as a flag.
 
     Raises:
         ConfigError: the options are invalid.
@@ -127,15 +129,17 @@ def config_from(options: argparse.Namespace) -> Config:
 
 
 def check_flags(config: Config, given: Mapping[str, Any]) -> None:
-    """Reject unknown datasets, and flags that a user's own network would ignore.
+    """Reject unknown datasets, code that only a file names, and flags that a user's own network would ignore.
 
     Args:
         config: of the run.
         given: the fields that were given as flags.
 
     Raises:
-        ConfigError: the dataset is unknown, or a flag has no effect.
+        ConfigError: the dataset is unknown, only a file names the user's code, or a flag has no effect.
     """
+    for what, name in config.own_names.items():
+        require_given(name, what, ConfigError)
     if not known(config.dataset):
         raise ConfigError(f"dataset: {unknown_dataset(config.dataset)}")
     if given.get("postpone") and not config.hybrid:
@@ -185,7 +189,8 @@ def run(options: argparse.Namespace) -> int:
     except (ConfigError, RunExistsError, NetworkError) as problem:
         options.parser.error(str(problem))
     except STOPPING as problem:
-        return print_stop(problem, "spectralgrad train", out, is_leader)
+        again = [word for what, name in config.own_names.items() for word in (f"--{what}", name)]
+        return print_stop(problem, "spectralgrad train", out, is_leader, again)
     return _print_result(result, out) if is_leader else _status(result)
 
 

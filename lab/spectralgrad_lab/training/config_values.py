@@ -54,7 +54,7 @@ def _of_type(value: Any, wanted: list[str], field: dataclasses.Field[Any]) -> An
         raise ValueError(f"expected {_description(field)} of at most {LARGEST_INT}, got a larger one")
     if isinstance(value, int) and not isinstance(value, bool) and "float" in wanted and "int" not in wanted:
         value = float(value)
-    if type(value).__name__ not in wanted:
+    if (str if isinstance(value, str) else type(value)).__name__ not in wanted:
         raise ValueError(f"expected {_description(field)}, got {value!r}")
     if isinstance(value, str) and not printable(value):
         raise ValueError(f"expected printable text of at most {LONGEST_TEXT} characters, got {value[:80]!r}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spectralgrad.errors import SpectralError
 from spectralgrad.rules import Method, spelling
 
+from ..import_by_name import from_file
 from .config_values import check, toml_value
 from .method_names import HINT, RecordedMethod, method_text
 
@@ -120,6 +121,8 @@ class Settings:
     def from_toml(cls, path: str | Path, base: Self | None = None) -> Self:
         """Read a TOML file; missing fields have the values of ``base`` (default: the default values).
 
+        A ``module:callable`` in the file is never imported: give it again with :meth:`replaced`.
+
         Raises:
             ConfigError: the file is not valid TOML, or contains an unknown field.
             OSError: the file cannot be read.
@@ -129,7 +132,7 @@ class Settings:
         except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, or nested too deeply
             raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
-            return (base or cls()).replaced(**values)
+            return (base or cls()).replaced(**from_file(values))
         except ConfigError as problem:
             raise ConfigError(f"{path}: {problem}") from None
 
