@@ -26,7 +26,7 @@ from spectralgrad_lab.papers.outcomes import read_all
 from spectralgrad_lab.training.config import ConfigError
 from spectralgrad_lab.transfer.translation import train_translation
 
-from .helpers import tiny
+from .helpers import forge, tiny
 from .test_damaged_results import GRADIENTS, places
 from .translation_runs import TINY, pictures
 
@@ -164,7 +164,7 @@ def test_every_text_of_a_checkpoint_may_be_hostile(finished, sprung, tmp_path, c
         out = tmp_path / "run"
         out.mkdir(exist_ok=True)
         shutil.copy(tensors, out)
-        (out / "checkpoint.json").write_text(json.dumps(row), "utf-8")
+        forge(out, row)
         assert command("train", "--out", out, "--resume", "--init", out) in (1, 2)
         shutil.rmtree(out)
     capsys.readouterr()
@@ -208,6 +208,8 @@ def test_the_files_of_a_translation_cannot_name_code(sprung, tmp_path, capsys):
         for changed in hostile(content):
             shutil.copytree(whole, out)
             (out / file).write_text(json.dumps(changed), "utf-8")
+            if file == "checkpoint.json":
+                forge(out, changed)
             assert command("transfer", "train", "--out", out, "--resume") in (0, 1, 2)
             shutil.rmtree(out)
     lines = (whole / "config.toml").read_text("utf-8").splitlines()
