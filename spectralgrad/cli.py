@@ -18,7 +18,8 @@ from . import __version__
 from .errors import ArgumentError, SpectralError
 from .io import plugins
 from .io.encoding import any_encoding
-from .io.files import require_folder, said, write_json
+from .io.files import PLOTS, path_argument, require_writable, said, write_json
+from .io.memory import out_of_memory
 
 # The group of entry points through which packages add commands. Each entry point is a function that adds the arguments
 # of its command to the parser it receives, and sets ``run``.
@@ -64,9 +65,21 @@ def _run(arguments: Sequence[str] | None) -> int:
         text = said(problem) if isinstance(problem, OSError) else problem
         print(f"spectralgrad {options.command}: {text}", file=sys.stderr)
         return 1
+    except (MemoryError, RuntimeError) as problem:
+        if not (text := out_of_memory(problem)):
+            raise
+        print(f"spectralgrad {options.command}: {text}{_advice(options.parser.format_help())}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+def _advice(usage: str) -> str:
+    """The flags of a command that reduce its memory, according to its help text."""
+    flags = ("--batch-size", "--threads", "--jobs", "--size ", "--longest")
+    found = [flag.strip() for flag in flags if flag in usage]
+    return f"; try a smaller {' or '.join(found)}" if found else ""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -169,10 +182,10 @@ def _add_conformance(commands: Any) -> None:
         metavar="N[,N]",
         help="even matrix sizes from 2 to 128 (default: 8); size 64 takes about 10 s per row",
     )
-    conformance.add_argument("--json", type=Path, metavar="FILE", help="also write the results as JSON")
+    conformance.add_argument("--json", type=path_argument, metavar="FILE", help="also write the results as JSON")
     conformance.add_argument(
         "--plot",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help="also plot the error against the gap (png, svg or pdf; needs matplotlib)",
     )
@@ -186,7 +199,7 @@ def _add_inspect(commands: Any) -> None:
         description="Read Hermitian matrices from a .npy file and report their eigenvalue gaps, ties and conditioning, "
         "and how accurate a gradient through them is.",
     )
-    inspect.add_argument("file", type=Path, help=".npy file with matrices of shape (*, d, d)")
+    inspect.add_argument("file", type=path_argument, help=".npy file with matrices of shape (*, d, d)")
     inspect.add_argument(
         "--method",
         default="svd-pade",
@@ -245,8 +258,8 @@ def _info(_: argparse.Namespace) -> None:
 def _conformance(options: argparse.Namespace) -> None:
     from .diagnostics import conformance, gradient_error_plot
 
-    for target in (options.json, options.plot):  # before the measurement, which takes a while
-        require_folder(target)
+    require_writable(options.json)  # before the measurement, which takes a while
+    require_writable(options.plot, PLOTS)
     if options.plot:
         gradient_error_plot.require()
     results = conformance.main(options.function, options.sizes)

@@ -101,8 +101,25 @@ def keyword_parameters(make: Callable[..., Any]) -> dict[str, inspect.Parameter]
     return {name: p for name, p in found.items() if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)}
 
 
+@contextmanager
+def exit_is_an_error(what: str, error: type[SpectralError]) -> Iterator[None]:
+    """Context in which ``exit()`` in a user's code raises ``error`` instead of ending the program with its status.
+
+    Example:
+        >>> with exit_is_an_error("dataset 'mine:images'", SpectralError):
+        ...     sys.exit(0)
+        Traceback (most recent call last):
+        ...
+        spectralgrad.errors.SpectralError: dataset 'mine:images' called exit(0)
+    """
+    try:
+        yield
+    except SystemExit as end:
+        raise error(f"{what} called exit({end.code!r})") from end
+
+
 def _imported(name: str, what: str, error: type[SpectralError]) -> ModuleType:
-    with _current_folder():
+    with _current_folder(), exit_is_an_error(f"{what} module {name!r}", error):
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as problem:

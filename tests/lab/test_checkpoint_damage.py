@@ -49,6 +49,7 @@ def flipped(path, bit):
 def test_every_flipped_bit_is_noticed(which, run, tmp_path):
     _, whole = run
     shutil.copytree(whole, tmp_path / "run")
+    (tmp_path / "run" / PREVIOUS).unlink()
     path = tensor_file(tmp_path / "run") if which == "tensors" else tmp_path / "run" / POINTER
     before, chance = path.read_bytes(), random.Random(0)
     count = 8 * len(before)

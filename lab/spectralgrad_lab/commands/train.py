@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.io import plugins
+from spectralgrad.io.files import path_argument
 
 from ..data import DATASETS, known
 from ..data.registry import GROUP, unknown_dataset
@@ -18,7 +19,7 @@ from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import accepts
 from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from ..training.config_flags import add_fields
+from ..training.config_flags import add_fields, with_flags
 from ..training.exit_status import FAILED, STOPPING, print_stop, short_warnings
 from ..training.folder_names import run_name
 from ..training.memory import keep_memory
@@ -61,11 +62,11 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--preset", metavar="NAME", help=f"start from this preset; listed below (default: {START})")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
+        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace those of the preset"
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path_argument,
         metavar="DIR",
         help="folder of the run (default: runs/ and a name that describes the run)",
     )
@@ -177,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         config, start = config_from(options), options.preset or START
     except (ConfigError, NetworkError) as problem:
-        options.parser.error(str(problem))
+        options.parser.error(with_flags(problem, FIELDS))
     out: Path = options.out or Path("runs") / run_name(config, start, preset(start))
     is_leader = os.environ.get("RANK", "0") == "0"
     if is_leader:
@@ -187,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
         with short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:
-        options.parser.error(str(problem))
+        options.parser.error(with_flags(problem, FIELDS))
     except STOPPING as problem:
         again = [word for what, name in config.own_names.items() for word in (f"--{what}", name)]
         return print_stop(problem, "spectralgrad train", out, is_leader, again)

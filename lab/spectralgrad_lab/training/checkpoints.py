@@ -2,7 +2,7 @@
 
 Tensors are saved as safetensors, everything else as JSON; nothing is pickled. The tensors go to a file with a new name.
 The JSON file, which contains that name, then atomically replaces the old one: from that moment on the new checkpoint
-is the valid one. Both files have a SHA-256, which is checked before anything is used. The checkpoint before the last one
+is the valid one. Both files have a SHA-256, which is checked before anything is used. The checkpoint before the last
 is kept under another name, as a way out if the last one is damaged; older files are removed.
 """
 

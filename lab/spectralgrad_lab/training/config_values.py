@@ -84,6 +84,8 @@ def from_flag(field: dataclasses.Field[Any], text: str) -> Any:
         >>> from_flag(FIELDS["group_size"], "none") is None, from_flag(FIELDS["milestones"], "none")
         (True, ())
     """
+    if not text.strip() and type_names(field) != ["tuple"]:
+        raise ValueError(f"expected {_description(field)}, got an empty text")
     if text.lower() == "none" and "None" in str(field.type) and "none" not in field.metadata["choices"]:
         return None
     return check(field, _read(text, type_names(field)))

@@ -46,9 +46,16 @@ def print_stop(problem: BaseException, command: str, out: Path, is_leader: bool,
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Context in which warnings are printed as one line, without the source location."""
-    before = warnings.formatwarning
-    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
+    """Context in which warnings are printed as one line, without the source location, and none is repeated."""
+    before, shown = warnings.formatwarning, set()
+
+    def line(message: Warning | str, category: type[Warning], *_: object, **__: object) -> str:
+        text = f"{category.__name__}: {message}\n"
+        first = text not in shown
+        shown.add(text)
+        return text if first else ""
+
+    warnings.formatwarning = line
     try:
         yield
     finally:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+_LONGEST = 1 << 16  # bytes of a TOML file; about 2000 are used
+_PARTS = 16  # of a key; the time to parse one grows with the square of their number
+
+
 class ConfigError(SpectralError, ValueError):
     """A value of a configuration is invalid, or two values contradict each other."""
 
@@ -43,6 +47,21 @@ def setting(
     """
     metadata = {"group": group, "help": text, "choices": choices, "minimum": minimum, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def _bounded(raw: bytes) -> str:
+    """The text of a TOML file that takes no longer than some milliseconds to parse.
+
+    Raises:
+        ValueError: it is too long, or has a key of too many parts.
+    """
+    if len(raw) > _LONGEST:
+        raise ValueError(f"longer than {_LONGEST} bytes")
+    text = raw.decode("utf-8")
+    keys = (key for line in text.split("\n") for key in (line.split("=")[:-1] or [line]))
+    if any(key.count(".") >= _PARTS for key in keys):
+        raise ValueError(f"a key of more than {_PARTS} parts")
+    return text
 
 
 def check_seed(seed: int) -> None:
@@ -128,9 +147,10 @@ class Settings:
             OSError: the file cannot be read.
         """
         try:
-            values = tomllib.loads(Path(path).read_text("utf-8"))
-        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, or nested too deeply
-            raise ConfigError(f"{path}: not a TOML file: {problem}") from None
+            with Path(path).open("rb") as file:
+                values = tomllib.loads(_bounded(file.read(_LONGEST + 1)))
+        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, too long or nested too deeply
+            raise ConfigError(f"{path}: not a configuration in TOML: {problem}") from None
         try:
             return (base or cls()).replaced(**from_file(values))
         except ConfigError as problem:

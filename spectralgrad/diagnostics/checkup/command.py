@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from ...io import programs
-from ...io.files import require_folder
+from ...io.files import path_argument, require_writable
 from .visit import doctor
 
 _DESCRIPTION = """\
@@ -25,14 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="also write the report as JSON")
     programs.add_program(parser, "[--json FILE]")
     parser.set_defaults(run=examine)
 
 
 def examine(options: argparse.Namespace) -> int:
     """Run the program, print the report and return the exit status of the program."""
-    require_folder(options.json)
+    require_writable(options.json)
     with doctor() as report:
         status = programs.run(options)
     print(f"\n{report}", file=sys.stderr)
