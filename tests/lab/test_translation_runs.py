@@ -281,7 +281,7 @@ class TestErrors:
         for folder, said in (
             (tmp_path / "none", "expected the folder of a run of spectralgrad transfer train"),
             (other, "expected a run of spectralgrad transfer train"),
-            (damaged, "expected a safetensors file"),
+            (damaged, f"{tensors}: the file is damaged"),
             (changed, "the checkpoint belongs to another network than config.toml"),
         ):
             assert said in self.refused(capsys, "apply", folder, "cat", "--style", "coffee", "-o", out)

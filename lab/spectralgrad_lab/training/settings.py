@@ -150,7 +150,7 @@ class Settings:
             with Path(path).open("rb") as file:
                 values = tomllib.loads(_bounded(file.read(_LONGEST + 1)))
         except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, too long or nested too deeply
-            raise ConfigError(f"{path}: not a configuration in TOML: {problem}") from None
+            raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
             return (base or cls()).replaced(**from_file(values))
         except ConfigError as problem:
