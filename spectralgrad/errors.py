@@ -8,7 +8,7 @@ catches it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -162,18 +162,6 @@ def check_features(X: Tensor, where: str) -> None:
     if not X.is_floating_point():
         raise ShapeError(f"{where}: expected a real floating-point tensor, got {X.dtype}")
     check_dense(X, where)
-
-
-def check_tolerance(rtol: float | None, operation: str) -> None:
-    """Raise :class:`ArgumentError` unless ``rtol`` is None or a number from 0 to 1."""
-    if rtol is not None and not 0 <= rtol <= 1:
-        raise ArgumentError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
-
-
-def check_number(value: object, argument: str, where: str) -> None:
-    """Raise :class:`ArgumentError` unless ``value`` is a real number; its range is left to the caller."""
-    if not isinstance(value, SupportsFloat) or isinstance(value, bool):
-        raise ArgumentError(f"{where}: expected {argument} to be a number, got {value!r}")
 
 
 def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:

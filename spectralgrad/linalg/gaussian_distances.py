@@ -16,20 +16,12 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
+from ..arguments import check_tolerance
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import (
-    ArgumentError,
-    NonFiniteError,
-    ShapeError,
-    batch_positions,
-    check_alike,
-    check_matrix,
-    check_pair,
-    check_tolerance,
-)
+from ..errors import ArgumentError, NonFiniteError, ShapeError, batch_positions, check_alike, check_matrix, check_pair
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
 from .covariances import root_of_count

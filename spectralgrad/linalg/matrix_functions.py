@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..arguments import check_tolerance
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
 from ..dispatch.overrides import overridable, shortened
-from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 

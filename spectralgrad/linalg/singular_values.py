@@ -7,13 +7,14 @@ from typing import SupportsIndex
 import torch
 from torch import Tensor
 
+from ..arguments import check_tolerance
 from ..autograd import singular_vectors, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
 from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
 from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_matrix, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Pade
 from .matrix_functions import broadcasts_to_batch

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_number, check_square, check_tolerance
+from ..arguments import check_tolerance
+from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_number, check_square
 from ..precision import narrow, widen
 
 

@@ -13,7 +13,7 @@ from ..autograd import eigenvectors, singular_vectors, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
-from ..errors import MethodError
+from ..errors import MethodError, SpectralError
 from ..precision import saturated
 
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
@@ -66,6 +66,7 @@ class Method:
     operations: ClassVar[frozenset[str]]
     exact: ClassVar[bool] = False
     set_by_layers: ClassVar[frozenset[str]] = frozenset()  # parameters for which a layer has its own default
+    argument_error: ClassVar[type[SpectralError]] = MethodError  # raised for arguments that are no method
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
