@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .errors import ArgumentError, ShapeError, SpectralError
+from .errors import DTYPES, ArgumentError, ShapeError, SpectralError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -104,10 +104,12 @@ def kind_of(annotation: Any) -> Kind | None:
     if origin is Callable:
         return _CALLABLE
     if origin is tuple:
+        if inner[-1] is Ellipsis:
+            return _collection(Sequence, kind_of(inner[0]))
         return _tuple([kind_of(part) for part in inner])
     if origin in _COLLECTIONS:
         return _collection(origin, kind_of(inner[0]) if origin is Sequence else None)
-    if not isinstance(annotation, type) or origin is not None or annotation is object:
+    if not isinstance(annotation, type) or origin is not None or annotation in (object, Any):
         return None
     error = getattr(annotation, "argument_error", ArgumentError)
     return Kind(frozenset({annotation}), lambda x: isinstance(x, annotation), _name(annotation), error)
@@ -125,7 +127,8 @@ def described(value: object) -> str:
     """Return an argument as messages show it: its repr if that is short, otherwise its type and shape."""
     if isinstance(value, (Tensor, np.ndarray)):
         kind = "tensor" if isinstance(value, Tensor) else "numpy array"
-        return f"a {kind} of {value.dtype} and shape {tuple(value.shape)}"
+        nested = isinstance(value, Tensor) and value.is_nested  # has no shape
+        return f"a nested {kind}" if nested else f"a {kind} of {value.dtype} and shape {tuple(value.shape)}"
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else type(value).__name__
 
@@ -190,8 +193,24 @@ def is_number(value: object) -> bool:
         return False
 
 
+def is_dtype(value: object) -> bool:
+    """True for the floating-point and complex types that this library computes in or widens."""
+    return isinstance(value, torch.dtype) and value in DTYPES
+
+
+def is_device(value: object) -> bool:
+    """True for devices and their names and numbers."""
+    try:
+        torch.device(value)  # type: ignore[arg-type]
+    except (TypeError, RuntimeError):
+        return False
+    return not isinstance(value, bool)
+
+
 def _union(parts: list[Kind | None]) -> Kind | None:
     """The kind of a union; its error is the most special one of its parts."""
+    if _SIMPLE[torch.device] in parts:
+        parts = [part for part in parts if part is not _SIMPLE[str]]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):  # a part that cannot be checked
         return None
@@ -247,6 +266,8 @@ _SIMPLE: dict[type, Kind] = {
     float: Kind(frozenset(), is_number, "a number"),
     str: Kind(frozenset({str}), lambda x: isinstance(x, str), "a string"),
     type(None): Kind(frozenset({type(None)}), lambda x: x is None, "None"),
+    torch.dtype: Kind(frozenset(), is_dtype, "a floating-point or complex torch.dtype", ShapeError),
+    torch.device: Kind(frozenset({torch.device}), is_device, "a torch.device or its name"),
     Tensor: Kind(frozenset({Tensor, Parameter}), lambda x: isinstance(x, Tensor), "a torch.Tensor", ShapeError),
 }
 _CALLABLE = Kind(frozenset({types.FunctionType, types.BuiltinFunctionType}), callable, "a function")

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..arguments import checked
 from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
 from ..errors import ShapeError, check_square
@@ -98,6 +99,7 @@ class Inspection:
         return f"No ties: gradients have a relative error of about {number(max(float(self.noise.max()), bias))}."
 
 
+@checked
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:

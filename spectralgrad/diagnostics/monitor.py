@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .. import solvers
+from ..arguments import check_count, checked
 from ..dispatch.torch_internals import in_backward_pass, in_transform
 from ..errors import SpectralError
 from ..nn.base import SpectralModule, spectral_layers
@@ -66,6 +67,7 @@ class Monitor:
     Reference: Song, Sebe and Wang, ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5.
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -77,8 +79,9 @@ class Monitor:
         scaler: torch.amp.GradScaler | None = None,
         start: int = 0,
     ) -> None:
-        if every < 1 or sample < 1:
-            raise SpectralError(f"Monitor: expected every ≥ 1 and sample ≥ 1, got {every} and {sample}")
+        check_count(every, "every", "Monitor")
+        check_count(sample, "sample", "Monitor")
+        check_count(start, "start", "Monitor", 0)
         layers = spectral_layers(model, required_by="Monitor")
         self.every, self.sample = every, sample
         self.records: list[Record] = []

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..arguments import checked
 from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve
@@ -83,6 +84,7 @@ class SpectralModule(nn.Module):
     operation: str = "inv_sqrt"
     compute_dtype: torch.dtype | None = None
 
+    @checked
     def __init__(self, method: str | Method = "exact") -> None:
         super().__init__()
         self.name: str | None = None
@@ -170,6 +172,7 @@ class SpectralModule(nn.Module):
         return {**self.__dict__, "_watchers": OrderedDict()}
 
 
+@checked
 def spectral_layers(model: nn.Module, *, required_by: str | None = None) -> dict[str, SpectralModule]:
     """The spectral layers of a model by name, in the order of ``model.named_modules()``.
 

@@ -9,12 +9,14 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..arguments import checked
 from ..errors import ArgumentError
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 
 Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
 
+@checked
 def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **options: Any) -> nn.Module:
     r"""Replace batch normalisation layers by decorrelated ones (:class:`DecorrelatedBatchNorm2d`), in place.
 

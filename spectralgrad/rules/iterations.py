@@ -95,6 +95,7 @@ class SVDPI(GapMethod):
     unrolled: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.iterations >= 1, self, "iterations", "≥ 1")
 
     @property
@@ -157,6 +158,7 @@ class PI(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.iterations >= 0, self, "iterations", "≥ 0")
 
     @property
@@ -204,9 +206,8 @@ class NewtonSchulz(Method):
     on_residual: Callable[[Tensor], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
-        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
-        require(self.backward in ("unrolled", "lyapunov"), self, "backward", "'unrolled' or 'lyapunov'")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         M = domain.matrix(A)
@@ -240,8 +241,8 @@ class SVDNewton(Method):
     normalize: Literal["trace", "frobenius"] = "trace"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
-        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]

@@ -120,6 +120,7 @@ class PolarExpress(_Iteration):
     quintics: tuple[Quintic, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
         require(0 < self.lowest < 1, self, "lowest", "between 0 and 1")
         require(0 <= self.cushion < 1, self, "cushion", "from 0 to 1")
@@ -158,6 +159,7 @@ class Muon(_Iteration):
     steps: int = 5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:

@@ -35,6 +35,7 @@ class PublishedRule(GapMethod):
     clamp: float | None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.clamp is None or self.clamp > 0, self, "clamp", "> 0")
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -33,6 +33,7 @@ class Lorentzian(GapMethod):
     broadening: float = 1e-6
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.broadening > 0, self, "broadening", "> 0")
 
     def gaps(self, w: Tensor) -> Tensor:
@@ -64,6 +65,7 @@ class Masked(GapMethod):
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.tolerance is None or self.tolerance >= 0, self, "tolerance", "≥ 0")
 
     def gaps(self, w: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from ..arguments import check_count, checked
 from ..errors import MethodError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method
@@ -69,6 +70,7 @@ class HybridSwitch:
     Reference: Song, Sebe and Wang, ICCV 2021, section 3.4.
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -83,8 +85,8 @@ class HybridSwitch:
         if (scheduler is None) == (decay_epoch is None):
             got = "neither" if scheduler is None else "both"
             raise SpectralError(f"HybridSwitch: expected exactly one of scheduler and decay_epoch, got {got}")
-        if warmup_epochs < 0:
-            raise SpectralError(f"HybridSwitch: expected warmup_epochs ≥ 0, got {warmup_epochs}")
+        check_count(warmup_epochs, "warmup_epochs", "HybridSwitch", 0)
+        check_count(decay_epoch, "decay_epoch", "HybridSwitch", 0)
         self.first, self.method, self.warmup_epochs = first, method, warmup_epochs
         self.layers = _switchable(model, first, method)
         self._scheduler = scheduler
@@ -106,6 +108,7 @@ class HybridSwitch:
         """True if the layers use the method of the last stage."""
         return self.epoch >= self.switch_epoch
 
+    @checked
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch.
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, ShapeError, check_choice, check_features
+from ...arguments import check_count, check_range, checked
+from ...errors import ArgumentError, ShapeError, check_features
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
@@ -22,6 +23,7 @@ from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
 
 
+@checked
 def whiten(
     X: Tensor,
     *,
@@ -65,9 +67,9 @@ def whiten(
 
     Reference: Wang et al., TPAMI 2021, Eq. 30 and 31.
     """
-    check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", where)
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
     _check(X, groups, where)
+    check_range(eps, "eps", where, 0)
     if not X.numel():
         return X.clone()
     if whitening == "zca" and eps == 0 and rule.exact:
@@ -84,6 +86,7 @@ def whiten(
     return normalize(joined, matrix_of, None, None, groups=samples * groups).output.reshape(X.shape)
 
 
+@checked
 def color(
     X: Tensor,
     style: Tensor | None = None,
@@ -132,6 +135,7 @@ def color(
         raise ArgumentError(
             f"{where}: expected exactly one of style and matrix, got {'neither' if style is None else 'both'}"
         )
+    check_range(eps, "eps", where, 0)
     per_sample = per_sample or matrix is not None  # given statistics are not those of X
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
@@ -148,6 +152,7 @@ def color(
         return _restored(S @ features + shift, X, per_sample)
 
 
+@checked
 def wct(
     content: Tensor,
     style: Tensor | None = None,
@@ -252,7 +257,8 @@ def _check(X: Tensor, groups: int, where: str) -> None:
     check_features(X, where)
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
-    if groups < 1 or X.shape[1] % groups:
+    check_count(groups, "groups", where)
+    if X.shape[1] % groups:
         raise ArgumentError(f"{where}: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
 
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...arguments import checked
 from ...dispatch import function
 from ...precision import full_precision, working_dtype
 from ..distributed import Reduce
@@ -46,6 +47,7 @@ class Normalized(NamedTuple):
     size: Tensor
 
 
+@checked
 def normalize(
     X: Tensor,
     matrix_of: MatrixOf,
@@ -83,6 +85,7 @@ def normalize(
     return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
 
+@checked
 def apply_matrix(
     X: Tensor,
     mean: Tensor,
