@@ -105,10 +105,10 @@ def kind_of(annotation: Any) -> Kind | None:
         return _CALLABLE
     if origin is tuple:
         if inner[-1] is Ellipsis:
-            return _collection(Sequence, kind_of(inner[0]))
+            return _collection(Sequence, kind_of(inner[0]), False)
         return _tuple([kind_of(part) for part in inner])
     if origin in _COLLECTIONS:
-        return _collection(origin, kind_of(inner[0]) if origin is Sequence else None)
+        return _collection(origin, kind_of(inner[0]) if origin is Sequence else None, inner[0] is Any)
     if not isinstance(annotation, type) or origin is not None or annotation in (object, Any):
         return None
     error = getattr(annotation, "argument_error", ArgumentError)
@@ -232,9 +232,13 @@ def _tuple(parts: list[Kind | None]) -> Kind:
     return Kind(frozenset(), accepts, f"a tuple of {len(parts)}")
 
 
-def _collection(origin: Any, items: Kind | None) -> Kind:
+def _collection(origin: Any, items: Kind | None, tensors: bool) -> Kind:
+    """The kind of a sequence, iterable or mapping; ``tensors`` may be one only if their rows are what is wanted."""
+
     def accepts(value: Any) -> bool:
         if not isinstance(value, origin) or isinstance(value, (str, bytes)):
+            return False
+        if isinstance(value, (Tensor, np.ndarray)) and not (tensors and value.ndim):
             return False
         return items is None or all(type(x) in items.types or items.accepts(x) for x in value)
 

@@ -166,6 +166,11 @@ def check_dense(X: Tensor, operation: str, layouts: frozenset[torch.layout] = fr
         narrow = X.is_floating_point()
         advice = "; convert it to bfloat16, float16, float32 or float64 first" if narrow else ""
         raise ShapeError(f"{operation}: expected a floating-point or complex tensor, got {X.dtype}{advice}")
+    check_layout(X, operation, layouts)
+
+
+def check_layout(X: Tensor, operation: str, layouts: frozenset[torch.layout] = frozenset({torch.strided})) -> None:
+    """Raise :class:`ShapeError` unless ``X`` is dense or of another given layout."""
     if X.layout not in layouts or X.is_nested:
         kind = "a nested tensor" if X.is_nested else f"layout {X.layout}"
         advice = "use torch.nested.to_padded_tensor or a loop" if X.is_nested else "call to_dense() first"

@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from .. import solvers
 from ..arguments import check_count, checked
 from ..dispatch.torch_internals import in_backward_pass, in_transform
-from ..errors import SpectralError
+from ..errors import ArgumentError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
@@ -241,5 +241,10 @@ def _sinks(csv: str | Path | None, tensorboard: Any) -> list[Sink]:
     if csv is not None:
         sinks.append(CSV(csv))
     if tensorboard is not None:
+        if not hasattr(tensorboard, "add_scalar"):
+            raise ArgumentError(
+                f"Monitor: expected tensorboard to be a SummaryWriter or an object with add_scalar, "
+                f"got {type(tensorboard).__name__}"
+            )
         sinks.append(TensorBoard(tensorboard))
     return sinks

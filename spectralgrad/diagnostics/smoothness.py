@@ -56,7 +56,10 @@ def effective_smoothness(
         module, parameters = parameters, parameters.parameters()
     check_count(points, "points", "effective_smoothness")
     check_range(rate, "rate", "effective_smoothness", 0, ends="()")
-    wanted = [p for p in parameters if p.requires_grad]
+    listed = list(parameters)
+    if not all(isinstance(p, Tensor) for p in listed):
+        raise SpectralError("effective_smoothness: expected parameters to be a module or tensors")
+    wanted = [p for p in listed if p.requires_grad]
     if not wanted:
         raise SpectralError("effective_smoothness: expected parameters that require a gradient, got none")
     kept = [(t, t.detach().clone()) for t in (*wanted, *(module.buffers() if module is not None else ()))]

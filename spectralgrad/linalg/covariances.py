@@ -216,7 +216,8 @@ def count_of(X: Tensor, correction: int) -> int:
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
-            f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
+            f"covariance: expected more than {correction} positions (correction={correction}), "
+            f"got features of shape {tuple(X.shape)}"
         )
     return count
 

@@ -154,8 +154,8 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
         check_matrix(Z, f"frechet_distance, {name}", "samples (*, n, d)")
         if Z.shape[-2] <= correction:
             raise ShapeError(
-                f"frechet_distance, {name}: expected at least {correction + 1} samples, got {Z.shape[-2]} (shape "
-                f"{tuple(Z.shape)})"
+                f"frechet_distance, {name}: expected at least {correction + 1} samples for correction={correction}, "
+                f"got {Z.shape[-2]} (shape {tuple(Z.shape)})"
             )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):

@@ -14,7 +14,7 @@ from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
-from ..errors import ShapeError, check_square
+from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
@@ -230,6 +230,7 @@ def matrix_function(
 
 def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
     """Raise an error unless ``p`` has finite real numbers and broadcasts to the batch dimensions of ``A``."""
+    check_layout(p, f"{operation}, {argument}")
     batch, sizes = A.shape[:-2], zip(reversed(p.shape), reversed(A.shape[:-2]), strict=False)
     fits = p.dim() <= len(batch) and all(size in (1, wanted) for size, wanted in sizes)
     if not fits or p.dtype.is_complex or p.dtype == torch.bool:

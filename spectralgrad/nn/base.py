@@ -152,6 +152,8 @@ class SpectralModule(nn.Module):
         If the hook returns a function, the backward pass calls that function with the gradient of the matrices. Hooks
         are not copied or saved with the layer.
         """
+        if not callable(hook):
+            raise ArgumentError(f"{self.where}: expected hook to be a function, got {hook!r}")
         handle = RemovableHandle(self._watchers)
         self._watchers[handle.id] = hook
         return handle

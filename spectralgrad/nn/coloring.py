@@ -71,7 +71,7 @@ class WhiteningColoring2d(SpectralModule):
         for name, X in (("content", content), ("style", style)):
             if X is None:
                 continue
-            check_features(X, self.where)
+            check_features(X, f"{self.where}, {name}")
             if X.dim() != 4:
                 raise ShapeError(f"{self.where}: expected 4D {name} (N, C, H, W), got shape {tuple(X.shape)}")
         return wct(

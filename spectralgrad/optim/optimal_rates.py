@@ -69,10 +69,10 @@ def optimal_rate(
     for name, X in (("W", W), ("G", G)):
         check_matrix(X, f"optimal_rate, {name}")
         check_finite(X, f"optimal_rate, {name}", X.dim())
-    if W.shape != G.shape:
+    if W.shape != G.shape or W.dtype.is_complex != G.dtype.is_complex:
         raise ShapeError(
-            "optimal_rate: expected a weight W and a gradient G of one shape (m, n), "
-            f"got {tuple(W.shape)} and {tuple(G.shape)}"
+            "optimal_rate: expected a weight W and a gradient G of one shape (m, n), both real or both complex, "
+            f"got {tuple(W.shape)} of {W.dtype} and {tuple(G.shape)} of {G.dtype}"
         )
     check_range(limit, "limit", "optimal_rate", 0)
     return rate_of(W, G, objective, limit)

@@ -91,7 +91,9 @@ def inverse_roots(
     """
     roots = list(p) if isinstance(p, Sequence) else [p] * len(matrices)
     if len(roots) != len(matrices):
-        raise ArgumentError(f"inverse_roots: expected one root for each of {len(matrices)} matrices, got {len(roots)}")
+        raise ArgumentError(
+            f"inverse_roots: expected one root p for each of {len(matrices)} matrices, got {len(roots)}"
+        )
     _check_arguments("inverse_roots", eps, relative, rtol, roots)
     results: list[Tensor] = list(matrices)
     for members in _buckets(matrices, roots):

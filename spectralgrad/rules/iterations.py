@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -97,6 +98,7 @@ class SVDPI(GapMethod):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.iterations >= 1, self, "iterations", "≥ 1")
+        _require_stopping(self)
 
     @property
     def skew(self) -> bool:
@@ -123,6 +125,13 @@ class SVDPI(GapMethod):
 
     def bound(self, w: Tensor) -> Tensor:
         return Taylor(degree=self.iterations - 1).bound(w)
+
+
+def _require_stopping(method: SVDPI | PI) -> None:
+    """Raise :class:`MethodError` unless the parameters of the three stopping rules are in their ranges."""
+    require(0 <= method.eps < math.inf, method, "eps", "finite and ≥ 0")
+    require(0 <= method.energy < math.inf, method, "energy", "finite and ≥ 0")
+    require(method.tolerance >= 0, method, "tolerance", "≥ 0")
 
 
 @dataclass(frozen=True)
@@ -160,6 +169,8 @@ class PI(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.iterations >= 0, self, "iterations", "≥ 0")
+        require(self.seed >= 0, self, "seed", "≥ 0")
+        _require_stopping(self)
 
     @property
     def _algorithm(self) -> PowerIteration:
@@ -208,6 +219,7 @@ class NewtonSchulz(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
+        require(self.lyapunov_steps >= 1, self, "lyapunov_steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         M = domain.matrix(A)

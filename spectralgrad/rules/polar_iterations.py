@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -124,7 +125,7 @@ class PolarExpress(_Iteration):
         require(self.steps >= 1, self, "steps", "≥ 1")
         require(0 < self.lowest < 1, self, "lowest", "between 0 and 1")
         require(0 <= self.cushion < 1, self, "cushion", "from 0 to 1")
-        require(self.safety >= 1, self, "safety", "≥ 1")
+        require(1 <= self.safety < math.inf, self, "safety", "finite and ≥ 1")
         found = polar_express_quintics(self.steps, self.lowest, self.cushion, self.safety, self.faithful)
         object.__setattr__(self, "quintics", found)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...arguments import check_count, check_range, checked
-from ...errors import ArgumentError, ShapeError, check_features
+from ...errors import ArgumentError, ShapeError, broadcast, check_features
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
@@ -193,12 +193,26 @@ def wct(
     Reference: Li et al., Universal Style Transfer via Feature Transforms, NeurIPS 2017; Wang et al., TPAMI 2021,
     section 5.3.1.
     """
+    _check_strength(strength, content, where)
     options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "watch": watch, "where": where}
     white = whiten(content, **options)  # type: ignore[arg-type]
     colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
     if isinstance(strength, (float, int)) and strength == 1:
         return colored
     return (strength * colored + (1 - strength) * content).to(content.dtype)
+
+
+def _check_strength(strength: float | Tensor, content: Tensor, where: str) -> None:
+    if not isinstance(strength, Tensor):
+        check_range(strength, "strength", where)
+        return
+    check_features(strength, f"{where}, strength")
+    if not broadcast(strength.shape, content.shape) or strength.dim() > content.dim():
+        raise ShapeError(
+            f"{where}: expected strength to broadcast against content {tuple(content.shape)}, "
+            f"got shape {tuple(strength.shape)}"
+        )
+    check_finite(strength, f"{where}, strength", 0)
 
 
 def _style(
@@ -212,8 +226,9 @@ def _style(
     where: str,
 ) -> tuple[Tensor, Tensor]:
     """The square root (B, G, d, d) of the style's covariance, and its mean (B, G, d, 1)."""
-    fits = not per_sample or style.shape[0] in (1, X.shape[0])
-    if style.dim() < 3 or style.shape[1] != X.shape[1] or not fits:
+    check_features(style, f"{where}, style")
+    fits = style.dim() > 2 and (not per_sample or style.shape[0] in (1, X.shape[0]))
+    if not fits or style.shape[1] != X.shape[1]:
         raise ShapeError(
             f"{where}: expected style features (N, C, *) with {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
             f"got shape {tuple(style.shape)}"
@@ -231,6 +246,7 @@ def _style(
 def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:
     """Check the given matrices and means, and reshape them to fit the grouped features (B, G, d, n)."""
     batch, groups, d, _ = features.shape
+    check_features(matrix, f"{where}, matrix")
     if matrix.shape[-3:] != (groups, d, d) or matrix.shape[:-3] not in ((), (1,), (batch,)):
         raise ShapeError(
             f"{where}: expected matrix of shape ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
@@ -238,6 +254,7 @@ def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) ->
         )
     if mean is None:
         return matrix.to(features.dtype), features.new_zeros(1, groups, d, 1)
+    check_features(mean, f"{where}, mean")
     if mean.shape[-1:] != (groups * d,) or mean.shape[:-1] not in ((), (1,), (batch,)):
         raise ShapeError(
             f"{where}: expected mean of shape ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"

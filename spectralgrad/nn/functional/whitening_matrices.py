@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...arguments import check_range, checked, is_integer
 from ...dispatch.finite import check_finite
-from ...errors import ArgumentError, SpectralError, check_square
+from ...errors import ArgumentError, SpectralError, check_features, check_square
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
@@ -47,6 +47,7 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
 
     Reference: Kessy, Lewin and Strimmer, Optimal Whitening and Decorrelation, 2018.
     """
+    check_features(M, where)
     check_square(M, where)
     check_finite(M, where)
     if whitening == "cholesky":
@@ -93,6 +94,7 @@ def principal_projector(
 
     Reference: Wang et al., NeurIPS 2019, section 3.2.
     """
+    check_features(C, "principal_projector")
     check_square(C, "principal_projector")
     check_range(eps, "eps", "principal_projector", 0)
     check_keep(keep, C.shape[-1], "principal_projector")
