@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..arguments import checked
 from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
+from ..dispatch.arguments import checked
 from ..dispatch.finite import check_finite
 from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .. import solvers
-from ..arguments import check_count, checked
+from ..dispatch.arguments import check_count, checked
 from ..dispatch.torch_internals import in_backward_pass, in_transform
 from ..errors import ArgumentError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers

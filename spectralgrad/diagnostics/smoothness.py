@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from ..arguments import check_count, check_range, checked
+from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import SpectralError
 
 

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from ..arguments import argument_check
+from .arguments import argument_check
 from .torch_internals import in_function_mode
 
 P = ParamSpec("P")
@@ -24,7 +24,7 @@ def overridable(
     """Let arguments and modes that implement ``__torch_function__`` override ``function``, or check its arguments.
 
     A decorator. A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations
-    handle it. Arguments are checked against the annotations, see :mod:`spectralgrad.arguments`.
+    handle it. Arguments are checked against the annotations, see :mod:`spectralgrad.dispatch.arguments`.
 
     Args:
         function: the function.

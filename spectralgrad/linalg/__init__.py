@@ -1,5 +1,6 @@
 """The public functions: decompositions, matrix functions, rotations, singular values, covariances, distances."""
 
+from .._lazy import listing
 from ..autograd.newton_schulz import LyapunovResult, lyapunov
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
@@ -22,6 +23,7 @@ from .singular_values import low_rank, singular_value_function, singular_value_t
 from .spd_distances import affine_invariant, log_euclidean
 from .subspaces import spectral_projector
 
+__dir__ = listing(__name__)
 __all__ = [
     "EighResult",
     "LyapunovResult",

@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..arguments import check_range, check_tolerance
 from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
 from ..dispatch import function
+from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..arguments import check_count
 from ..autograd import pencil, singular_vectors
 from ..autograd.singular_vectors import completed
+from ..dispatch.arguments import check_count
 from ..dispatch.overrides import shortened
 from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_matrix, check_square
 from ..precision import full_precision, narrow, widen

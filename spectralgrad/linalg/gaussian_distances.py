@@ -14,9 +14,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..arguments import check_tolerance
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
+from ..dispatch.arguments import check_tolerance
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arguments import check_count, check_range, is_dtype
 from ..autograd import partial_spectrum
 from ..autograd.operator_forms import Entries, Products, Request
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range, is_dtype
 from ..dispatch.closures import Closure
 from ..dispatch.overrides import overridable
 from ..dispatch.torch_internals import nested, not_compiled

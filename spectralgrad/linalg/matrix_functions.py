@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..arguments import check_range, check_tolerance
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
+from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
 from ..errors import ShapeError, check_layout, check_square

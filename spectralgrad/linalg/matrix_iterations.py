@@ -6,9 +6,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..arguments import check_count
 from ..autograd import newton_schulz as iterations
 from ..autograd.domain import Domain
+from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
 from ..precision import full_precision, narrow, widen

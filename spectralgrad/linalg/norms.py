@@ -8,11 +8,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..arguments import check_range
 from ..autograd import singular_weights
 from ..autograd.pairwise import norm
 from ..autograd.singular_functions import Triplets, decomposed
 from ..autograd.singular_sums import sum_of
+from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, resolved, widen

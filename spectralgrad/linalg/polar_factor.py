@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..arguments import check_tolerance
+from ..dispatch.arguments import check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..arguments import check_count, check_range, check_tolerance
 from ..autograd import singular_vectors, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
 from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..arguments import check_tolerance
 from ..autograd import modulus, scalar_functions, square_root
 from ..autograd.domain import Domain, Spectrum, same_range
+from ..dispatch.arguments import check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import check_pair
 from ..precision import doubled, full_precision, narrow, widen

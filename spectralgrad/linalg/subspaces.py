@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..arguments import check_count
 from ..autograd import frechet_derivative
 from ..autograd.domain import Domain
 from ..autograd.pairwise import differences
+from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
 from ..precision import full_precision, widen

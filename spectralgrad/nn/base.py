@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve

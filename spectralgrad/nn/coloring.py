@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..arguments import check_count, check_range, checked
+from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import ShapeError, check_features
 from ..rules import Method
 from .base import SpectralModule

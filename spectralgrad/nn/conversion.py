@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..arguments import checked, described
+from ..dispatch.arguments import checked, described
 from ..errors import ArgumentError
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 

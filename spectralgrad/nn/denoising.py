@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..rules import Method
 from .base import Watch
 from .functional.whitening_matrices import check_finite, check_keep, principal_projector

@@ -14,7 +14,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils import parametrize
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..errors import ArgumentError
 from .base import SpectralModule
 from .functional.normalization import with_affine

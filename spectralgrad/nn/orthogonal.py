@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..arguments import check_count, check_range, checked
+from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import ArgumentError, NonFiniteError, ShapeError, check_features, check_matrix
 from ..precision import full_precision, widen
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from ..arguments import check_count, check_range, checked
+from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import ShapeError, check_features
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..arguments import check_count, check_range
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range
 from ..errors import ArgumentError, ShapeError, SpectralError, check_features
 from ..precision import working_dtype
 from ..rules import Defaults, Method

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..errors import MethodError
 from ..linalg.covariances import shifted
 from ..rules import Method

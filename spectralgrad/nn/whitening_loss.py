@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..arguments import check_range, checked
+from ..dispatch.arguments import check_range, checked
 from ..rules import Method
 from .base import SpectralModule
 from .functional.whitening_loss import check_partition, whitening_mse

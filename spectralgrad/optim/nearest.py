@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import solvers
-from ..arguments import check_tolerance, checked
+from ..dispatch.arguments import check_tolerance, checked
 from ..errors import MethodError, SpectralError, check_matrix
 from ..precision import full_precision, magnitude, rank_tolerance, widen
 from .parameters import Chosen

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..precision import widen
 from .nearest import NearestOrthogonalGradient
 from .optimal_rates import rate_of

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..arguments import check_range, checked
+from ..dispatch.arguments import check_range, checked
 from ..dispatch.finite import check_finite
 from ..errors import ShapeError, check_matrix
 from ..precision import full_precision

@@ -100,7 +100,7 @@ def _check(parameter: Tensor, operation: str, stepped: bool) -> None:
         )
     if not stepped:
         raise SpectralError(
-            f"{operation}: expected parameters of the optimiser, got one of shape {shape} that is in none of its groups; "
+            f"{operation}: expected parameters of the optimiser, got one of shape {shape} in none of its groups; "
             "for a parametrised weight pass the layer, or layer.parametrizations.weight.original"
         )
     if type(parameter).__name__ == "DTensor":

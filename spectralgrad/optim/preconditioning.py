@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..arguments import check_range, check_tolerance, checked
+from ..dispatch.arguments import check_range, check_tolerance, checked
 from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_square
 from ..precision import narrow, widen
 

@@ -12,7 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..errors import SpectralError
 from ..nn.base import spectral_layers
 from ..nn.orthogonal import OrthogonalConv2d

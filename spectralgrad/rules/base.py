@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..arguments import Kind, kinds_of, refuse
 from ..autograd import eigenvectors, singular_vectors, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
+from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
 from ..precision import saturated
 

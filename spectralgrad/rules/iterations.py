@@ -129,8 +129,8 @@ class SVDPI(GapMethod):
 
 def _require_stopping(method: SVDPI | PI) -> None:
     """Raise :class:`MethodError` unless the parameters of the three stopping rules are in their ranges."""
-    require(0 <= method.eps < math.inf, method, "eps", "finite and ≥ 0")
-    require(0 <= method.energy < math.inf, method, "energy", "finite and ≥ 0")
+    require(0 <= method.eps < math.inf, method, "eps", "≥ 0 and finite")
+    require(0 <= method.energy < math.inf, method, "energy", "≥ 0 and finite")
     require(method.tolerance >= 0, method, "tolerance", "≥ 0")
 
 

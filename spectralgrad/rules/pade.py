@@ -64,7 +64,7 @@ class Pade(PublishedRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.floor is None or 0 < self.floor < math.inf, self, "floor", "finite and > 0")
+        require(self.floor is None or 0 < self.floor < math.inf, self, "floor", "> 0 and finite")
         require(self.degree >= 2, self, "degree", "≥ 2")
 
     @property

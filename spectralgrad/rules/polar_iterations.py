@@ -125,7 +125,7 @@ class PolarExpress(_Iteration):
         require(self.steps >= 1, self, "steps", "≥ 1")
         require(0 < self.lowest < 1, self, "lowest", "between 0 and 1")
         require(0 <= self.cushion < 1, self, "cushion", "from 0 to 1")
-        require(1 <= self.safety < math.inf, self, "safety", "finite and ≥ 1")
+        require(1 <= self.safety < math.inf, self, "safety", "≥ 1 and finite")
         found = polar_express_quintics(self.steps, self.lowest, self.cushion, self.safety, self.faithful)
         object.__setattr__(self, "quintics", found)
 

@@ -38,7 +38,7 @@ class PublishedRule(GapMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.clamp is None or 0 < self.clamp < math.inf, self, "clamp", "finite and > 0")
+        require(self.clamp is None or 0 < self.clamp < math.inf, self, "clamp", "> 0 and finite")
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.clamp is not None:

@@ -35,7 +35,7 @@ class Lorentzian(GapMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(0 < self.broadening < math.inf, self, "broadening", "finite and > 0")
+        require(0 < self.broadening < math.inf, self, "broadening", "> 0 and finite")
 
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
@@ -67,7 +67,7 @@ class Masked(GapMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.tolerance is None or 0 <= self.tolerance < math.inf, self, "tolerance", "finite and ≥ 0")
+        require(self.tolerance is None or 0 <= self.tolerance < math.inf, self, "tolerance", "≥ 0 and finite")
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..arguments import check_count, checked
+from ..dispatch.arguments import check_count, checked
 from ..errors import MethodError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method, named

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from ..arguments import checked
+from ..dispatch.arguments import checked
 from ..errors import SpectralError
 from ..nn.running_norm import RunningNorm
 

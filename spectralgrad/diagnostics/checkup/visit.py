@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...arguments import check_count, checked
+from ...dispatch.arguments import check_count, checked
 from .watch import Watch
 
 

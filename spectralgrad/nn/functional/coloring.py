@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...arguments import check_count, check_range, checked
+from ...dispatch.arguments import check_count, check_range, checked
 from ...errors import ArgumentError, ShapeError, broadcast, check_features
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...arguments import check_count, checked
 from ...dispatch import function
+from ...dispatch.arguments import check_count, checked
 from ...errors import ArgumentError, ShapeError, check_features
 from ...precision import full_precision, working_dtype
 from ..distributed import Reduce

@@ -18,9 +18,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...arguments import check_range, checked
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.domain import Domain
+from ...dispatch.arguments import check_range, checked
 from ...errors import ArgumentError, ShapeError, check_features, check_square
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power

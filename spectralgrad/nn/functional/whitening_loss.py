@@ -12,7 +12,7 @@ from itertools import combinations
 import torch
 from torch import Tensor
 
-from ...arguments import check_count, check_range, checked
+from ...dispatch.arguments import check_count, check_range, checked
 from ...errors import ArgumentError, ShapeError, check_features
 from ...precision import full_precision, reciprocal, widen
 from ...rules import Method

@@ -8,7 +8,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...arguments import check_range, checked, is_integer
+from ...dispatch import function
+from ...dispatch.arguments import check_range, checked, is_integer
 from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, SpectralError, check_features, check_square
 from ...linalg.decompositions import eigh
@@ -99,6 +100,8 @@ def principal_projector(
     check_range(eps, "eps", "principal_projector", 0)
     check_keep(keep, C.shape[-1], "principal_projector")
     variance = C.diagonal(dim1=-2, dim2=-1) + eps
+    if function.eager(C) and bool((variance < 0).any()):
+        raise ArgumentError("principal_projector: expected a covariance C, got one with a negative variance")
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
         return torch.diag_embed(inverse)

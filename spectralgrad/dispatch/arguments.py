@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from .errors import DTYPES, ArgumentError, ShapeError, SpectralError
+from ..errors import DTYPES, ArgumentError, ShapeError, SpectralError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -75,7 +75,8 @@ def argument_check(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], M
             kind = kinds.get(name)
             if kind is not None and type(value) not in kind.types and not kind.accepts(value):
                 where = type(args[0]).__name__ if method else kwargs.get("where", function.__name__)
-                refuse(value, name, str(where), kind)
+                meant = kind.error is ShapeError and "method" in kinds and kinds["method"].accepts(value)
+                refuse(value, name, str(where), kind, "; a method is passed as method=" if meant else "")
 
     return check
 
@@ -115,9 +116,8 @@ def kind_of(annotation: Any) -> Kind | None:
     return Kind(frozenset({annotation}), lambda x: isinstance(x, annotation), _name(annotation), error)
 
 
-def refuse(value: object, argument: str, where: str, kind: Kind) -> None:
+def refuse(value: object, argument: str, where: str, kind: Kind, advice: str = "") -> None:
     """Raise the error of ``kind`` for an unfit argument."""
-    advice = ""
     if isinstance(value, np.ndarray) and "torch.Tensor" in kind.wanted:
         advice = f"; convert it with torch.from_numpy({argument})"
     raise kind.error(f"{where}: expected {argument} to be {kind.wanted}, got {described(value)}{advice}")
@@ -208,13 +208,14 @@ def is_device(value: object) -> bool:
 
 
 def _union(parts: list[Kind | None]) -> Kind | None:
-    """The kind of a union; its error is the most special one of its parts."""
+    """The kind of a union; its error is the one of its parts, apart from names and None, if these agree."""
     if _SIMPLE[torch.device] in parts:
         parts = [part for part in parts if part is not _SIMPLE[str]]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):  # a part that cannot be checked
         return None
-    error = next((part.error for part in known if part.error is not ArgumentError), ArgumentError)
+    errors = {part.error for part in known if part not in (_SIMPLE[str], _SIMPLE[type(None)])}
+    error = errors.pop() if len(errors) == 1 else ArgumentError
     fast = frozenset[type]().union(*(part.types for part in known))
     wanted = " or ".join(part.wanted for part in known)
     return Kind(fast, lambda x: any(type(x) in part.types or part.accepts(x) for part in known), wanted, error)
