@@ -69,12 +69,22 @@ def argument_check(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], M
     """Return a function of the positional and keyword arguments of a call that raises an error if one is unfit."""
     method = function.__name__ == "__init__"
     names, kinds = tuple(inspect.signature(function).parameters), kinds_of(function)
+    ordered = tuple(kinds.get(name, _ANYTHING) for name in names)
 
     def check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        for kind, value in zip(ordered, args, strict=False):
+            if type(value) not in kind.types and not kind.accepts(value):
+                refuse_first(args, kwargs)
+        for name, value in kwargs.items():
+            kind = kinds.get(name, _ANYTHING)
+            if type(value) not in kind.types and not kind.accepts(value):
+                refuse_first(args, kwargs)
+
+    def refuse_first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        where = type(args[0]).__name__ if method else kwargs.get("where", function.__name__)
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
-            kind = kinds.get(name)
-            if kind is not None and type(value) not in kind.types and not kind.accepts(value):
-                where = type(args[0]).__name__ if method else kwargs.get("where", function.__name__)
+            kind = kinds.get(name, _ANYTHING)
+            if type(value) not in kind.types and not kind.accepts(value):
                 meant = kind.error is ShapeError and "method" in kinds and kinds["method"].accepts(value)
                 refuse(value, name, str(where), kind, "; a method is passed as method=" if meant else "")
 
@@ -181,7 +191,7 @@ def is_integer(value: object) -> bool:
 def is_number(value: object) -> bool:
     """True for real numbers except NaN, also numpy's and those of tensors, but not for True and False."""
     if isinstance(value, (float, int)):
-        return not isinstance(value, bool) and value == value
+        return value == value and not isinstance(value, bool)
     if isinstance(value, Tensor):
         real = value.ndim == 0 and not value.dtype.is_complex and value.dtype != torch.bool
         return real and (torch.compiler.is_compiling() or value.is_meta or not bool(torch.isnan(value)))
@@ -201,7 +211,7 @@ def is_dtype(value: object) -> bool:
 def is_device(value: object) -> bool:
     """True for devices and their names and numbers."""
     try:
-        torch.device(value)  # type: ignore[arg-type]
+        torch.device(value)  # type: ignore[call-overload]
     except (TypeError, RuntimeError):
         return False
     return not isinstance(value, bool)
@@ -218,7 +228,10 @@ def _union(parts: list[Kind | None]) -> Kind | None:
     error = errors.pop() if len(errors) == 1 else ArgumentError
     fast = frozenset[type]().union(*(part.types for part in known))
     wanted = " or ".join(part.wanted for part in known)
-    return Kind(fast, lambda x: any(type(x) in part.types or part.accepts(x) for part in known), wanted, error)
+    tests = [part.accepts for part in known if part is not _SIMPLE[type(None)]]  # None is among the types
+    if len(tests) == 1:
+        return Kind(fast, tests[0], wanted, error)
+    return Kind(fast, lambda x: type(x) in fast or any(accepts(x) for accepts in tests), wanted, error)
 
 
 def _tuple(parts: list[Kind | None]) -> Kind:
@@ -276,3 +289,4 @@ _SIMPLE: dict[type, Kind] = {
     Tensor: Kind(frozenset({Tensor, Parameter}), lambda x: isinstance(x, Tensor), "a torch.Tensor", ShapeError),
 }
 _CALLABLE = Kind(frozenset({types.FunctionType, types.BuiltinFunctionType}), callable, "a function")
+_ANYTHING = Kind(frozenset(), lambda x: True, "anything")

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve
-from .functional.whitening_matrices import check_finite
 
 GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
 from ..rules import Method
 from .base import Watch
-from .functional.whitening_matrices import check_finite, check_keep, principal_projector
+from .functional.whitening_matrices import check_keep, principal_projector
 from .running_norm import RunningNorm
 
 

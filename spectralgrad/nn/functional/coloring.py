@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch.arguments import check_count, check_range, checked
+from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, broadcast, check_features
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
@@ -20,7 +21,7 @@ from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
 from .normalization import normalize
 from .range_whitening import root_on_range, whitened_on_range
-from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
+from .whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 
 
 @checked

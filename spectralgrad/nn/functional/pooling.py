@@ -21,12 +21,12 @@ from torch import Tensor
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.domain import Domain
 from ...dispatch.arguments import check_range, checked
+from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, check_features, check_square
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
-from .whitening_matrices import check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
