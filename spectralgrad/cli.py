@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 1 after an error (with a one-line message on stderr), 130 if stopped by Ctrl-C, and whatever else
         the command returns; ``train`` returns 3 if the run failed. Wrong usage raises ``SystemExit(2)``, as argparse
-        does.
+        does. ``rescue`` and ``doctor`` do not return: they replace this process by Python and the program.
     """
     with any_encoding():
         return _run(arguments)
