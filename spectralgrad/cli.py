@@ -132,7 +132,10 @@ def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
         add_arguments = plugins.load(COMMANDS, name)
         if add_arguments is None:
             parser.error(f"cannot import the package that provides the command {name}; reinstall or uninstall it")
-        add_arguments(parser)
+        if callable(add_arguments):
+            add_arguments(parser)
+        if not callable(parser.get_default("run")):
+            parser.error(f"the package that provides the command {name} adds nothing to run; reinstall or uninstall it")
 
     return fill
 
