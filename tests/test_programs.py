@@ -6,10 +6,12 @@ import os
 import signal
 import sys
 import zipfile
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.io import programs
 
@@ -200,11 +202,15 @@ def begin(name):
 
 def added(folder, program, idle="idle"):
     """What a program prints that is started together with OURS; torch is a module that sets ``ready``."""
-    write(folder / "ours.py", OURS)
+    write(folder / "elsewhere" / "ours.py", OURS)
     write(folder / "torch.py", "import os\nready = os.environ.get('READY', 'unset')\n")
     write(folder / "program.py", program)
     options = argparse.Namespace(module=None, program=["program.py"])
-    return run(*replacement(programs.start, options, "ours:begin", {"name": "x"}, idle=idle))
+    command, environment = replacement(programs.start, options, "ours:begin", {"name": "x"}, idle=idle)
+    plan = json.loads(environment["SPECTRALGRAD_START"])
+    assert Path(plan["root"]) == Path(sg.__file__).parent.parent
+    plan["root"] = str(folder / "elsewhere")  # found although it is not on the path of the program
+    return run(command, {**environment, "SPECTRALGRAD_START": json.dumps(plan)})
 
 
 def test_ours_begins_when_torch_is_imported_and_finishes_last(folder):
@@ -256,7 +262,6 @@ def test_ours_begins_at_once_if_torch_is_there_before_the_program(folder, monkey
     monkeypatch.setenv("PYTHONPATH", str(folder / "customized"))
     write(folder / "customized" / "sitecustomize.py", "import torch")
     write(folder / "customized" / "torch.py", "ready = 'early'")
-    write(folder / "customized" / "ours.py", OURS)
     assert added(folder, "print('program', flush=True)")[1] == "begin x early\nprogram\nfinish x\n"
 
 
