@@ -45,3 +45,9 @@ def runs(*target, **options):
     rescued = run(*replacement(main, ["rescue", *target]), **options)
     examined = run(*replacement(main, ["doctor", *target]), **options)
     return (status, out, err), rescued, (*examined[:2], examined[2].removesuffix(NOTHING))
+
+
+def write(path, text):
+    """Write a file, and make its folder."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, "utf-8")
