@@ -181,7 +181,7 @@ def test_bad_input():
     ):
         with pytest.raises(sg.ArgumentError, match=message):
             whitening_mse(z, **options)
-    with pytest.raises(sg.ArgumentError, match="eps ≥ 0"):
+    with pytest.raises(sg.ArgumentError, match="eps to be a finite number ≥ 0"):
         WhiteningMSELoss(eps=-1.0)
     with pytest.raises(sg.ArgumentError, match="expected whitening"):
         WhiteningMSELoss(whitening="none")
