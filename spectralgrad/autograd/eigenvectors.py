@@ -93,9 +93,10 @@ class _Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
+        w, V, support = ctx.saved_tensors
         if observation.wanted():
-            observation.tell(ctx, lambda: existence.of_eigenpairs(*ctx.saved_tensors[:2], gw, gV))
-        return _backward(ctx.saved_tensors, gw, gV, ctx.rule), None, None, None, None, None
+            observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
+        return _backward((w, V, support), gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
