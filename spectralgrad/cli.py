@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 1 after an error (with a one-line message on stderr), 130 if stopped by Ctrl-C, and whatever else
         the command returns; ``train`` returns 3 if the run failed. Wrong usage raises ``SystemExit(2)``, as argparse
-        does.
+        does. ``rescue`` and ``doctor`` do not return: they replace this process by Python and the program.
     """
     with any_encoding():
         return _run(arguments)
@@ -132,7 +132,10 @@ def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
         add_arguments = plugins.load(COMMANDS, name)
         if add_arguments is None:
             parser.error(f"cannot import the package that provides the command {name}; reinstall or uninstall it")
-        add_arguments(parser)
+        if callable(add_arguments):
+            add_arguments(parser)
+        if not callable(parser.get_default("run")):
+            parser.error(f"the package that provides the command {name} adds nothing to run; reinstall or uninstall it")
 
     return fill
 
