@@ -152,6 +152,17 @@ def test_a_group_of_a_batch_is_enough():
     assert warned(lambda A: sg.eigvalsh(A)[0, 0], batch) == []
 
 
+def test_second_derivatives_of_symmetric_losses_are_passed_over():
+    """In the second pass the eigenvalues receive only a part of the cotangent, which tells them apart."""
+    hessian = torch.autograd.functional.hessian
+    with gauge_warnings():  # warnings are errors
+        hessian(lambda A: sg.eigvalsh(A).log().sum(), TIED["rotated"])
+        hessian(lambda M: sg.svdvals(M).square().sum(), SQUARE)
+    A = KRONECKER.clone().requires_grad_()
+    with pytest.warns(GaugeWarning), gauge_warnings():
+        torch.autograd.grad(sg.eigvalsh(A)[0], A, create_graph=True)
+
+
 def test_diagnostics_do_not_change_a_gradient():
     for _, A, loss in CASES.values():
         plain, watched = A.clone().requires_grad_(), A.clone().requires_grad_()

@@ -43,7 +43,14 @@ def wanted() -> bool:
 
 
 def tell(ctx: Any, judge: Callable[[], list[Any]]) -> None:
-    """Give the result of ``judge`` to the observers of a call, if it is not empty."""
+    """Give the result of ``judge`` to the observers of a call, if it is not empty.
+
+    After a pass that can be differentiated (``create_graph=True``) the call is not judged again: a further pass is one
+    of second derivatives, in which a part of their cotangent arrives by another way.
+    """
+    if getattr(ctx, "judged", False):
+        return
+    ctx.judged = torch.is_grad_enabled()
     told = {**{source: source() for source in sources}, **getattr(ctx, "observers", {})}
     listening = [observer for observer in told.values() if observer is not None]
     if not listening:
