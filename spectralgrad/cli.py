@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser(
         "info",
-        help="print versions, threads, the eigensolver in use and all methods",
-        description="Print versions, threads, instruction set, the eigensolver in use and the methods with a one-line "
-        "summary each.",
+        help="print versions, threads, the eigensolver in use, which method to use, and all methods",
+        description="Print versions, threads, instruction set, the eigensolver in use, which method to use for "
+        "which task, and all methods with a one-line summary each.",
     )
     info.set_defaults(run=_info)
 
@@ -224,6 +224,7 @@ def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], No
 def _info(_: argparse.Namespace) -> None:
     from .native import absence, kernel
     from .rules import methods
+    from .rules.advice import ADVICE
 
     native = kernel()
     without = f"LAPACK through torch.linalg (native kernel {absence()})"
@@ -241,7 +242,10 @@ def _info(_: argparse.Namespace) -> None:
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
-    print("\nmethods")
+    print("\nwhich method to use")
+    width = max(map(len, ADVICE))
+    print("\n".join(f"  {task:<{width}}  {advice}" for task, advice in ADVICE.items()))
+    print("\nall methods")
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
 
 
