@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision, quotient
-from . import frechet_derivative
+from . import existence, frechet_derivative
 from .pairwise import identity_mask
 
 
@@ -51,11 +51,19 @@ class Weights(NamedTuple):
         pairs: returns :math:`\\Gamma^-` (*, k, k), with f′(σ) on the diagonal, and f(σ)/σ (*, k), the weights of
             what is orthogonal to all left or all right vectors.
         curvature: returns f″(σ) (*, k), for second derivatives only.
+        kinks: returns the mask (*, k) of the singular values at which f has no derivative, for diagnostics only; None
+            if there are none.
     """
 
     values: Tensor
     pairs: Callable[[], tuple[Tensor, Tensor]]
     curvature: Callable[[], Tensor]
+    kinks: Callable[[], Tensor] | None = None
+
+    def judged(self, S: Tensor, inner: Tensor) -> list[existence.Flaw]:
+        """Judge the cotangent ``inner`` = UᴴḠV (*, k, k) of a function of the singular values S."""
+        kinked = [] if self.kinks is None else existence.of_kinks(self.kinks(), inner)
+        return existence.of_cut(S, self.values, self.pairs()[0], inner) + kinked
 
 
 def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
@@ -164,16 +172,20 @@ class _InReverse(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, M, U, S, Vh, weights):  # type: ignore[no-untyped-def]
-        ctx.curvature = weights.curvature
+        ctx.weights = weights
+        if observation.sources:
+            observation.record(ctx)
         ctx.save_for_backward(M, U, S, Vh, *weights.pairs())
         return composed(U, weights.values, Vh)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         M, U, S, Vh, joint, outer = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: ctx.weights.judged(S, U.mH @ g @ Vh.mH))
         with full_precision(U):
             if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.curvature())
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.weights.curvature())
             else:
                 gM = _derivative(g, U, S, Vh, joint, outer)
             return gM, None, None, None, None

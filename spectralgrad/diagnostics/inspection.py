@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,7 +11,9 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
-from ..errors import ShapeError, check_square
+from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
+from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, widen
 from ..rules import Exact, GapMethod, Method, resolve
@@ -98,6 +99,7 @@ class Inspection:
         return f"No ties: gradients have a relative error of about {number(max(float(self.noise.max()), bias))}."
 
 
+@checked
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:
@@ -152,31 +154,6 @@ def inspect(
         )
 
 
-@contextmanager
-def gauge_warnings() -> Iterator[None]:
-    """Context in which a backward pass warns if its loss depends on the choice of eigenvectors at a tie.
-
-    It also warns if V f(λ) Vᴴ, computed from eigenvalues and eigenvectors, loses part of its gradient at a tie; the
-    module :mod:`spectralgrad.autograd.gauge` derives how this is detected. The warning is a :class:`GaugeWarning`. The
-    check reads values, so there are no warnings inside torch.vmap and torch.compile. It is meant for debugging: it
-    applies to the whole process and synchronises with the device.
-
-    Example:
-        >>> import warnings, spectralgrad as sg
-        >>> A = torch.eye(2, requires_grad=True)
-        >>> with warnings.catch_warnings(record=True) as caught, gauge_warnings():
-        ...     warnings.simplefilter("always")
-        ...     sg.eigh(A).eigenvectors[0, 1].backward()
-        >>> caught[0].category.__name__
-        'GaugeWarning'
-    """
-    before, gauge.watching = gauge.watching, True
-    try:
-        yield
-    finally:
-        gauge.watching = before
-
-
 def _as_used(rule: Method, w: Tensor) -> Tensor:
     """The eigenvalues that the method works with: some rules raise small ones first."""
     replaced = rule.replaced(w) if isinstance(rule, GapMethod) else None
@@ -220,8 +197,12 @@ def _gauge_sensitivity(w: Tensor, V: Tensor, cotangent: Tensor | None, loss: Los
             (cotangent,) = torch.autograd.grad(loss(w.detach(), vectors), vectors)
     if cotangent is None:
         return None
+    check_dense(cotangent, "inspect, cotangent")
+    if cotangent.dtype.is_complex and not V.dtype.is_complex:
+        raise ShapeError(f"inspect: expected a real cotangent for real matrices, got {cotangent.dtype}")
     if cotangent.shape != V.shape:
         raise ShapeError(f"inspect: expected a cotangent of shape {tuple(V.shape)}, got {tuple(cotangent.shape)}")
+    check_finite(cotangent, "inspect, cotangent")
     cotangent = cotangent.to(V)
     return gauge.sensitivity(V.mH @ cotangent, gauge.column_norms(cotangent), gauge.tied(w) & ~identity_mask(w))
 
