@@ -12,21 +12,24 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
+from ..precision import exponent_of, exponent_range, full_precision, ldexp, moderate, saturated
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .eigenvectors import attach, within
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
-from .scalar_functions import INV_SQRT, SQRT, Function
+from .rescaling import rescaled
+from .scalar_functions import INV_SQRT, SQRT, Function, real_power
 from .square_root import plain_derivative, root_and_eigenpairs
 
 
@@ -39,6 +42,27 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
         spectrum: the eigenpairs of ``A`` without gradient.
         eigenpairs: the rule by which the eigenpairs are differentiated if f has trainable parameters.
     """
+    e = unusual_exponent(f, spectrum)
+    if e is None:
+        return _exact(A, f, spectrum, eigenpairs)
+    assert f.degree is not None
+    scaled = Spectrum(ldexp(spectrum.values, -e.unsqueeze(-1)), *spectrum[1:])
+    result: Tensor
+    if isinstance(f.degree, Tensor):
+        p = f.degree.expand(e.shape)
+        result = rescaled(partial(_learned_power, scaled, eigenpairs, e), (A, p), (e, 0 * e), (e * p.detach(),))
+    else:
+        result = rescaled(lambda A: _exact(A, f.at(e), scaled, eigenpairs), (A,), (e,), (e * f.degree,))
+    return result
+
+
+def _learned_power(spectrum: Spectrum, eigenpairs: GapRule, e: Tensor, A: Tensor, p: Tensor) -> Tensor:
+    """Return the power p of ``A``, of which p also determines the power of two by which it is multiplied afterwards."""
+    growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1; its derivative is that of 2^(ep), without the power
+    return _exact(A, real_power(p), spectrum, eigenpairs) * growth[..., None, None]
+
+
+def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
         return _composed(V, divided_differences.kept(f.value, w, support))
@@ -93,6 +117,26 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
+def unusual_exponent(f: Function, spectrum: Spectrum) -> Tensor | None:
+    """Return even exponents e (*,) such that f at 2⁻ᵉλ and its divided differences are of ordinary size.
+
+    Zero for matrices that need no scaling; None if there is no other, or f has no degree. A power is largest at the
+    largest eigenvalue, or at the smallest of the range if its exponent is negative; that eigenvalue becomes about one.
+    """
+    w, _, support = spectrum
+    if f.degree is None or function.exporting() or not w.shape[-1]:
+        return None
+    p = torch.as_tensor(f.degree, dtype=w.dtype, device=w.device).detach()
+    steps = f.degree if isinstance(f.degree, (int, float)) else None
+    if function.eager(w, p) and moderate(w, abs(float(p.abs().amax()) if steps is None else steps)):
+        return None
+    size = w.detach().abs()
+    least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
+    e = exponent_of(torch.where(p < 0, least, most))
+    widest = torch.maximum(exponent_of(least).abs(), exponent_of(most).abs())
+    return torch.where(widest * (p.abs() + 2) > exponent_range(w.dtype) / 2, e, 0)
+
+
 def _composed(V: Tensor, values: Tensor) -> Tensor:
     """V diag(values) Vᴴ."""
     return (V * values.unsqueeze(-2)) @ V.mH
@@ -118,14 +162,26 @@ class Implied:
         """Return f(λ) (*, d), zero outside the support."""
         return divided_differences.kept(self.f.value, w, self.support)
 
+    def composed(self, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
+        """Return V f(λ) Vᴴ, given the values."""
+        e = unusual_exponent(self.f, Spectrum(w, V, self.support))
+        if e is None:
+            return _composed(V, values)
+        values = divided_differences.kept(self.f.at(e).value, ldexp(w, -e.unsqueeze(-1)), self.support)
+        return ldexp(_composed(V, values), (e * self.f.degree)[..., None, None])
+
     def gamma(self, w: Tensor) -> Tensor:
-        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ)."""
+        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
+
+        Both are clamped, if the rule saturates, so that sums of d entries cannot overflow.
+        """
         values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
         implied = K * differences(values)
         if not self.rule.skew:
             implied = implied + (K + K.mT) * values.unsqueeze(-2)
         slopes = divided_differences.kept(self.f.slope, w, self.support)
-        return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+        gamma = torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+        return saturated(gamma, 0.25 / max(1, w.shape[-1])) if self.rule.saturates else gamma
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
@@ -147,7 +203,7 @@ class _ByRule(torch.autograd.Function):
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
         ctx.implied = implied
         ctx.save_for_backward(A, w, V)
-        return _composed(V, values)
+        return implied.composed(w, V, values)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
