@@ -145,7 +145,7 @@ def ldexp(X: Tensor, e: Tensor) -> Tensor:
     """
     if X.dtype.is_complex:
         return torch.complex(ldexp(X.real, e), ldexp(X.imag, e))
-    e = e.clamp(-2.2 * _EXPONENTS[X.dtype], 2.2 * _EXPONENTS[X.dtype])  # beyond, all numbers are inf or 0
+    e = e.to(X.dtype).clamp(-2.2 * _EXPONENTS[X.dtype], 2.2 * _EXPONENTS[X.dtype])  # beyond, all numbers are inf or 0
     third = torch.trunc(e / 3)
     power = torch.exp2(third)
     return X * power * power * torch.exp2(e - 2 * third)

@@ -24,6 +24,7 @@ from ..dispatch import function
 from ..precision import all_ordinary, full_precision, magnitude, quotient, rank_tolerance, resolved
 from ..solvers import point_sets
 from . import polar_factor
+from .rescaling import homogeneous
 
 
 class Options(NamedTuple):
@@ -41,9 +42,27 @@ Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     """Align points X (*, n, k) with Y of the same shape, with weights (*, n), all in working precision."""
     given = (X, Y) if w is None else (X, Y, w)
+    ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
+    if not ordinary:
+        return _of_any_scale(given, options)
     if function.needs_no_gradient(*given) or not function.reverse_only(*given):
         return composed(X, Y, w, options)
     results: Results = function.run(_Alignment, X, Y, w, options)
+    return results
+
+
+def _of_any_scale(given: tuple[Tensor, ...], options: Options) -> Results:
+    """The same; if a scale is fitted, it takes up what the sizes of X and Y differ by."""
+
+    def call(*given: Tensor) -> Results:
+        X, Y, w = given if len(given) == 3 else (*given, None)
+        return composed(X, Y, w, options)
+
+    n = len(given)
+    apart = ((1, 0, 0)[:n], (0, 0, -1, 0, 0)), ((0, 1, 0)[:n], (0, 1, 1, 2, 0))
+    scales = apart if options.scale else (((1, 1, 0)[:n], (0, 1, 0, 2, 0)),)
+    weights = (((0, 0, 1), (0, 0, 0, 1, 0)),) if n == 3 else ()
+    results: Results = homogeneous(call, given, *scales, *weights, trailing=(2, 2, 1)[:n])
     return results
 
 
@@ -117,17 +136,10 @@ class _Alignment(torch.autograd.Function):
         ctx.options = options
         ctx.set_materialize_grads(False)
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
-        # The scale needs more than C, which may be ordinary where X is huge and Y tiny.
-        near = X - x.unsqueeze(-2) if options.scale else X
-        ctx.plain = all(map(all_ordinary, (C, near, Y) if options.scale else (C,)))
-        if not ctx.plain:
-            ctx.save_for_backward(X, Y, w)
-            results = composed(X, Y, w, options)
-            ctx.mark_non_differentiable(results[-1])
-            return results
         R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
         s, spread = _ones(R), None
         if options.scale:
+            near = X - x.unsqueeze(-2)
             spread = _total(near, near, w)
             s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
         turn = R * s[..., None, None] if options.scale else R
@@ -142,7 +154,7 @@ class _Alignment(torch.autograd.Function):
         X, Y, w, *saved = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:3])
         with full_precision(X):
-            if function.differentiating() or not ctx.plain:
+            if function.differentiating():
                 return *_recomputed((X, Y, w), wanted, (gR, gt, gs, ge), ctx.options), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)

@@ -13,6 +13,7 @@ Transforms, compilers and second derivatives differentiate through the powers of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
@@ -22,41 +23,41 @@ from ..dispatch import function
 from ..precision import all_ordinary, exponent, exponent_of, exponent_range, full_precision, largest, ldexp, moderate
 
 Call = Callable[..., Any]
+Scale = tuple[Sequence[int], Sequence[float]]
 
 
-def homogeneous(
-    call: Call, inputs: Sequence[Tensor], powers: Sequence[int], degrees: Sequence[float], trailing: Sequence[int] = ()
-) -> Any:
+def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: Sequence[int] = ()) -> Any:
     """Return ``call(*inputs)``, computed for inputs of ordinary size; the ordinary case costs a look at the numbers.
 
     Args:
         call: a function of tensors that returns a tensor or a tuple of tensors.
         inputs: tensors whose batch dimensions broadcast.
-        powers: p ≥ 0 for each input, 0 for those that are not scaled.
-        degrees: q for each result: ``call`` of inputs times :math:`2^{ep}` is :math:`2^{eq}` times ``call(*inputs)``.
+        scales: pairs (powers, degrees), with p ≥ 0 for each input and q for each result: ``call`` of inputs times
+            :math:`2^{ep}` is :math:`2^{eq}` times ``call(*inputs)``. Each pair has its own e; an input belongs to one.
         trailing: dimensions of each input that belong to one element of the batch; by default 2.
     """
     trailing = trailing or (2,) * len(inputs)
-    looked_at = [(x, p, t) for x, p, t in zip(inputs, powers, trailing, strict=True) if p]
-    if function.exporting() or (function.eager(*inputs) and all(all_ordinary(x, t) for x, _, t in looked_at)):
+    parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
+    if function.exporting() or (function.eager(*inputs) and all(all_ordinary(x, t) for x, _, t in chain(*parts))):
         return call(*inputs)
     batch = torch.broadcast_shapes(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
-    e = _common_exponent(looked_at).expand(batch)
     wide = [x.expand(*batch, *x.shape[x.dim() - t :]) for x, t in zip(inputs, trailing, strict=True)]
-    return rescaled(call, wide, [e * p for p in powers], [e * q for q in degrees])
+    exponents = [_common_exponent(part).expand(batch) for part in parts]
+    down, up = (
+        [sum(e * x for e, x in zip(exponents, numbers, strict=True)) for numbers in zip(*rows, strict=True)]
+        for rows in zip(*scales, strict=True)
+    )
+    return rescaled(call, wide, down, up)
 
 
-def _common_exponent(looked_at: Sequence[tuple[Tensor, int, int]]) -> Tensor:
-    """The exponent (*,) that makes the largest input about one; 0 where all of them are ordinary or zero."""
-    unusual, result = None, None
-    for x, p, t in looked_at:
-        own = exponent_of(largest(x, t))
-        own = torch.where(largest(x, t) > 0, torch.ceil(own / (2 * p)) * 2, -torch.inf)
-        result = own if result is None else torch.maximum(result, own)
-        strange = exponent(x, t) != 0
-        unusual = strange if unusual is None else unusual | strange
-    assert unusual is not None
-    assert result is not None
+def _common_exponent(parts: Sequence[tuple[Tensor, int, int]]) -> Tensor:
+    """The even exponent (*,) that makes the largest input about one; 0 where all of them are ordinary or zero."""
+    result, unusual = torch.tensor(-torch.inf), torch.tensor(False)
+    for x, p, t in parts:
+        size = largest(x, t)
+        own = torch.where(size > 0, torch.ceil(exponent_of(size) / (2 * p)) * 2, -torch.inf)
+        result = torch.maximum(result.to(own), own)
+        unusual = unusual.to(own.device) | (exponent(x, t) != 0)
     return torch.where(unusual & (result > -torch.inf), result, 0)
 
 
@@ -99,6 +100,11 @@ def small_exponent(s: Tensor, degree: int) -> Tensor:
     least, most = (exponent_of(x) for x in (torch.where(size > 0, size, torch.inf).amin(-1), size.amax(-1)))
     widest = torch.maximum(least.abs(), most.abs())
     return torch.where(widest * (abs(degree) + 2) > exponent_range(s.dtype) / 2, least, 0)
+
+
+def normalized(S: Tensor) -> Tensor:
+    """Return numbers (*, d) divided by a power of two if they are not of ordinary size."""
+    return S if function.eager(S) and all_ordinary(S, 1) else _shifted(S, -exponent(S, 1))
 
 
 def _spread(e: Tensor, x: Tensor) -> Tensor:

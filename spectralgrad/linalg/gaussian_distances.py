@@ -11,6 +11,8 @@ The last three terms are the squared Bures–Wasserstein distance. They are comp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import SupportsIndex
 
 import torch
@@ -18,6 +20,7 @@ from torch import Tensor
 
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
+from ..autograd.rescaling import homogeneous
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import (
@@ -74,8 +77,8 @@ def bures_wasserstein(
     """
     check_pair(A, B, "bures_wasserstein")
     with full_precision(A):
-        domain = _domain("bures_wasserstein", rtol, clamp)
-        return narrow(finished(_between_covariances(A, B, domain), squared), A.dtype)
+        R, S = _roots(A, B, _domain("bures_wasserstein", rtol, clamp))
+        return narrow(_between(lambda R, S: _distance(R, S, "bures_wasserstein"), (R, S), squared), A.dtype)
 
 
 @overridable
@@ -127,10 +130,13 @@ def gaussian_wasserstein(
             bad = ~torch.isfinite(mean).all(-1)
             raise NonFiniteError(batch_positions(bad), mean.shape[:-1], "gaussian_wasserstein, means")
     with full_precision(cov1):
-        domain = _domain("gaussian_wasserstein", rtol, clamp)
-        shift = doubled(mean1) - doubled(mean2)
-        distance = _between_covariances(cov1, cov2, domain) + _square(shift)
-        return narrow(finished(distance, squared), cov1.dtype)
+        R, S = _roots(cov1, cov2, _domain("gaussian_wasserstein", rtol, clamp))
+
+        def distance(R: Tensor, S: Tensor, mean1: Tensor, mean2: Tensor) -> Tensor:
+            return _distance(R, S, "gaussian_wasserstein") + _square(mean1 - mean2)
+
+        means = doubled(mean1), doubled(mean2)
+        return narrow(_between(distance, (R, S, *means), squared, (2, 2, 1, 1)), cov1.dtype)
 
 
 @overridable
@@ -181,9 +187,13 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
             )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
-        (first, mean1), (second, mean2) = (_factor_and_mean(doubled(Z), correction) for Z in (X, Y))
-        distance = _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
-        return narrow(finished(distance, squared), X.dtype)
+
+
+        def distance(X: Tensor, Y: Tensor) -> Tensor:
+            (first, mean1), (second, mean2) = (_factor_and_mean(Z, correction) for Z in (X, Y))
+            return _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
+
+        return narrow(_between(distance, (doubled(X), doubled(Y)), squared), X.dtype)
 
 
 @overridable
@@ -217,14 +227,19 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     """
     check_pair(A, B, "gaussian_transport")
     with full_precision(A):
-        domain = _domain("gaussian_transport", rtol, clamp)
-        R, s, V = (doubled(x) for x in square_root.with_eigenpairs(widen(A), False, domain))
-        S = doubled(Exact().root(widen(B), False, domain))
-        Z, _ = square_root.inverse_and_projector(R, s, V)
-        factors = modulus.polar_on_range(S @ R, "gaussian_transport")
-        right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
-        both = Z @ modulus.modulus(S @ R, factors) @ Z
-        return narrow(right + right.mH - both, A.dtype)
+        call = partial(_transport, _domain("gaussian_transport", rtol, clamp))
+        T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
+        return narrow(T, A.dtype)
+
+
+def _transport(domain: Domain, A: Tensor, B: Tensor) -> Tensor:
+    R, s, V = (doubled(x) for x in square_root.with_eigenpairs(A, False, domain))
+    S = doubled(Exact().root(B, False, domain))
+    Z, _ = square_root.inverse_and_projector(R, s, V)
+    factors = modulus.polar_on_range(S @ R, domain.operation)
+    right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
+    both = Z @ modulus.modulus(S @ R, factors) @ Z
+    return right + right.mH - both
 
 
 def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
@@ -232,9 +247,21 @@ def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
     return Domain(operation, True, rtol, clamp)
 
 
-def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:
+def _roots(A: Tensor, B: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     R, S = (doubled(Exact().root(widen(C), False, domain)) for C in (A, B))
-    return _distance(R, S, domain.operation)
+    return R, S
+
+
+def _between(
+    distance: Callable[..., Tensor], inputs: Sequence[Tensor], squared: bool, trailing: Sequence[int] = ()
+) -> Tensor:
+    """Return a squared distance, homogeneous of degree 2 in all inputs, or its root; squares do not overflow."""
+
+    def call(*inputs: Tensor) -> Tensor:
+        return finished(distance(*inputs), squared)
+
+    result: Tensor = homogeneous(call, inputs, ((1,) * len(inputs), (2 if squared else 1,)), trailing=trailing)
+    return result
 
 
 def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:
