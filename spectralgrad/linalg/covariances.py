@@ -23,6 +23,7 @@ from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
+from ..autograd.rescaling import homogeneous
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_choice, check_matrix, check_tolerance
@@ -65,8 +66,12 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
 
 def _covariance(X: Tensor, center: bool, correction: int, eps: float) -> Tensor:
     _check_shift(eps)
-    features = scaled_features(X, center, correction)
-    return shifted(features @ features.mH, eps)
+
+    def products(X: Tensor) -> Tensor:
+        features = scaled_features(X, center, correction)
+        return features @ features.mH
+
+    return shifted(homogeneous(products, (widen(X),), ((1,), (2,))), eps)
 
 
 @overridable

@@ -65,10 +65,10 @@ class _PCADenoising(RunningNorm):
                 f"(a share of the variance), got {keep!r}"
             )
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """The projector onto the leading components of the standardised features, times the standardisation."""
         check_finite(C, self.where)
-        return principal_projector(C, self.keep, self.eps, self.method, watch)
+        return principal_projector(C, self.keep, self.eps if eps is None else eps, self.method, watch)
 
     def extra_repr(self) -> str:
         """The settings shown by ``repr``: ``keep`` follows the number of channels."""

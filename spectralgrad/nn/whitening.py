@@ -65,9 +65,9 @@ class _DecorrelatedBatchNorm(RunningNorm):
             )
         return rule
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        M = shifted(C, self.eps)
+        M = shifted(C, self.eps if eps is None else eps)
         return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:

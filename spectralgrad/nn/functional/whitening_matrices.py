@@ -67,7 +67,7 @@ def scale(M: Tensor) -> Tensor:
 
 
 def principal_projector(
-    C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor] | None = None
+    C: Tensor, keep: int | float, eps: float | Tensor, method: Method, watch: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
     r"""Standardisation followed by projection on the leading principal components.
 
@@ -76,7 +76,7 @@ def principal_projector(
     Args:
         C: covariances (*, d, d).
         keep: number of leading eigenvectors of :math:`DCD` to keep, or, as a float, the share of its trace to retain.
-        eps: added to the variances.
+        eps: added to the variances; a tensor must broadcast to (*, 1, 1).
         method: how the gradient of the eigenvectors is computed.
         watch: if given, called with :math:`DCD`; its result is decomposed instead.
 
@@ -89,7 +89,7 @@ def principal_projector(
 
     Reference: Wang et al., NeurIPS 2019, section 3.2.
     """
-    variance = C.diagonal(dim1=-2, dim2=-1) + eps
+    variance = C.diagonal(dim1=-2, dim2=-1) + (eps[..., 0] if isinstance(eps, Tensor) else eps)
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
         return torch.diag_embed(inverse)
