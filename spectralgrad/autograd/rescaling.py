@@ -12,6 +12,7 @@ Transforms, compilers and second derivatives differentiate through the powers of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
@@ -70,11 +71,22 @@ def rescaled(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: S
         down: an exponent for each input, with the batch shape (*,).
         up: an exponent for each result.
     """
-    if not function.needs_no_gradient(*inputs) and function.reverse_only(*inputs, *up):
+    differentiated = not function.needs_no_gradient(*inputs) and function.reverse_only(*inputs, *up)
+    if differentiated and not any(map(function.tracked, up)):
         results = function.run(_Rescaled, call, tuple(down), tuple(up), *inputs)
     else:
         results = _composed(call, inputs, down, up)
     return results if len(results) > 1 else results[0]
+
+
+def overflowed(M: Tensor, values: Tensor) -> Tensor | None:
+    """Return exponents (*,) of matrices if one of them has an infinite eigenvalue or singular value, otherwise None.
+
+    The norm of a matrix may overflow although no entry does. Only eager calls are checked.
+    """
+    if not function.eager(M, values) or not values.numel():
+        return None
+    return exponent(M) if math.inf in map(abs, values[..., [0, -1]].flatten().tolist()) else None
 
 
 def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, degree: int) -> Tensor:
@@ -86,9 +98,10 @@ def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, d
         G: matrices (*, m, n).
         degree: of ``call`` in s.
     """
-    if function.exporting() or (function.eager(s, G) and moderate(s, abs(degree))):
+    if function.exporting() or (function.eager(s) and moderate(s, abs(degree))):
         return call(s, G)
-    e, size = small_exponent(s, degree), exponent(G)
+    e = small_exponent(s, degree)
+    size = exponent(G) if function.eager(G) else 0 * e
     return _shifted(call(_shifted(s, -e), _shifted(G, -size)), size + e * degree)
 
 
@@ -109,7 +122,7 @@ def normalized(S: Tensor) -> Tensor:
 
 def _spread(e: Tensor, x: Tensor) -> Tensor:
     """The exponents (*,), with dimensions added such that they fit the tensor (*, ...)."""
-    return e.reshape(*e.shape, *[1] * (x.dim() - e.dim()))
+    return e.reshape((*e.shape, *[1] * (x.dim() - e.dim())))
 
 
 def _shifted(x: Tensor, e: Tensor) -> Tensor:
@@ -168,15 +181,14 @@ def _scaled_gradients(
 ) -> list[Tensor | None]:
     """The gradients from cotangents that are scaled, together, such that the largest of their products is about one."""
     batch = down[0].dim()
-    sizes = [
-        None if g is None else torch.where((top := largest(g, g.dim() - batch)) > 0, exponent_of(top) + e, -torch.inf)
-        for g, e in zip(cotangents, up, strict=True)
-    ]
-    present = [s for s in sizes if s is not None]
+    present = [(g, e) for g, e in zip(cotangents, up, strict=True) if g is not None]
     if not present:
         return [None] * len(leaves)
-    common = torch.stack(present).amax(0)
-    common = torch.where(common > -torch.inf, common, 0)
+    common = down[0] * 0
+    if function.eager(*(g for g, _ in present)):  # otherwise the cotangents are not scaled by their own size
+        tops = [(largest(g, g.dim() - batch), e) for g, e in present]
+        sizes = torch.stack([torch.where(top > 0, exponent_of(top) + e, -torch.inf) for top, e in tops]).amax(0)
+        common = torch.where(sizes > -torch.inf, sizes, 0)
     scaled = [None if g is None else _shifted(g, e - common) for g, e in zip(cotangents, up, strict=True)]
     found = _gradients(results, leaves, needed, scaled, create_graph=False)
     return [None if g is None else _shifted(g, common - e) for g, e in zip(found, down, strict=True)]

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import exponent_of, exponent_range, full_precision, ldexp, moderate, saturated
+from ..precision import full_precision, ldexp, saturated
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
@@ -30,6 +30,7 @@ from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
 from .rescaling import rescaled
 from .scalar_functions import INV_SQRT, SQRT, Function, real_power
+from .spectral_scale import scaled
 from .square_root import plain_derivative, root_and_eigenpairs
 
 
@@ -42,17 +43,15 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
         spectrum: the eigenpairs of ``A`` without gradient.
         eigenpairs: the rule by which the eigenpairs are differentiated if f has trainable parameters.
     """
-    e = unusual_exponent(f, spectrum)
-    if e is None:
+    found = scaled(f, spectrum)
+    if found is None:
         return _exact(A, f, spectrum, eigenpairs)
-    assert f.degree is not None
-    scaled = Spectrum(ldexp(spectrum.values, -e.unsqueeze(-1)), *spectrum[1:])
-    result: Tensor
+    e, result = found.down, A
     if isinstance(f.degree, Tensor):
         p = f.degree.expand(e.shape)
-        result = rescaled(partial(_learned_power, scaled, eigenpairs, e), (A, p), (e, 0 * e), (e * p.detach(),))
+        result = rescaled(partial(_learned_power, found.spectrum, eigenpairs, e), (A, p), (e, 0 * e), (found.up,))
     else:
-        result = rescaled(lambda A: _exact(A, f.at(e), scaled, eigenpairs), (A,), (e,), (e * f.degree,))
+        result = rescaled(lambda A: _exact(A, found.f, found.spectrum, eigenpairs), (A,), (e,), (found.up,))
     return result
 
 
@@ -117,26 +116,6 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-def unusual_exponent(f: Function, spectrum: Spectrum) -> Tensor | None:
-    """Return even exponents e (*,) such that f at 2⁻ᵉλ and its divided differences are of ordinary size.
-
-    Zero for matrices that need no scaling; None if there is no other, or f has no degree. A power is largest at the
-    largest eigenvalue, or at the smallest of the range if its exponent is negative; that eigenvalue becomes about one.
-    """
-    w, _, support = spectrum
-    if f.degree is None or function.exporting() or not w.shape[-1]:
-        return None
-    p = torch.as_tensor(f.degree, dtype=w.dtype, device=w.device).detach()
-    steps = f.degree if isinstance(f.degree, (int, float)) else None
-    if function.eager(w, p) and moderate(w, abs(float(p.abs().amax()) if steps is None else steps)):
-        return None
-    size = w.detach().abs()
-    least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
-    e = exponent_of(torch.where(p < 0, least, most))
-    widest = torch.maximum(exponent_of(least).abs(), exponent_of(most).abs())
-    return torch.where(widest * (p.abs() + 2) > exponent_range(w.dtype) / 2, e, 0)
-
-
 def _composed(V: Tensor, values: Tensor) -> Tensor:
     """V diag(values) Vᴴ."""
     return (V * values.unsqueeze(-2)) @ V.mH
@@ -164,11 +143,11 @@ class Implied:
 
     def composed(self, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
         """Return V f(λ) Vᴴ, given the values."""
-        e = unusual_exponent(self.f, Spectrum(w, V, self.support))
-        if e is None:
+        found = scaled(self.f, Spectrum(w, V, self.support))
+        if found is None:
             return _composed(V, values)
-        values = divided_differences.kept(self.f.at(e).value, ldexp(w, -e.unsqueeze(-1)), self.support)
-        return ldexp(_composed(V, values), (e * self.f.degree)[..., None, None])
+        values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
+        return ldexp(_composed(V, values), found.up[..., None, None])
 
     def gamma(self, w: Tensor) -> Tensor:
         """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
@@ -176,6 +155,7 @@ class Implied:
         Both are clamped, if the rule saturates, so that sums of d entries cannot overflow.
         """
         values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
+        values = saturated(values) if self.rule.saturates else values
         implied = K * differences(values)
         if not self.rule.skew:
             implied = implied + (K + K.mT) * values.unsqueeze(-2)

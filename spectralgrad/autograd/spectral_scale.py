@@ -1,0 +1,68 @@
+r"""The power of two that brings a function of eigenvalues, and its divided differences, to ordinary size.
+
+For a power of exponent p, :math:`f(2^e\lambda)=2^{ep}f(\lambda)`; the logarithm gains :math:`e\log2`; and
+:math:`\exp\lambda=2^k\exp(\lambda-k\log2)`. Other functions are not scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..dispatch import function
+from ..precision import exponent_of, exponent_range, ldexp, moderate
+from .domain import Spectrum
+from .scalar_functions import EXP, Function
+
+_FEW = 64  # eigenvalues up to which a look at the numbers is faster than operations on tensors
+
+
+class Scaled(NamedTuple):
+    """A function and a spectrum of ordinary size, and the exponents (*,) of the matrix and of the result.
+
+    f at the given spectrum is :math:`2^{up}` times ``f`` at ``spectrum``, and so is its derivative with
+    :math:`2^{up-down}`.
+    """
+
+    f: Function
+    spectrum: Spectrum
+    down: Tensor
+    up: Tensor
+
+
+def scaled(f: Function, spectrum: Spectrum) -> Scaled | None:
+    """Return the scaled function and spectrum; None if no matrix needs scaling, or f cannot be scaled."""
+    w = spectrum.values
+    if function.exporting() or not w.shape[-1]:
+        return None
+    if f is EXP:
+        return _exponential(spectrum)
+    return None if f.degree is None else _power(f, f.degree, spectrum)
+
+
+def _power(f: Function, degree: float | Tensor, spectrum: Spectrum) -> Scaled | None:
+    """A power is largest at the largest eigenvalue, or at the smallest of the range if p < 0: it becomes about one."""
+    w, _, support = spectrum
+    if function.eager(w) and (not isinstance(degree, Tensor) or function.eager(degree)):
+        steepest = float(degree.detach().abs().amax()) if isinstance(degree, Tensor) else abs(degree)
+        if moderate(w, steepest):
+            return None
+    p = torch.as_tensor(degree, dtype=w.dtype, device=w.device).detach()
+    size = w.detach().abs()
+    least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
+    widest = torch.maximum(exponent_of(least).abs(), exponent_of(most).abs())
+    e = exponent_of(torch.where(p < 0, least, most))
+    e = torch.where(widest * (p.abs() + 2) > exponent_range(w.dtype) / 2, e, 0)
+    return Scaled(f.at(e), Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, e * p)
+
+
+def _exponential(spectrum: Spectrum) -> Scaled | None:
+    w, limit = spectrum.values, exponent_range(spectrum.values.dtype) / 2
+    if function.eager(w) and (max(w.flatten().tolist()) if w.numel() <= _FEW else w.amax().item()) < limit * math.log(2):
+        return None
+    k = torch.floor(w.detach().amax(-1) / math.log(2))
+    k = torch.where((k > limit) & (k < torch.inf), k, 0)
+    return Scaled(EXP, Spectrum(w - k.unsqueeze(-1) * math.log(2), *spectrum[1:]), 0 * k, k)
