@@ -5,7 +5,9 @@ Half types are computed in float32, and autocast is disabled. Scale factors are 
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -95,26 +97,43 @@ def ordinary(X: Tensor) -> Tensor:
 
 def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
     """True if all matrices are :func:`ordinary`. It reads values, so it cannot be traced."""
-    limit = 2.0 ** _bits(X.dtype)
-    if not X.numel():
-        return True
-    if X.numel() > _FEW or X.dtype.is_complex:
+    limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
+    if not batch and count and not X.dtype.is_complex:  # one matrix
+        if count > _FEW:
+            low, high = X.detach().aminmax()
+            size = max(-low.item(), high.item())
+        else:
+            size = max(map(abs, X.flatten().tolist()))
+        return 1 / limit <= size <= limit or size == 0
+    if count > _FEW or X.dtype.is_complex:
         least, most = (x.item() for x in largest(X, trailing).aminmax())
         return most <= limit and (least >= 1 / limit or bool(_is_ordinary(largest(X, trailing)).all()))
-    for entries in X.reshape(-1, X.shape[X.dim() - trailing :].numel()).tolist():
-        sizes = [abs(x) for x in entries]
-        if not all(size <= limit for size in sizes) or not (max(sizes) >= 1 / limit or not any(sizes)):
-            return False  # also for NaN
-    return True
+    sizes = [max(map(abs, row)) for row in X.reshape(-1, X.shape[batch:].numel()).tolist()] if count else []
+    return all(1 / limit <= size <= limit or size == 0 for size in sizes)
 
 
 def moderate(w: Tensor, degree: float) -> bool:
     """True if no number but 0, to the power ±(``degree`` + 2), uses more than half of the range; it reads values."""
-    limit = 2.0 ** (_EXPONENTS[w.dtype] / 2 / (degree + 2))
+    limit = _limit(w.dtype, degree)
     if w.numel() > _FEW:
         size = torch.where(w == 0, 1, w.abs()).aminmax()
         return 1 / limit < size.min.item() and size.max.item() < limit
-    return all(1 / limit < abs(x) < limit for x in w.flatten().tolist() if x)
+    values = w.flatten().tolist()
+    if values and min(values) > 1 / limit and max(values) < limit:
+        return True
+    return all(1 / limit < abs(x) < limit for x in values if x)
+
+
+@lru_cache
+def _limit(dtype: torch.dtype, degree: float) -> float:
+    return float(2.0 ** (_EXPONENTS[dtype] / 2 / (degree + 2)))
+
+
+def any_infinite(w: Tensor) -> bool:
+    """True if a number is ±inf; it reads values."""
+    if w.numel() > _FEW:
+        return not w.abs().amax().item() < math.inf
+    return math.inf in map(abs, w.flatten().tolist())
 
 
 def exponent(X: Tensor, trailing: int = 2) -> Tensor:

@@ -12,16 +12,24 @@ Transforms, compilers and second derivatives differentiate through the powers of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import all_ordinary, exponent, exponent_of, exponent_range, full_precision, largest, ldexp, moderate
+from ..precision import (
+    all_ordinary,
+    any_infinite,
+    exponent,
+    exponent_of,
+    exponent_range,
+    full_precision,
+    largest,
+    ldexp,
+    moderate,
+)
 
 Call = Callable[..., Any]
 Scale = tuple[Sequence[int], Sequence[float]]
@@ -38,9 +46,13 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
         trailing: dimensions of each input that belong to one element of the batch; by default 2.
     """
     trailing = trailing or (2,) * len(inputs)
-    parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
-    if function.exporting() or (function.eager(*inputs) and all(all_ordinary(x, t) for x, _, t in chain(*parts))):
+    if function.eager(*inputs):
+        scaled = zip(*(powers for powers, _ in scales), strict=True)
+        if all(all_ordinary(x, t) for x, t, powers in zip(inputs, trailing, scaled, strict=True) if any(powers)):
+            return call(*inputs)
+    elif function.exporting():
         return call(*inputs)
+    parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
     batch = torch.broadcast_shapes(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
     wide = [x.expand(*batch, *x.shape[x.dim() - t :]) for x, t in zip(inputs, trailing, strict=True)]
     exponents = [_common_exponent(part).expand(batch) for part in parts]
@@ -84,9 +96,7 @@ def overflowed(M: Tensor, values: Tensor) -> Tensor | None:
 
     The norm of a matrix may overflow although no entry does. Only eager calls are checked.
     """
-    if not function.eager(M, values) or not values.numel():
-        return None
-    return exponent(M) if math.inf in map(abs, values[..., [0, -1]].flatten().tolist()) else None
+    return exponent(M) if function.eager(values) and values.numel() and any_infinite(values) else None
 
 
 def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, degree: int) -> Tensor:
@@ -98,7 +108,7 @@ def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, d
         G: matrices (*, m, n).
         degree: of ``call`` in s.
     """
-    if function.exporting() or (function.eager(s) and moderate(s, abs(degree))):
+    if moderate(s, abs(degree)) if function.eager(s) else function.exporting():
         return call(s, G)
     e = small_exponent(s, degree)
     size = exponent(G) if function.eager(G) else 0 * e

@@ -68,14 +68,14 @@ SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt, degree=0.5)
 INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt, degree=-0.5)
 
 
-def real_power(p: Tensor) -> Function:
-    """Return the power with exponent ``p``, a tensor that broadcasts against the batch."""
+def real_power(p: Tensor, degree: float | None = None) -> Function:
+    """Return the power with exponent ``p``, a tensor that broadcasts against the batch; ``degree`` if it is a number."""
     exponent = p.unsqueeze(-1)
     return Function(
         lambda w: to_the_power(w, exponent),
         lambda w: exponent * w.pow(exponent - 1),
         lambda w: power(w, p),
-        degree=p,
+        degree=p if degree is None else degree,
     )
 
 

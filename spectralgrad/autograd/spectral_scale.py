@@ -35,22 +35,33 @@ class Scaled(NamedTuple):
 
 def scaled(f: Function, spectrum: Spectrum) -> Scaled | None:
     """Return the scaled function and spectrum; None if no matrix needs scaling, or f cannot be scaled."""
-    w = spectrum.values
-    if function.exporting() or not w.shape[-1]:
+    if f is not EXP and f.degree is None:
         return None
+    if function.eager(spectrum.values):
+        if _usual(f, spectrum.values):
+            return None
+    elif function.exporting() or not spectrum.values.shape[-1]:
+        return None
+    return _exponential(spectrum) if f is EXP else _power(f, spectrum)
+
+
+def _usual(f: Function, w: Tensor) -> bool:
+    """True if no matrix needs scaling; it reads values."""
+    if not w.numel():
+        return True
     if f is EXP:
-        return _exponential(spectrum)
-    return None if f.degree is None else _power(f, f.degree, spectrum)
+        largest = max(w.flatten().tolist()) if w.numel() <= _FEW else w.amax().item()
+        return largest < exponent_range(w.dtype) / 2 * math.log(2)
+    p = f.degree
+    if isinstance(p, Tensor):
+        return function.eager(p) and moderate(w, float(p.detach().abs().amax()))
+    return moderate(w, abs(p))  # type: ignore[arg-type]
 
 
-def _power(f: Function, degree: float | Tensor, spectrum: Spectrum) -> Scaled | None:
+def _power(f: Function, spectrum: Spectrum) -> Scaled:
     """A power is largest at the largest eigenvalue, or at the smallest of the range if p < 0: it becomes about one."""
     w, _, support = spectrum
-    if function.eager(w) and (not isinstance(degree, Tensor) or function.eager(degree)):
-        steepest = float(degree.detach().abs().amax()) if isinstance(degree, Tensor) else abs(degree)
-        if moderate(w, steepest):
-            return None
-    p = torch.as_tensor(degree, dtype=w.dtype, device=w.device).detach()
+    p = torch.as_tensor(f.degree, dtype=w.dtype, device=w.device).detach()
     size = w.detach().abs()
     least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
     widest = torch.maximum(exponent_of(least).abs(), exponent_of(most).abs())
@@ -59,10 +70,8 @@ def _power(f: Function, degree: float | Tensor, spectrum: Spectrum) -> Scaled | 
     return Scaled(f.at(e), Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, e * p)
 
 
-def _exponential(spectrum: Spectrum) -> Scaled | None:
+def _exponential(spectrum: Spectrum) -> Scaled:
     w, limit = spectrum.values, exponent_range(spectrum.values.dtype) / 2
-    if function.eager(w) and (max(w.flatten().tolist()) if w.numel() <= _FEW else w.amax().item()) < limit * math.log(2):
-        return None
     k = torch.floor(w.detach().amax(-1) / math.log(2))
     k = torch.where((k > limit) & (k < torch.inf), k, 0)
     return Scaled(EXP, Spectrum(w - k.unsqueeze(-1) * math.log(2), *spectrum[1:]), 0 * k, k)

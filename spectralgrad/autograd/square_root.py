@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, ldexp, reciprocal
+from ..precision import doubled, full_precision, ldexp, reciprocal
 from ..solvers.symmetry import hermitian
 from . import rescaling
 from .domain import Domain
@@ -38,6 +38,20 @@ def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, T
     """Return the same with √λ and the eigenvectors, which have no gradient."""
     result: tuple[Tensor, Tensor, Tensor] = function.apply(_ExactRoot, A, inverse, domain)
     return result
+
+
+def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the square root, √λ and the eigenvectors in double precision, composed there from eigenpairs in working precision.
+
+    A root of a singular matrix that is rounded to single precision has full rank; in double precision the rounding
+    errors on its null space would count, and be inverted.
+    """
+    R, s, V = with_eigenpairs(A, False, domain)
+    if doubled(s) is s:
+        return R, s, V
+    root, s, V = doubled(R), doubled(s), doubled(V)
+    composed = _compose(V, s)
+    return composed if function.needs_no_gradient(R) else root + (composed - root).detach(), s, V
 
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:

@@ -233,8 +233,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
 
 
 def _transport(domain: Domain, A: Tensor, B: Tensor) -> Tensor:
-    R, s, V = (doubled(x) for x in square_root.with_eigenpairs(A, False, domain))
-    S = doubled(Exact().root(B, False, domain))
+    (R, s, V), (S, *_) = (square_root.in_double(C, domain) for C in (A, B))
     Z, _ = square_root.inverse_and_projector(R, s, V)
     factors = modulus.polar_on_range(S @ R, domain.operation)
     right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A

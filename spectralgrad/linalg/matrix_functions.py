@@ -140,7 +140,8 @@ def matrix_power(
             f"got {p.dtype} of shape {tuple(p.shape)}"
         )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
+    f = scalar_functions.real_power(exponent, None if isinstance(p, Tensor) else float(p))
+    return _function(A, "power", f, method, domain)
 
 
 @overridable

@@ -102,7 +102,7 @@ def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: D
 def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tensor]:
     """Return the logarithms, both less e log 2 where the eigenvalues are about 2ᵉ, so that the difference is exact."""
     f, values = scalar_functions.LOG, [spectrum.values for spectrum in spectra]
-    if not function.exporting() and not (function.eager(*values) and all(moderate(w, 0) for w in values)):
+    if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
         batch = torch.broadcast_shapes(*(w.shape[:-1] for w in values))
         matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
         spectra = [Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s)) for s, w in zip(spectra, values)]
