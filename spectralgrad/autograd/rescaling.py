@@ -1,9 +1,9 @@
 r"""Functions of matrices of any scale: scale by a power of two before, compute, undo after.
 
-A homogeneous function, :math:`F(2^{ep}X)=2^{eq}F(X)`, is computed for matrices of ordinary size, and the power of two is
-undone at the very end, also that of the gradient, which is :math:`2^{e(q-p)}` times the gradient at the scaled matrices.
-So no step in between overflows or underflows, results and gradients are as accurate as at scale one wherever they are
-representable, and ±inf where they are not. Powers of two are exact, so scaling adds no rounding error.
+A homogeneous function, :math:`F(2^{ep}X)=2^{eq}F(X)`, is computed for matrices of ordinary size, and the power of two
+is undone at the very end. The gradient is :math:`2^{e(q-p)}` times the gradient at the scaled matrices. So no step in
+between overflows or underflows, results and gradients are as accurate as at scale one wherever they are representable,
+and ±inf where they are not. Powers of two are exact, so scaling adds no rounding error.
 
 The eager backward pass also scales the cotangents: of several results, those that are too small to matter vanish.
 Transforms, compilers and second derivatives differentiate through the powers of two instead, so there cotangents times

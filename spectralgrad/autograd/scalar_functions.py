@@ -29,8 +29,8 @@ class Function:
     """A function of eigenvalues: its value, its derivative (``slope``) and its divided differences.
 
     Attributes:
-        degree: p if :math:`f(c\\lambda)=c^pf(\\lambda)`, a number or a tensor that broadcasts against the batch; 0 for the
-            logarithm, whose slope has the degree −1; None for other functions.
+        degree: p if :math:`f(c\\lambda)=c^pf(\\lambda)`, a number or a tensor that broadcasts against the batch; 0 for
+            the logarithm, whose slope has the degree −1; None for other functions.
         scaled: for functions with a degree, returns g with :math:`f(2^e\\lambda)=2^{ep}g(\\lambda)`, given e (*,).
     """
 
@@ -69,7 +69,7 @@ INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt, degre
 
 
 def real_power(p: Tensor, degree: float | None = None) -> Function:
-    """Return the power with exponent ``p``, a tensor that broadcasts against the batch; ``degree`` if it is a number."""
+    """Return the power with exponent ``p``, a tensor that broadcasts against the batch, or ``degree`` as a tensor."""
     exponent = p.unsqueeze(-1)
     return Function(
         lambda w: to_the_power(w, exponent),
@@ -81,9 +81,7 @@ def real_power(p: Tensor, degree: float | None = None) -> Function:
 
 def whole_power(n: int) -> Function:
     """Return the power with an integer exponent of either sign."""
-    return Function(
-        lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n), degree=n
-    )
+    return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n), degree=n)
 
 
 def shifted_log(c: Tensor) -> Function:

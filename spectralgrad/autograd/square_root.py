@@ -41,7 +41,7 @@ def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, T
 
 
 def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the square root, √λ and the eigenvectors in double precision, composed there from eigenpairs in working precision.
+    """Return the root, √λ and the eigenvectors in double precision, composed there from those in working precision.
 
     A root of a singular matrix that is rounded to single precision has full rank; in double precision the rounding
     errors on its null space would count, and be inverted.

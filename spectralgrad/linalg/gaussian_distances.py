@@ -188,7 +188,6 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
 
-
         def distance(X: Tensor, Y: Tensor) -> Tensor:
             (first, mean1), (second, mean2) = (_factor_and_mean(Z, correction) for Z in (X, Y))
             return _distance(first, second, "frechet_distance") + _square(mean1 - mean2)

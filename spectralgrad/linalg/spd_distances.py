@@ -105,7 +105,10 @@ def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tenso
     if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
         batch = torch.broadcast_shapes(*(w.shape[:-1] for w in values))
         matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
-        spectra = [Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s)) for s, w in zip(spectra, values)]
+        spectra = [
+            Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s))
+            for s, w in zip(spectra, values, strict=True)
+        ]
         f = scalar_functions.logarithm(-exponent(spectra[0].values, 1))
     return [Exact().compose(A, f, spectrum) for A, spectrum in zip(matrices, spectra, strict=True)]
 

@@ -191,9 +191,9 @@ class RunningNorm(SpectralModule):
         C = self.running_cov.detach()
         if function.eager(C) and not bool(torch.isfinite(C).all()):
             raise SpectralError(
-                f"{self.where}: expected a finite running covariance, got one that overflowed {C.dtype}: the features in "
-                "training were too large for their squares. Scale them down, pass statistics='whitening', or keep the "
-                "layer in float64; reset_running_stats() starts again."
+                f"{self.where}: expected a finite running covariance, got one that overflowed {C.dtype}: the features "
+                "in training were too large for their squares. Scale them down, pass statistics='whitening', or keep "
+                "the layer in float64; reset_running_stats() starts again."
             )
         half = C.dtype != working_dtype(C.dtype)
         C = C.to(self.compute_dtype or working_dtype(C.dtype))

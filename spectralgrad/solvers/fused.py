@@ -59,7 +59,7 @@ def root_and_eigenpairs(
 def repair(
     A: Tensor, results: tuple[Tensor, Tensor, Tensor], operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> None:
-    """Complete, in place, what the kernel left undone: matrices failed, overflowed, or are indefinite, which is an error.
+    """Complete, in place, what the kernel left undone: matrices failed, overflowed or are indefinite (an error).
 
     Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
     beyond rounding raise an error.

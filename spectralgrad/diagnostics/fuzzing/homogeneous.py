@@ -10,7 +10,6 @@ from torch import Tensor
 from ... import linalg
 from ...nn import DecorrelatedBatchNorm1d, PCADenoising1d
 from ...nn.functional import covariance_pooling, wct, whiten
-from ...optim import inverse_root
 from .families import Kind
 from .scaling import Homogeneous
 
@@ -77,7 +76,9 @@ def _svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _normalized(layer: Any) -> Any:
     """A layer without ε for features (batch, d, N); one position is not enough."""
-    return lambda X: layer(X.shape[1], eps=0.0, affine=False, dtype=X.dtype)(X if X.shape[-1] > 1 else torch.cat([X, -X], -1))
+    return lambda X: layer(X.shape[1], eps=0.0, affine=False, dtype=X.dtype)(
+        X if X.shape[-1] > 1 else torch.cat([X, -X], -1)
+    )
 
 
 HOMOGENEOUS: dict[str, Homogeneous] = {

@@ -124,9 +124,7 @@ def _of_any_scale(
         one = iter(given)
         parts = [None if x is None else next(one).flatten() for x in affine]
         joined = features.movedim(0, 1).flatten(1, 2)
-        found = normalize(
-            joined, lambda C: matrix_of(C, shift), *parts, groups=groups, dtype=dtype, reduce=reduce
-        )
+        found = normalize(joined, lambda C: matrix_of(C, shift), *parts, groups=groups, dtype=dtype, reduce=reduce)
         output = found.output.unflatten(1, (groups, -1)).movedim(1, 0)
         return output, found.mean.view(groups, -1), found.covariance, found.matrix, found.size.expand(groups)
 
@@ -232,9 +230,7 @@ class _Normalize(torch.autograd.Function):
         return *gradients(ctx, G), *[None] * 7
 
 
-def _statistics(
-    X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None
-) -> tuple[Tensor, Tensor, Tensor]:
+def _statistics(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor, Tensor]:
     """The mean (G, d), the count () and the covariance (G, d, d) over all samples, positions and processes."""
     mean, count = _mean(X, groups, dtype, reduce)
     scatter = feature_matrices.outer(X, mean)
