@@ -84,17 +84,6 @@ def whole_power(n: int) -> Function:
     return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n), degree=n)
 
 
-def shifted_log(c: Tensor) -> Function:
-    """Return log λ + c, for a tensor ``c`` that broadcasts against the batch."""
-    offset = c.unsqueeze(-1)
-
-    def all_differences(w: Tensor) -> Differences:
-        values, gamma, curvature = log(w)
-        return values + offset, gamma, curvature
-
-    return Function(lambda w: w.log() + offset, torch.reciprocal, all_differences)
-
-
 def log_over(c: Tensor) -> Function:
     r"""Return (log λ + c)/λ, for a tensor ``c`` that broadcasts against the batch.
 

@@ -45,8 +45,8 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
         eps: added to the diagonal.
 
     Returns:
-        the covariance (*, d, d), Hermitian. Its entries are products of features, so it overflows for features of about
-        1e19 in float32; :func:`covariance_sqrt` does not.
+        the covariance (*, d, d), Hermitian. Its entries are products of features, so they are ±inf for features above
+        about 1e19 in float32; :func:`covariance_sqrt` does not overflow.
 
     Raises:
         ShapeError: there are not more than ``correction`` positions.

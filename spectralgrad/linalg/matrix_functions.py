@@ -30,7 +30,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 
     The gradient does not involve eigenvalue gaps, so it is exact for equal eigenvalues, as are higher derivatives.
     Eigenvalues below ``rtol`` times the largest are treated as zero, and the derivative is that within the matrices of
-    the same rank.
+    the same rank. Matrices of any scale have accurate roots and gradients; a result that is not representable is ±inf.
 
     Args:
         A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.

@@ -102,7 +102,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
 
     Running statistics are ``running_mean`` (C,) and ``running_cov`` (G, d, d), without ε and unbiased (n − 1) like
     torch's ``running_var``. The papers average the biased covariance with ε included; with n in the thousands the
-    difference is negligible.
+    difference is negligible. Features of any size are whitened, also where their squares overflow; a running covariance
+    that overflows is infinite, and evaluation raises an error that says so.
 
     Args:
         num_features: C.
@@ -135,6 +136,7 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         ArgumentError: ``groups`` does not divide the number of channels, or ε is negative.
         ShapeError: the input has the wrong dimension or number of channels, or a single value per channel in training.
         NonFiniteError: the batch contains NaN or infinity.
+        SpectralError: the running covariance overflowed.
 
     Example:
         >>> layer = DecorrelatedBatchNorm2d(4, affine=False)
