@@ -74,6 +74,13 @@ def test_alignment_does_not_depend_on_whether_a_gradient_is_wanted(scale, option
     assert_close(plain.rotation, sg.procrustes(X.double(), Y.double(), **options).rotation.float(), rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("factor", [2.0**-60, 1.0, 2.0**60])
+def test_the_scale_of_coinciding_points_is_one_whatever_their_size(factor):
+    X, Y = torch.ones(5, 3), torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    for pair in ((X * factor, Y), (X, Y * factor), (X * factor, Y * factor)):
+        assert sg.procrustes(*pair, scale=True).scale == 1
+
+
 @pytest.mark.parametrize("dtype", [SINGLE, DOUBLE, torch.complex64, torch.complex128], ids=str)
 @pytest.mark.parametrize("method", ["exact", "svd-pade", "svd-taylor"])
 def test_values_that_overflow_are_infinite_with_their_sign(dtype, method):
@@ -126,6 +133,9 @@ def test_an_exponential_that_overflows():
     assert torch.equal(found.isinf(), expected.abs() > torch.finfo(DOUBLE).max * math.exp(-100))
     assert torch.equal(found.sign(), expected.sign())
     assert not bool(torch.isnan(g).any())
+    huge = sg.matrix_exp(A * 1e200)
+    assert not bool(torch.isnan(huge).any())
+    assert bool(huge.diagonal().isinf().all())
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (9, 3), (3, 9), (40, 40), (120, 40)], ids=str)

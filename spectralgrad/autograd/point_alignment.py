@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import all_ordinary, full_precision, magnitude, quotient, rank_tolerance, resolved
+from ..precision import all_ordinary, full_precision, ldexp, magnitude, quotient, rank_tolerance, resolved
 from ..solvers import point_sets
 from . import polar_factor
-from .rescaling import homogeneous
+from .rescaling import common_exponent, rescaled
 
 
 class Options(NamedTuple):
@@ -54,15 +54,18 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
 def _of_any_scale(given: tuple[Tensor, ...], options: Options) -> Results:
     """The same; if a scale is fitted, it takes up what the sizes of X and Y differ by."""
 
-    def call(*given: Tensor) -> Results:
-        X, Y, w = given if len(given) == 3 else (*given, None)
+    def call(X: Tensor, Y: Tensor, w: Tensor | None = None) -> Results:
         return composed(X, Y, w, options)
 
-    n = len(given)
-    apart = ((1, 0, 0)[:n], (0, 0, -1, 0, 0)), ((0, 1, 0)[:n], (0, 1, 1, 2, 0))
-    scales = apart if options.scale else (((1, 1, 0)[:n], (0, 1, 0, 2, 0)),)
-    weights = (((0, 0, 1), (0, 0, 0, 1, 0)),) if n == 3 else ()
-    results: Results = homogeneous(call, given, *scales, *weights, trailing=(2, 2, 1)[:n])
+    X, Y, w = given[0], given[1], given[2] if len(given) == 3 else None
+    a = b = common_exponent([(X, 1, 2), (Y, 1, 2)])
+    if options.scale:
+        own = common_exponent([(X, 1, 2)])
+        near, _ = _centered(ldexp(X, -own[..., None, None]), w, options.translation)
+        apart = _total(near, near, w) > 0  # where all points of X coincide, the scale is 1
+        a, b = torch.where(apart, own, a), torch.where(apart, common_exponent([(Y, 1, 2)]), b)
+    k = 0 * a if w is None else common_exponent([(w, 1, 1)])
+    results: Results = rescaled(call, given, (a, b, k)[: len(given)], (0 * a, b, b - a, 2 * b + k, 0 * a))
     return results
 
 

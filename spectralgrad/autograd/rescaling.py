@@ -55,7 +55,7 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
     parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
     batch = torch.broadcast_shapes(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
     wide = [x.expand(*batch, *x.shape[x.dim() - t :]) for x, t in zip(inputs, trailing, strict=True)]
-    exponents = [_common_exponent(part).expand(batch) for part in parts]
+    exponents = [common_exponent(part).expand(batch) for part in parts]
     down, up = (
         [sum(e * x for e, x in zip(exponents, numbers, strict=True)) for numbers in zip(*rows, strict=True)]
         for rows in zip(*scales, strict=True)
@@ -63,7 +63,7 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
     return rescaled(call, wide, down, up)
 
 
-def _common_exponent(parts: Sequence[tuple[Tensor, int, int]]) -> Tensor:
+def common_exponent(parts: Sequence[tuple[Tensor, int, int]]) -> Tensor:
     """The even exponent (*,) that makes the largest input about one; 0 where all of them are ordinary or zero."""
     result, unusual = torch.tensor(-torch.inf), torch.tensor(False)
     for x, p, t in parts:
@@ -174,7 +174,8 @@ class _Rescaled(torch.autograd.Function):
                 results = _composed(ctx.settings[0], inputs, *ctx.settings[1:])
             found = _gradients(results, inputs, needed, cotangents, create_graph=True)
         else:
-            found = _scaled_gradients(*ctx.inner, needed, cotangents, *ctx.settings[1:])
+            (leaves, results), (_, down, up) = ctx.inner, ctx.settings
+            found = _scaled_gradients(leaves, results, needed, cotangents, down, up)
         return None, None, None, *found
 
 

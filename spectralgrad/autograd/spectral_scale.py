@@ -72,6 +72,8 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
 
 def _exponential(spectrum: Spectrum) -> Scaled:
     w, limit = spectrum.values, exponent_range(spectrum.values.dtype) / 2
-    k = torch.floor(w.detach().amax(-1) / math.log(2))
-    k = torch.where((k > limit) & (k < torch.inf), k, 0)
-    return Scaled(EXP, Spectrum(w - k.unsqueeze(-1) * math.log(2), *spectrum[1:]), 0 * k, k)
+    top = w.detach().amax(-1)
+    k = torch.floor(top.clamp_max(8 * limit) / math.log(2))  # beyond, the result is infinite in any case
+    k = torch.where((k > limit) & (top < torch.inf), k, 0)
+    shift = torch.where(top < 8 * limit, k * math.log(2), torch.where(k > 0, top, 0))
+    return Scaled(EXP, Spectrum(w - shift.unsqueeze(-1), *spectrum[1:]), 0 * k, k)

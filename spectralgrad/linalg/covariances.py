@@ -71,7 +71,10 @@ def _covariance(X: Tensor, center: bool, correction: int, eps: float) -> Tensor:
         features = scaled_features(X, center, correction)
         return features @ features.mH
 
-    return shifted(homogeneous(products, (widen(X),), ((1,), (2,))), eps)
+    C = products(X)
+    if function.eager(C) and not abs(C.detach().sum().item()) < math.inf:  # NaN where entries of both signs overflow
+        C = homogeneous(products, (widen(X),), ((1,), (2,)))
+    return shifted(C, eps)
 
 
 @overridable

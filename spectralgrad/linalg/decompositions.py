@@ -112,13 +112,13 @@ def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
         raise MethodError(f"method {rule.name!r} is not available for eigh with B; use a gap rule, such as 'svd-pade'")
     A, B = matching(A, B, "eigh")
     with full_precision(A):
-        w, V = scaled_pencil(lambda A, B: pencil.decompose(A, B, rule, "eigh"), widen(A), widen(B), (-1, -0.5))
+        w, V = scaled_pencil(lambda A, B: pencil.decompose(A, B, rule, "eigh"), (A, B), (-1, -0.5))
     return narrow(w, A.dtype), narrow(V, A.dtype)
 
 
-def scaled_pencil(call: Callable[..., Any], A: Tensor, B: Tensor, degrees: tuple[float, ...]) -> Any:
+def scaled_pencil(call: Callable[..., Any], pair: tuple[Tensor, ...], degrees: tuple[float, ...]) -> Any:
     """Return eigenvalues, or eigenvalues and vectors, of pencils of any scale; ``degrees`` are those in B."""
-    return homogeneous(call, (A, B), ((1, 0), (1, 0)[: len(degrees)]), ((0, 1), degrees))
+    return homogeneous(call, [widen(C) for C in pair], ((1, 0), (1, 0)[: len(degrees)]), ((0, 1), degrees))
 
 
 def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:

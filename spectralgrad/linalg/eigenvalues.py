@@ -72,7 +72,7 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
     check_square(A, "eigvalsh")
     given = (A,) if B is None else matching(A, B, "eigvalsh")
     with full_precision(A):
-        w = _values(widen(A)) if B is None else scaled_pencil(_pencil_values, *map(widen, given), (-1,))
+        w = _values(widen(A)) if B is None else scaled_pencil(_pencil_values, given, (-1,))
     return narrow(w, A.dtype)
 
 

@@ -105,7 +105,7 @@ class Method:
         """
         spectrum = domain.spectrum(A)
         e = None if f.degree is None else overflowed(A, spectrum.values)
-        if e is None:
+        if e is None or f.degree is None:
             return self.compose(A, f, spectrum)
         result: Tensor = rescaled(lambda A: self.function(A, f.at(e), domain), (A,), (e,), (e * f.degree,))
         return result

@@ -27,16 +27,28 @@ def _two(X: Tensor) -> tuple[Tensor, ...]:
     return X, X.roll(1, 0)
 
 
+def _separated(M: Tensor) -> tuple[Tensor, ...]:
+    """Matrices with distinct eigenvalues and singular values, so that their vectors are determined."""
+    m, n = M.shape[-2:]
+    diagonal = 4 * torch.arange(1, min(m, n) + 1, dtype=M.dtype)
+    return (M + torch.nn.functional.pad(torch.diag(diagonal), (0, max(0, n - m), 0, max(0, m - n))),)
+
+
+def _separated_pencil(A: Tensor) -> tuple[Tensor, ...]:
+    return (*_separated(A), _definite(A)[1])
+
+
 def _definite(A: Tensor) -> tuple[Tensor, ...]:
     identity = torch.eye(A.shape[-1], dtype=A.dtype)
     return A + identity, A.roll(1, 0) + 2 * identity
 
 
 def _points(X: Tensor) -> tuple[Tensor, ...]:
-    """Samples of up to 4 features, or points with as many coordinates; two at least."""
+    """Samples of up to 4 features, or points with as many coordinates; two at least, and not all of them the same."""
     P = X[:, :4].mT
     P = P if P.shape[-2] > 1 else torch.cat([P, -2 * P], -2)
-    return P, P.roll(1, 0) + 0.5
+    P = P + torch.arange(P.shape[-2], dtype=X.real.dtype).unsqueeze(-1) / P.shape[-2]
+    return P, P.roll(1, 0) * 2 + 0.5
 
 
 def _moments(A: Tensor) -> tuple[Tensor, ...]:
@@ -82,11 +94,11 @@ def _normalized(layer: Any) -> Any:
 
 
 HOMOGENEOUS: dict[str, Homogeneous] = {
-    "eigh": Homogeneous(_HERMITIAN, _one, _eigh, (((1,), (1, 0)),)),
+    "eigh": Homogeneous(_HERMITIAN, _separated, _eigh, (((1,), (1, 0)),)),
     "eigvalsh": _of(_HERMITIAN, linalg.eigvalsh, 1),
-    "eigh of pencils": Homogeneous(_POSITIVE, _definite, _eigh, (((1, 0), (1, 0)), ((0, 1), (-1, -1)))),
+    "eigh of pencils": Homogeneous(_POSITIVE, _separated_pencil, _eigh, (((1, 0), (1, 0)), ((0, 1), (-1, -1)))),
     "eigvalsh of pencils": Homogeneous(_POSITIVE, _definite, linalg.eigvalsh, (((1, 0), (1,)), ((0, 1), (-1,)))),
-    "svd": Homogeneous(_ANY, _one, _svd, (((1,), (0, 1, 0)),)),
+    "svd": Homogeneous(_ANY, _separated, _svd, (((1,), (0, 1, 0)),)),
     "svdvals": _of(_ANY, linalg.svdvals, 1),
     "matrix_sqrt": _of(_POSITIVE, linalg.matrix_sqrt, 0.5),
     "matrix_inv_sqrt": _of(_POSITIVE, linalg.matrix_inv_sqrt, -0.5),

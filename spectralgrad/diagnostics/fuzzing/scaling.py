@@ -73,15 +73,15 @@ def _compared(
 ) -> Iterator[Finding]:
     label = f"at 2^{int(bits)}"
     for k, q in enumerate(degrees):
-        triple = found.values[k], base.values[k], near.values[k]
-        yield from _finding(f"value {label}", *triple, exact, bits * q)
+        yield from _finding(f"value {label}", (found.values[k], base.values[k], near.values[k]), exact, bits * q)
         for j, p in enumerate(powers):
-            parts = (results.gradients[k][j] for results in (found, base, near))
-            yield from _finding(f"gradient {label}", *parts, exact, bits * (q - p))
+            parts = found.gradients[k][j], base.gradients[k][j], near.gradients[k][j]
+            yield from _finding(f"gradient {label}", parts, exact, bits * (q - p))
 
 
-def _finding(check: str, found: Tensor, base: Tensor, near: Tensor, exact: Tensor, shift: Tensor) -> Iterator[Finding]:
-    """Compares results with those at scale one times 2^shift."""
+def _finding(check: str, results: tuple[Tensor, Tensor, Tensor], exact: Tensor, shift: Tensor) -> Iterator[Finding]:
+    """Compares a result with the one at scale one times 2^shift; the third is that of a perturbed input."""
+    found, base, near = results
     info = torch.finfo(found.dtype)
     known = exact & torch.isfinite(_parts(base)).all(1)
     yield Finding(f"{check} not NaN", (torch.isnan(_parts(found)).any(1) & known).double(), 0.5)
