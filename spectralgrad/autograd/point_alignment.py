@@ -79,7 +79,7 @@ def composed(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Result
     R, h = polar_factor.with_eigenvalues(C, _tolerance(C), options.special, "procrustes")
     s = _ones(R)
     if options.scale:
-        s = _scale(R, X / inner, weighed / outer, w) * (outer / inner)[..., 0, 0]
+        s = _scale(R, X / inner, weighed / outer, w, (outer / inner)[..., 0, 0])
     misses = s[..., None, None] * (X @ R.mT) - Y
     t = torch.zeros_like(R[..., 0]) if x is None or y is None else _translation(x, y, R, s)
     return R, t, s, _total(misses, misses, w), _margin(h, options.special and not R.dtype.is_complex)
@@ -101,11 +101,11 @@ def _centered(P: Tensor, w: Tensor | None, translation: bool) -> tuple[Tensor, T
     return P - center, center
 
 
-def _scale(R: Tensor, X: Tensor, weighed: Tensor, w: Tensor | None) -> Tensor:
-    """The scale (*,); 1 if all points of X coincide."""
+def _scale(R: Tensor, X: Tensor, weighed: Tensor, w: Tensor | None, unit: Tensor) -> Tensor:
+    """The scale (*,) times ``unit``; 1 if all points of X coincide."""
     spread = _total(X, X, w)
     overlap = _total(X @ R.mT, weighed, None)
-    return torch.where(spread > 0, quotient(overlap, spread, spread > 0), 1)
+    return torch.where(spread > 0, quotient(overlap, spread, spread > 0) * unit, 1)
 
 
 def _total(P: Tensor, Q: Tensor, w: Tensor | None) -> Tensor:

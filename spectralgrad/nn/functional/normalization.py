@@ -89,8 +89,7 @@ def normalize(
     check_count(groups, "groups", "normalize")
     if X.shape[1] % groups:
         raise ArgumentError(f"normalize: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
-    if eps is not None:
-        check_range(eps, "eps", "normalize", 0)
+    check_range(eps, "eps", "normalize", 0)
     dtype = dtype or working_dtype(X.dtype)
     if not function.reverse_only(X):
         return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
