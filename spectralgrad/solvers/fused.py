@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import IndefiniteError, batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal, resolved
+from ..precision import exponent, full_precision, ldexp, negative_tolerance, rank_tolerance, reciprocal, resolved
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
@@ -40,6 +40,10 @@ def root_and_eigenpairs(
     native = choice.kernel_for_functions(A)
     if native is None:
         w, V = EIGH.solve(A, operation)
+        if not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
+            e = exponent(A)
+            w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
+            return *_scaled_root(w, V, e, operation, inverse, rtol, clamp), V.contiguous()
         return *_composed_root(w, V, operation, inverse, rtol, clamp), V.contiguous()
     counts.call(A.shape[:-2].numel())
     zero, negative = _default_tolerances(A.shape[-1], A.dtype)
@@ -55,18 +59,29 @@ def root_and_eigenpairs(
 def repair(
     A: Tensor, results: tuple[Tensor, Tensor, Tensor], operation: str, inverse: bool, rtol: float, clamp: bool
 ) -> None:
-    """Complete, in place, what the kernel left undone: matrices failed, or are indefinite, which is an error.
+    """Complete, in place, what the kernel left undone: matrices failed, overflowed or are indefinite (an error).
 
     Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
     beyond rounding raise an error.
     """
     S, s, V = results
     A = EIGH.readable(A, operation)
+    e = exponent(mirrored(A))
+    A = ldexp(A, -e[..., None, None])  # so that no eigenvalue overflows
     w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
     failed = EIGH.repair(A, (w, V), operation)
-    composed = _composed_root(w, V, operation, inverse, rtol, clamp)
-    for position in failed:
+    composed = _scaled_root(w, V, e, operation, inverse, rtol, clamp)
+    for position in [*failed, *batch_positions(e > 0)]:
         S[position], s[position] = (x[position] for x in composed)
+
+
+def _scaled_root(
+    w: Tensor, V: Tensor, e: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the root and √λ of matrices 2ᵉ V diag(w) Vᴴ."""
+    S, s = _composed_root(w, V, operation, inverse, rtol, clamp)
+    half = e.unsqueeze(-1) / 2
+    return ldexp(S, (-half if inverse else half).unsqueeze(-1)), ldexp(s, half)
 
 
 @lru_cache
