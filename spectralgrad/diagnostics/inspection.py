@@ -147,7 +147,7 @@ def inspect(
             noise=found.noise,
             bias=torch.full_like(found.norm, torch.nan) if bias is None else _largest(bias.abs()),
             bound=torch.full_like(found.norm, torch.nan) if bound is None else bound,
-            gradient_error=_gradient_error(wide, rule),
+            gradient_error=_gradient_error(wide, rule, A.dtype),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )
 
@@ -193,7 +193,7 @@ def _any_operation(method: str | Method) -> Method:
         return resolve(method, "eigh")
 
 
-def _gradient_error(A: Tensor, rule: Method) -> Tensor:
+def _gradient_error(A: Tensor, rule: Method, dtype: torch.dtype) -> Tensor:
     """Relative error (*,) of the gradient of ⟨√A, G⟩ with this method, for a fixed G; NaN if √A does not exist."""
     generator = torch.Generator().manual_seed(0)
     d = A.shape[-1]
@@ -208,7 +208,7 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
     got, exact = gradients
     error = ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
     w = torch.linalg.eigvalsh(A)
-    limit = negative_tolerance(d, w.dtype) * norm(w)
+    limit = negative_tolerance(d, dtype) * norm(w)
     negative = w.amin(-1) < -limit if d else torch.zeros_like(error, dtype=torch.bool)
     return torch.where(negative, torch.nan, error)
 

@@ -28,7 +28,6 @@ from ..errors import (
     check_alike,
     check_matrix,
     check_pair,
-    check_tolerance,
 )
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
@@ -73,8 +72,8 @@ def bures_wasserstein(
     Reference: Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, 2019.
     """
     check_pair(A, B, "bures_wasserstein")
+    domain = Domain.of_positive(A, "bures_wasserstein", rtol, clamp)
     with full_precision(A):
-        domain = _domain("bures_wasserstein", rtol, clamp)
         return narrow(finished(_between_covariances(A, B, domain), squared), A.dtype)
 
 
@@ -126,8 +125,8 @@ def gaussian_wasserstein(
         if function.eager(mean) and not bool(torch.isfinite(mean).all()):
             bad = ~torch.isfinite(mean).all(-1)
             raise NonFiniteError(batch_positions(bad), mean.shape[:-1], "gaussian_wasserstein, means")
+    domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
-        domain = _domain("gaussian_wasserstein", rtol, clamp)
         shift = doubled(mean1) - doubled(mean2)
         distance = _between_covariances(cov1, cov2, domain) + _square(shift)
         return narrow(finished(distance, squared), cov1.dtype)
@@ -216,8 +215,8 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     Reference: Peyré and Cuturi, Computational Optimal Transport, remark 2.31.
     """
     check_pair(A, B, "gaussian_transport")
+    domain = Domain.of_positive(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        domain = _domain("gaussian_transport", rtol, clamp)
         R, s, V = (doubled(x) for x in square_root.with_eigenpairs(widen(A), False, domain))
         S = doubled(Exact().root(widen(B), False, domain))
         Z, _ = square_root.inverse_and_projector(R, s, V)
@@ -225,11 +224,6 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
         right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
         both = Z @ modulus.modulus(S @ R, factors) @ Z
         return narrow(right + right.mH - both, A.dtype)
-
-
-def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
 
 
 def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:

@@ -12,12 +12,14 @@ from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
 from ..dispatch.overrides import overridable, shortened
-from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
+    if torch.is_autocast_enabled("cpu"):
+        return None  # a matrix in float32 may then contain the rounding error of a product in bfloat16
     found = solvers.root_at_once(A, operation, inverse, -1.0, False)
     return None if found is None else found[0]
 
@@ -240,8 +242,7 @@ def broadcasts_to_batch(p: Tensor, A: Tensor) -> bool:
 def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
     """The domain of a function of positive semi-definite matrices. Shape and tolerance are checked here, once."""
     check_square(A, operation)
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
+    return Domain.of_positive(A, operation, rtol, clamp)
 
 
 def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
@@ -264,6 +265,6 @@ def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: s
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
     """Compute an integer power, for eigenvalues of either sign; of the pseudo-inverse for n < 0."""
     if n < 0 and rtol is None:
-        rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    domain = Domain("matrix_power", positive=False, rtol=rtol)
+        rtol = rank_tolerance(A.shape[-1], A.dtype)
+    domain = _any_sign(A, "matrix_power", rtol)
     return _function(A, "power", scalar_functions.whole_power(n), method, domain)

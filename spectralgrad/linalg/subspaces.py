@@ -12,7 +12,7 @@ from ..autograd.domain import Domain
 from ..autograd.pairwise import differences
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, check_square
-from ..precision import full_precision, widen
+from ..precision import full_precision, rounded_to, widen
 from ..rules import Pade
 
 
@@ -44,7 +44,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     Reference: Kato, Perturbation Theory for Linear Operators, II.2.
     """
     check_square(A, "spectral_projector")
-    domain = Domain("spectral_projector", positive=False)
+    domain = Domain("spectral_projector", positive=False, dtype=rounded_to(A))
     d = A.shape[-1]
     if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
         raise ArgumentError(f"spectral_projector: expected an integer k from 0 to {d}, got {k!r}")

@@ -58,7 +58,7 @@ def eigvalsh(A: Tensor) -> Tensor | None:
 
 
 def root_and_eigenpairs(
-    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """The same for :func:`spectralgrad.solvers.root_and_eigenpairs`."""
     plan = _plan(A)
@@ -67,12 +67,13 @@ def root_and_eigenpairs(
     A = A if A.is_contiguous() else A.contiguous()
     s, V, S = A.new_empty(*plan.values), torch.empty_like(A), torch.empty_like(A)
     pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
-    tolerances = plan.zero if rtol < 0 else rtol, math.inf if clamp else plan.negative
+    zero, negative = fused.tolerances(plan.d, A.dtype, dtype)
+    tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative
     which = INV_SQRT if inverse else SQRT
     doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
     counts.call(plan.batch)
     if checked("root", doubtful):
-        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp)
+        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
     return S, s, V
 
 

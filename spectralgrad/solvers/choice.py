@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
-from ..precision import negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
 from .lapack import Factors
@@ -101,8 +100,6 @@ class Plan(NamedTuple):
     batch: int
     d: int
     values: tuple[int, ...]  # the shape of the eigenvalues
-    zero: float  # the default tolerances of roots, relative to the norm
-    negative: float
 
 
 @lru_cache(maxsize=1024)
@@ -117,8 +114,7 @@ def plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> Plan
         return None
     eigh, *functions = native.symmetric(lanes, dtype)
     root, frechet = functions if d <= table().fused else (None, None)
-    tolerances = rank_tolerance(d, dtype), negative_tolerance(d, dtype)
-    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), *tolerances)
+    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]))
 
 
 class SVDPlan(NamedTuple):

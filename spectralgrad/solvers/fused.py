@@ -8,77 +8,93 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ..errors import IndefiniteError, batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal, resolved
+from ..errors import batch_positions
+from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
-from .symmetry import hermitian, mirrored
+from .symmetry import hermitian, mirrored, noise, refuse_negative
 
 
-def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
+def positive_part(
+    w: Tensor, operation: str, rtol: float, clamp: bool, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     """Set negative eigenvalues to zero; return the eigenvalues and the mask of the range.
 
-    Without ``clamp``, an eigenvalue that is negative beyond rounding error raises :class:`IndefiniteError`. A negative
-    ``rtol`` stands for the default tolerance.
+    Without ``clamp``, an eigenvalue that is negative beyond the rounding error of ``dtype`` raises
+    :class:`IndefiniteError`; None stands for the type of ``w``. A negative ``rtol`` stands for the default tolerance.
     """
     d = w.shape[-1]
     size = w.abs().amax(-1) if d else w.new_zeros(w.shape[:-1])
+    least = (rank_tolerance(d, w.dtype) if rtol < 0 else rtol) * size
     if w.numel() and not clamp:
-        limit = negative_tolerance(d, w.dtype) * resolved(size)
-        for position in batch_positions(w.amin(-1) < -limit)[:1]:
-            raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
+        refuse_negative(w, size, operation, dtype or w.dtype)
+        if rtol < 0 and dtype not in (None, w.dtype):
+            least = torch.maximum(least, noise(w, size))
     values = w.clamp_min(0)
-    tolerance = rank_tolerance(d, w.dtype) if rtol < 0 else rtol
-    return values, values > tolerance * size.unsqueeze(-1)
+    return values, values > least.unsqueeze(-1)
 
 
 def root_and_eigenpairs(
-    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return A^(1/2) or A^(-1/2) on the range, √λ with zeros off the range, and the eigenvectors."""
     native = choice.kernel_for_functions(A)
     if native is None:
         w, V = EIGH.solve(A, operation)
-        return *_composed_root(w, V, operation, inverse, rtol, clamp), V.contiguous()
+        return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
     counts.call(A.shape[:-2].numel())
-    zero, negative = _default_tolerances(A.shape[-1], A.dtype)
+    zero, negative = tolerances(A.shape[-1], A.dtype, dtype)
     single = not choice.in_lanes(A.shape, A.dtype)
     S, s, V, doubtful = native.root_and_eigenpairs(
         A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single
     )
     if doubtful:
-        repair(A, (S, s, V), operation, inverse, rtol, clamp)
+        repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
     return S, s, V
 
 
 def repair(
-    A: Tensor, results: tuple[Tensor, Tensor, Tensor], operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor,
+    results: tuple[Tensor, Tensor, Tensor],
+    operation: str,
+    inverse: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None,
 ) -> None:
-    """Complete, in place, what the kernel left undone: matrices failed, or are indefinite, which is an error.
+    """Complete, in place, what the kernel left undone: matrices failed, or have negative eigenvalues.
 
     Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
-    beyond rounding raise an error.
+    beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type, of which it
+    does not know, explains the negative eigenvalues.
     """
     S, s, V = results
     A = EIGH.readable(A, operation)
     w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
     failed = EIGH.repair(A, (w, V), operation)
-    composed = _composed_root(w, V, operation, inverse, rtol, clamp)
-    for position in failed:
-        S[position], s[position] = (x[position] for x in composed)
+    root, values = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
+    again = (values > 0) != (s > 0) if dtype not in (None, A.dtype) else torch.zeros_like(s, dtype=torch.bool)
+    for position in {*failed, *batch_positions(again.any(-1))}:
+        S[position], s[position] = root[position], values[position]
 
 
 @lru_cache
-def _default_tolerances(d: int, dtype: torch.dtype) -> tuple[float, float]:
-    return rank_tolerance(d, dtype), negative_tolerance(d, dtype)
+def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float]:
+    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero.
+
+    Matrices with larger negative eigenvalues are left to :func:`repair`: those that rounding to a half type explains
+    say how large the rounding errors are.
+    """
+    zero = rank_tolerance(d, dtype)
+    return zero, negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
 
 
 def _composed_root(
-    w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None
 ) -> tuple[Tensor, Tensor]:
     """Return the root and √λ, computed from eigenpairs."""
-    values, support = positive_part(w, operation, rtol, clamp)
+    values, support = positive_part(w, operation, rtol, clamp, dtype)
     s = torch.where(support, values, 0).sqrt()
     scale = torch.where(support, values.rsqrt(), 0) if inverse else s
     with full_precision(V):
