@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from . import errors, linalg, solvers
 from .errors import (
     ArgumentError,
+    AsymmetricError,
     ConvergenceError,
     IndefiniteError,
     MethodError,
@@ -79,6 +80,7 @@ __all__ = [
     "SVDPI",
     "Analytic",
     "ArgumentError",
+    "AsymmetricError",
     "Clip",
     "ConvergenceError",
     "Exact",

@@ -69,6 +69,19 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
         )
 
 
+class AsymmetricError(SpectralError, _LinAlgError, ValueError):
+    """The input must be symmetric, or Hermitian if it is complex, but its triangles differ beyond rounding error."""
+
+    def __init__(self, asymmetry: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
+        self.asymmetry, self.position, self.tolerance = asymmetry, position, tolerance
+        where = "the matrix" if not position else f"batch position {position}"
+        super().__init__(
+            f"{operation}: expected a symmetric (Hermitian) matrix, got a relative asymmetry max|A - Aᴴ|/max|A| of "
+            f"{asymmetry:.3g} in {where} (up to {tolerance:.3g} is accepted as rounding error). "
+            "Pass (A + A.mH) / 2 to use the Hermitian part."
+        )
+
+
 class NotDefiniteError(SpectralError, _LinAlgError, ValueError):
     """The second matrix of a generalised eigenproblem must be positive definite but is singular or indefinite."""
 

@@ -6,6 +6,7 @@ Half types are computed in float32, and autocast is disabled. Scale factors are 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -70,7 +71,7 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def _largest(X: Tensor) -> Tensor:
+def largest(X: Tensor) -> Tensor:
     """Return the largest real or imaginary part, in modulus, of each matrix (*, 1, 1), without gradient."""
     X = X.detach()
     if 0 in X.shape[-2:]:
@@ -82,7 +83,7 @@ def _largest(X: Tensor) -> Tensor:
 def ordinary(X: Tensor) -> Tensor:
     """True for each matrix (*, 1, 1) whose products, and their power −3/2, stay well within the dtype's range."""
     # Entries of 2^±bits have squares of 2^±2·bits, whose power −3/2 is 2^∓3·bits: half of the exponent range.
-    size, bits = _largest(X), _EXPONENTS[X.dtype] // 6
+    size, bits = largest(X), _EXPONENTS[X.dtype] // 6
     return (size == 0) | ((size >= 2.0**-bits) & (size <= 2.0**bits))
 
 
@@ -109,7 +110,7 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
         X: matrices (*, m, n).
         before: what X has already been divided by; the lower limit applies to the product.
     """
-    size, bits = _largest(X), _EXPONENTS[X.dtype] * 15 // 16
+    size, bits = largest(X), _EXPONENTS[X.dtype] * 15 // 16
     size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
     mantissa, _ = torch.frexp(size)  # in [1/2, 1)
     least = 2.0**-bits / torch.as_tensor(before, dtype=size.dtype, device=size.device)
@@ -144,6 +145,18 @@ def negative_tolerance(d: int, dtype: torch.dtype) -> float:
     """
     tolerance = 32 * rank_tolerance(d, dtype)
     return max(tolerance, torch.finfo(dtype).eps * min(2 * d**0.5, 32.0)) if dtype in _WIDER else tolerance
+
+
+@lru_cache
+def asymmetry_tolerance(dtype: torch.dtype) -> float:
+    r"""Return the largest accepted relative asymmetry :math:`\max|A-A^H|/\max|A|`, which is :math:`\epsilon^{1/4}`.
+
+    That is 1e-4 in float64, 2e-2 in float32 and 0.3 in bfloat16. Rounding of a computed congruence :math:`MAM^H` leaves
+    an asymmetry of :math:`\epsilon` times a condition number, which may be as large as :math:`\epsilon^{-3/4}`, 2e5 in
+    float32. Finite differences of single entries, with the usual steps of :math:`\epsilon^{1/3}` or 1e-6, are accepted
+    as well. Matrices passed by mistake, such as triangular or random ones, have an asymmetry of order one.
+    """
+    return torch.finfo(dtype).eps ** 0.25
 
 
 def resolved(size: Tensor) -> Tensor:

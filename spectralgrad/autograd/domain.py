@@ -35,7 +35,8 @@ class Domain:
             function to the whole spectrum.
         clamp: set negative eigenvalues to zero instead of raising :class:`IndefiniteError`.
         dtype: the type whose rounding error the caller's matrices contain, from
-            :func:`spectralgrad.precision.rounded_to`; None for matrices computed here, in the type that they have.
+            :func:`spectralgrad.precision.rounded_to`, beyond which asymmetry is an error; None for matrices computed
+            here, which are Hermitian and rounded in the type that they have.
     """
 
     operation: str
@@ -46,7 +47,7 @@ class Domain:
 
     def spectrum(self, A: Tensor) -> Spectrum:
         """Return the solver's eigenpairs without gradient; if ``positive``, negative rounding errors become zero."""
-        w, V = solvers.eigh(A.detach(), self.operation)
+        w, V = solvers.eigh(A.detach(), self.operation, self.dtype)
         if self.positive:
             w, support = positive_part(w, self.operation, self.solver_rtol, self.clamp, self.dtype)
             return Spectrum(w, V, support)

@@ -49,7 +49,7 @@ def bures_wasserstein(
     singular matrices the gradient is that within the matrices of the same rank.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         squared: return the squared distance; otherwise its root, whose gradient is taken as 0 where it is 0.
         rtol, clamp: as in :func:`matrix_sqrt`.
@@ -59,7 +59,7 @@ def bures_wasserstein(
 
     Raises:
         ShapeError: the matrices are not square or do not fit.
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 0.0]))
@@ -103,7 +103,7 @@ def gaussian_wasserstein(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> zero, identity = torch.zeros(2), torch.eye(2)
@@ -196,7 +196,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     no larger rank than A and its range is not orthogonal to parts of that of A.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         rtol, clamp: as in :func:`matrix_sqrt`.
 
@@ -204,7 +204,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
         the map (*, d, d), Hermitian.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 9.0]))

@@ -20,7 +20,7 @@ from ..rules import Method, resolve
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
     if torch.is_autocast_enabled("cpu"):
         return None  # a matrix in float32 may then contain the rounding error of a product in bfloat16
-    found = solvers.root_at_once(A, operation, inverse, -1.0, False)
+    found = solvers.root_at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
     return None if found is None else found[0]
 
 
@@ -35,7 +35,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
     the same rank.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         method: ``"exact"``, or any name from ``methods("sqrt")`` or a method object.
         rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt d)`.
         clamp: set negative eigenvalues to zero instead of raising an error.
@@ -44,7 +44,8 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
         the root (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        AsymmetricError: the matrix is not Hermitian, by far more than rounding error.
+        IndefiniteError: an eigenvalue is negative beyond the rounding error of the input's dtype.
         NonFiniteError: the input contains NaN or Inf.
 
     Example:
@@ -79,7 +80,7 @@ def matrix_inv_sqrt(
         the inverse root (*, d, d), Hermitian; zero on the null space of a singular matrix.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> matrix_inv_sqrt(torch.diag(torch.tensor([4.0, 1.0, 0.0]))).diagonal()
@@ -114,7 +115,8 @@ def matrix_power(
         the power (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite matrices.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite
+            matrices.
         ShapeError: ``p`` is a complex tensor or does not broadcast against the batch.
 
     Example:
@@ -160,7 +162,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
         the logarithm (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> torch.allclose(matrix_log(torch.eye(2) * torch.e), torch.eye(2), atol=1e-6)

@@ -32,7 +32,7 @@ def log_euclidean(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
         ArgumentError: the matrices have different ranges, so one of them at least is singular.
 
     Example:
@@ -70,7 +70,7 @@ def affine_invariant(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError, ArgumentError: as in :func:`log_euclidean`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError, ArgumentError: as in :func:`log_euclidean`.
 
     Example:
         >>> A, T = torch.diag(torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 5.0], [0.0, 2.0]])

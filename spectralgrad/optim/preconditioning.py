@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_number, check_square, check_tolerance
+from ..errors import (
+    ArgumentError,
+    AsymmetricError,
+    IndefiniteError,
+    NonFiniteError,
+    check_number,
+    check_square,
+    check_tolerance,
+)
 from ..precision import narrow, rounded_to, widen
 
 
@@ -101,6 +109,9 @@ def inverse_roots(
         except NonFiniteError as error:
             positions = [(members[position[0]],) for position in error.positions]
             raise NonFiniteError(positions, (len(matrices),), "inverse_roots") from None
+        except AsymmetricError as error:
+            position = (members[error.position[0]],)
+            raise AsymmetricError(error.asymmetry, position, "inverse_roots", error.tolerance) from None
         except IndefiniteError as error:
             position = (members[error.position[0]],)
             raise IndefiniteError(error.eigenvalue, position, "inverse_roots", error.tolerance, error.dtype) from None

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..native import kernel
-from ..native.functions import INV_SQRT, SQRT, checked
+from ..native.functions import INV_SQRT, SQRT, UNCHECKED, checked
 from . import choice, fused
 from .batch_invariance import active as batch_invariant
 from .call_counts import counts
@@ -32,7 +32,7 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
     A = A if A.is_contiguous() else A.contiguous()
     pointer = A.data_ptr()
     w, V = A.new_empty(*plan.values), torch.empty_like(A)  # torch reads separate sizes faster than a tuple
-    failed = plan.eigh(pointer, w.data_ptr(), V.data_ptr(), plan.batch, plan.d, torch.get_num_threads())
+    failed = plan.eigh(pointer, w.data_ptr(), V.data_ptr(), plan.batch, plan.d, UNCHECKED, torch.get_num_threads())
     counts.call(plan.batch)
     if failed:
         w, V = EIGH.completed(A, ((w, V), checked("eigh", failed)), operation)
@@ -51,7 +51,7 @@ def eigvalsh(A: Tensor) -> Tensor | None:
         return None
     A = A if A.is_contiguous() else A.contiguous()
     w = A.new_empty(*plan.values)
-    if plan.eigh(A.data_ptr(), w.data_ptr(), None, plan.batch, plan.d, torch.get_num_threads()):
+    if plan.eigh(A.data_ptr(), w.data_ptr(), None, plan.batch, plan.d, UNCHECKED, torch.get_num_threads()):
         return None
     counts.call(plan.batch)
     return w
@@ -67,8 +67,8 @@ def root_and_eigenpairs(
     A = A if A.is_contiguous() else A.contiguous()
     s, V, S = A.new_empty(*plan.values), torch.empty_like(A), torch.empty_like(A)
     pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
-    zero, negative = fused.tolerances(plan.d, A.dtype, dtype)
-    tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative
+    zero, negative, asymmetry = fused.tolerances(plan.d, A.dtype, dtype)
+    tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
     which = INV_SQRT if inverse else SQRT
     doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
     counts.call(plan.batch)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
+from ..native.functions import UNCHECKED
+from ..precision import asymmetry_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
 from .lapack import Factors
@@ -25,17 +27,24 @@ _INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs 
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 
 
-def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
+def eigh_by_kernel(A: Tensor, dtype: torch.dtype | None = None) -> tuple[Factors, int] | None:
     """Return eigenvalues and eigenvectors, and the number of failed matrices, from the kernel; None if it is not used.
 
-    The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
+    The kernel checks its input for NaN and Inf, and with a ``dtype`` for asymmetry beyond rounding, so matrices that it
+    does not count as failed need no further check.
     """
     found = _eigensolver(A)
     if found is None:
         return None
     native, lanes = found
-    w, V, failed = native.eigh(A) if lanes else native.eigh_single(A)
+    limit = asymmetry_limit(dtype)
+    w, V, failed = native.eigh(A, limit) if lanes else native.eigh_single(A, limit)
     return (w, V), failed
+
+
+def asymmetry_limit(dtype: torch.dtype | None) -> float:
+    """Return the limit on the asymmetry as the kernel expects it; None stands for no limit."""
+    return UNCHECKED if dtype is None else asymmetry_tolerance(dtype)
 
 
 def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:

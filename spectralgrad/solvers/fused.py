@@ -13,7 +13,7 @@ from ..precision import full_precision, negative_tolerance, rank_tolerance, reci
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
-from .symmetry import hermitian, mirrored, noise, refuse_negative
+from .symmetry import hermitian, mirrored, noise, refuse_asymmetric, refuse_negative
 
 
 def positive_part(
@@ -41,13 +41,13 @@ def root_and_eigenpairs(
     """Return A^(1/2) or A^(-1/2) on the range, √λ with zeros off the range, and the eigenvectors."""
     native = choice.kernel_for_functions(A)
     if native is None:
-        w, V = EIGH.solve(A, operation)
+        w, V = EIGH.solve(A, operation, dtype)
         return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
     counts.call(A.shape[:-2].numel())
-    zero, negative = tolerances(A.shape[-1], A.dtype, dtype)
+    zero, negative, asymmetry = tolerances(A.shape[-1], A.dtype, dtype)
     single = not choice.in_lanes(A.shape, A.dtype)
     S, s, V, doubtful = native.root_and_eigenpairs(
-        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single
+        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single, asymmetry
     )
     if doubtful:
         repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
@@ -65,11 +65,12 @@ def repair(
 ) -> None:
     """Complete, in place, what the kernel left undone: matrices failed, or have negative eigenvalues.
 
-    Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
-    beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type, of which it
-    does not know, explains the negative eigenvalues.
+    Errors for NaN and asymmetric input come first; then the failed matrices are decomposed again; then eigenvalues that
+    are negative beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type,
+    of which it does not know, explains the negative eigenvalues.
     """
     S, s, V = results
+    refuse_asymmetric(A, operation, dtype)
     A = EIGH.readable(A, operation)
     w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
     failed = EIGH.repair(A, (w, V), operation)
@@ -80,14 +81,15 @@ def repair(
 
 
 @lru_cache
-def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float]:
-    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero.
+def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float, float]:
+    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero, and asymmetry.
 
     Matrices with larger negative eigenvalues are left to :func:`repair`: those that rounding to a half type explains
     say how large the rounding errors are.
     """
     zero = rank_tolerance(d, dtype)
-    return zero, negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
+    negative = negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
+    return zero, negative, choice.asymmetry_limit(rounded_to)
 
 
 def _composed_root(

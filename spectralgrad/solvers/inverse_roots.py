@@ -40,14 +40,14 @@ def inverse_root(
     """
     native = choice.kernel_for_functions(A) if rtol < 0 or not eps else None
     if native is not None:
-        zero, negative = tolerances(A.shape[-1], A.dtype, dtype)
+        zero, negative, asymmetry = tolerances(A.shape[-1], A.dtype, dtype)
         least = rtol if rtol >= 0 else 0.0 if eps else zero
-        limits = least, math.inf if clamp else negative
-        S, doubtful = native.power(A, -1 / p, eps, relative, *limits, not choice.in_lanes(A.shape, A.dtype))
+        limits = least, math.inf if clamp else negative, asymmetry
+        S, doubtful = native.power(A, -1 / p, eps, relative, limits, not choice.in_lanes(A.shape, A.dtype))
         if not doubtful:
             counts.call(A.shape[:-2].numel())
             return S
-    w, V = EIGH.solve(A, operation)  # with the fallbacks for matrices that failed
+    w, V = EIGH.solve(A, operation, dtype)  # with the fallbacks for matrices that failed
     values, support = _shifted(w, operation, eps, relative, rtol, clamp, dtype)
     scale = torch.where(support, values, 1).pow(-0.5 / p).clamp_max(torch.finfo(w.dtype).max ** 0.5)
     Y = V * torch.where(support, scale, 0).unsqueeze(-2)

@@ -66,20 +66,23 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @Operator
-def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
-    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
-    w, V = EIGH.solve(A, operation)
+def eigh(A: Tensor, operation: str = "eigh", dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``.
+
+    The lower triangle is read. With a ``dtype``, asymmetry beyond its rounding error is an error.
+    """
+    w, V = EIGH.solve(A, operation, dtype)
     return w, V  # LAPACK's are in column-major order; only the operator makes them contiguous
 
 
 @eigh.operator.register_fake
-def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
+def _(A: Tensor, operation: str = "eigh", dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
 @eigh.operator.register_vmap
-def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
-    return eigh(A.movedim(in_dims[0], 0), operation), (0, 0)
+def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
+    return eigh(A.movedim(in_dims[0], 0), *settings), (0, 0)
 
 
 @Operator

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..dispatch.torch_internals import conjugates_applied
-from ..errors import IndefiniteError, NonFiniteError, batch_positions
-from ..precision import negative_tolerance, rank_tolerance, resolved
+from ..errors import AsymmetricError, IndefiniteError, NonFiniteError, batch_positions
+from ..precision import asymmetry_tolerance, largest, negative_tolerance, rank_tolerance, resolved
 
 
 def hermitian(G: Tensor) -> Tensor:
@@ -24,10 +24,27 @@ def mirrored(A: Tensor) -> Tensor:
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
+def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> None:
+    """Raise an error for matrices that are not finite, or asymmetric far beyond the rounding error of ``dtype``.
+
+    None stands for matrices that need no check. The kernel makes the same comparison while it reads them.
+    """
+    if dtype is None or not A.numel():
+        return
+    bad = ~torch.isfinite(A).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+    limit, size = asymmetry_tolerance(dtype), resolved(largest(A))
+    ratio = largest(A / size - (A / size).mH)[..., 0, 0]  # of the scaled matrices, whose difference does not overflow
+    for position in batch_positions(ratio > limit)[:1]:
+        raise AsymmetricError(float(ratio[position]), position, operation, limit)
+
+
 @torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
 def checked_hermitian(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mirrored matrix after checking it; an operator, so that torch.compile need not trace the checks."""
     with conjugates_applied():
+        refuse_asymmetric(A, operation, dtype)
         M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
     if bool(bad.any()):
