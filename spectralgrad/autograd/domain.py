@@ -11,6 +11,7 @@ from torch import Tensor
 from .. import solvers
 from ..errors import ArgumentError, batch_positions, check_tolerance
 from ..precision import negative_tolerance, rounded_to
+from ..solvers.operators import Operator
 from .hermitian import from_lower
 from .pairwise import norm
 
@@ -75,7 +76,7 @@ class Domain:
         return -1.0 if self.rtol is None else float(self.rtol)
 
 
-@torch.library.custom_op("spectralgrad::positive_part", mutates_args=())
+@Operator
 def positive_part(
     w: Tensor, operation: str, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -86,12 +87,12 @@ def positive_part(
     return solvers.positive_part(w, operation, rtol, clamp, dtype)
 
 
-@positive_part.register_fake
+@positive_part.operator.register_fake
 def _(w: Tensor, operation: str, rtol: float, clamp: bool, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     return torch.empty_like(w), torch.empty_like(w, dtype=torch.bool)
 
 
-@positive_part.register_vmap
+@positive_part.operator.register_vmap
 def _(info, in_dims, w, *settings):  # type: ignore[no-untyped-def]
     return positive_part(w.movedim(in_dims[0], 0), *settings), (0, 0)
 

@@ -18,8 +18,6 @@ from ..rules import Method, resolve
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    if torch.is_autocast_enabled("cpu"):
-        return None  # a matrix in float32 may then contain the rounding error of a product in bfloat16
     found = solvers.root_at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
     return None if found is None else found[0]
 

@@ -16,8 +16,8 @@ template <class X> struct Symmetric {
   // W matrices no longer fit the first-level and the second-level cache.
   static constexpr int small_up_to = 24, medium_up_to = 128, lanes_times = 16;
 
-  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, T limit, V* work) {
-    return load_lanes(A, count, end, n, a, ld, limit, work);
+  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, T limit, V*) {
+    return load_lanes(A, count, end, n, a, ld, limit);
   }
   static void survey_one(const T* A, int n, T limit, V& largest, V& poison, int m) {
     for (int i = 0; i < n; i++) survey(A + (int64_t)i * n, i + 1, largest, poison, m);

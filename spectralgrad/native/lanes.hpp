@@ -106,12 +106,11 @@ template <class T> SG_INLINE Vec<T> refused(Vec<T> poison, Vec<T> most, Vec<T> b
 
 // The lower triangles of up to W matrices into a[i·ld + j], scaled, diagonal blocks filled symmetrically. `poison` is 0
 // for finite matrices and NaN for others, since x·0 is NaN for infinite or NaN x.
-// With limit ≥ 0 they are compared with the upper triangles; work: n vectors, rounded up to W.
-template <class T>
-Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld, T limit, Vec<T>* work) {
+// With limit ≥ 0 they are compared with the upper triangles.
+template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld, T limit) {
   constexpr int B = Lanes<T>::block;
   Vec<T> largest = {}, poison = {};
-  for (int i = 0; i < n; i++) gather(A + (int64_t)i * n, (int64_t)n * n, count, end, i + 1, a + i * ld);
+  for (int i = 0; i < n; i++) gather(A + (int64_t)i * n, (int64_t)n * n, count, end, limit < 0 ? i + 1 : n, a + i * ld);
   for (int i = 0; i < n; i++)
     for (int j = 0; j <= i; j++) {
       Vec<T> x = a[i * ld + j];
@@ -119,13 +118,11 @@ Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, 
       poison += x * T(0);
     }
   Vec<T> most = {}, bad = {};
-  for (int i = 0; limit >= 0 && i < n - 1; i++) {
-    gather(A + (int64_t)i * n + i + 1, (int64_t)n * n, count, end, n - 1 - i, work);
-    for (int j = i + 1; j < n; j++) {
-      const Vec<T> x = work[j - i - 1] - a[j * ld + i];
+  for (int i = 1; limit >= 0 && i < n; i++)
+    for (int j = 0; j < i; j++) {
+      const Vec<T> x = a[i * ld + j] - a[j * ld + i];
       most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
     }
-  }
   if (limit >= 0) poison = refused<T>(poison, most, bad, largest, limit);
   Scale<Vec<T>> s = scale_of<T>(largest, poison);
   for (int i = 0; i < n; i++) {

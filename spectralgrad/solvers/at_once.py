@@ -15,6 +15,7 @@ from torch import Tensor
 from ..dispatch import function
 from ..native import kernel
 from ..native.functions import INV_SQRT, SQRT, UNCHECKED, checked
+from ..precision import rounded_to
 from . import choice, fused
 from .batch_invariance import active as batch_invariant
 from .call_counts import counts
@@ -67,13 +68,16 @@ def root_and_eigenpairs(
     A = A if A.is_contiguous() else A.contiguous()
     s, V, S = A.new_empty(*plan.values), torch.empty_like(A), torch.empty_like(A)
     pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
-    zero, negative, asymmetry = fused.tolerances(plan.d, A.dtype, dtype)
-    tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
+    tolerances = plan.tolerances
+    if rtol >= 0 or clamp or dtype is not plan.dtype:
+        zero, negative, asymmetry = choice.tolerances(plan.d, plan.dtype, dtype)
+        tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
     which = INV_SQRT if inverse else SQRT
     doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
     counts.call(plan.batch)
     if checked("root", doubtful):
-        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
+        own = dtype is plan.dtype  # and under autocast, the type of products, for which the kernel was too strict
+        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp, rounded_to(A) if own else dtype)
     return S, s, V
 
 

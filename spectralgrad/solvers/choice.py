@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..native import Kernel, kernel
 from ..native.functions import UNCHECKED
-from ..precision import asymmetry_tolerance
+from ..precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
 from .lapack import Factors
@@ -40,6 +40,18 @@ def eigh_by_kernel(A: Tensor, dtype: torch.dtype | None = None) -> tuple[Factors
     limit = asymmetry_limit(dtype)
     w, V, failed = native.eigh(A, limit) if lanes else native.eigh_single(A, limit)
     return (w, V), failed
+
+
+@lru_cache
+def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float, float]:
+    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero, and asymmetry.
+
+    Matrices with larger negative eigenvalues are left to :func:`spectralgrad.solvers.fused.repair`: those that rounding
+    to a half type explains say how large the rounding errors are.
+    """
+    zero = rank_tolerance(d, dtype)
+    negative = negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
+    return zero, negative, asymmetry_limit(rounded_to)
 
 
 def asymmetry_limit(dtype: torch.dtype | None) -> float:
@@ -109,6 +121,8 @@ class Plan(NamedTuple):
     batch: int
     d: int
     values: tuple[int, ...]  # the shape of the eigenvalues
+    dtype: torch.dtype
+    tolerances: tuple[float, float, float]  # of roots of matrices that are rounded to this type
 
 
 @lru_cache(maxsize=1024)
@@ -123,7 +137,7 @@ def plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> Plan
         return None
     eigh, *functions = native.symmetric(lanes, dtype)
     root, frechet = functions if d <= table().fused else (None, None)
-    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]))
+    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), dtype, tolerances(d, dtype, dtype))
 
 
 class SVDPlan(NamedTuple):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ..errors import batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal
+from ..precision import full_precision, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
@@ -44,7 +43,7 @@ def root_and_eigenpairs(
         w, V = EIGH.solve(A, operation, dtype)
         return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
     counts.call(A.shape[:-2].numel())
-    zero, negative, asymmetry = tolerances(A.shape[-1], A.dtype, dtype)
+    zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
     single = not choice.in_lanes(A.shape, A.dtype)
     S, s, V, doubtful = native.root_and_eigenpairs(
         A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single, asymmetry
@@ -78,18 +77,6 @@ def repair(
     again = (values > 0) != (s > 0) if dtype not in (None, A.dtype) else torch.zeros_like(s, dtype=torch.bool)
     for position in {*failed, *batch_positions(again.any(-1))}:
         S[position], s[position] = root[position], values[position]
-
-
-@lru_cache
-def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float, float]:
-    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero, and asymmetry.
-
-    Matrices with larger negative eigenvalues are left to :func:`repair`: those that rounding to a half type explains
-    say how large the rounding errors are.
-    """
-    zero = rank_tolerance(d, dtype)
-    negative = negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
-    return zero, negative, choice.asymmetry_limit(rounded_to)
 
 
 def _composed_root(

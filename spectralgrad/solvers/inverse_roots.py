@@ -10,7 +10,7 @@ from torch import Tensor
 from ..precision import full_precision, negative_tolerance, resolved
 from . import choice
 from .call_counts import counts
-from .fused import positive_part, tolerances
+from .fused import positive_part
 from .ladder import EIGH
 from .symmetry import refuse_negative
 
@@ -40,7 +40,7 @@ def inverse_root(
     """
     native = choice.kernel_for_functions(A) if rtol < 0 or not eps else None
     if native is not None:
-        zero, negative, asymmetry = tolerances(A.shape[-1], A.dtype, dtype)
+        zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
         least = rtol if rtol >= 0 else 0.0 if eps else zero
         limits = least, math.inf if clamp else negative, asymmetry
         S, doubtful = native.power(A, -1 / p, eps, relative, limits, not choice.in_lanes(A.shape, A.dtype))
