@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 1 after an error (with a one-line message on stderr), 130 if stopped by Ctrl-C, and whatever else
         the command returns; ``train`` returns 3 if the run failed. Wrong usage raises ``SystemExit(2)``, as argparse
-        does.
+        does. ``rescue`` and ``doctor`` do not return: they replace this process by Python and the program.
     """
     with any_encoding():
         return _run(arguments)
@@ -80,9 +80,9 @@ def _parser() -> argparse.ArgumentParser:
 
     info = commands.add_parser(
         "info",
-        help="print versions, threads, the eigensolver in use and all methods",
-        description="Print versions, threads, instruction set, the eigensolver in use and the methods with a one-line "
-        "summary each.",
+        help="print versions, threads, the eigensolver in use, which method to use, and all methods",
+        description="Print versions, threads, instruction set, the eigensolver in use, which method to use for "
+        "which task, and all methods with a one-line summary each.",
     )
     info.set_defaults(run=_info)
 
@@ -132,7 +132,10 @@ def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
         add_arguments = plugins.load(COMMANDS, name)
         if add_arguments is None:
             parser.error(f"cannot import the package that provides the command {name}; reinstall or uninstall it")
-        add_arguments(parser)
+        if callable(add_arguments):
+            add_arguments(parser)
+        if not callable(parser.get_default("run")):
+            parser.error(f"the package that provides the command {name} adds nothing to run; reinstall or uninstall it")
 
     return fill
 
@@ -221,6 +224,7 @@ def _later(module: str, function: str) -> Callable[[argparse.ArgumentParser], No
 def _info(_: argparse.Namespace) -> None:
     from .native import absence, kernel
     from .rules import methods
+    from .rules.advice import ADVICE
 
     native = kernel()
     without = f"LAPACK through torch.linalg (native kernel {absence()})"
@@ -238,7 +242,10 @@ def _info(_: argparse.Namespace) -> None:
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
-    print("\nmethods")
+    print("\nwhich method to use")
+    width = max(map(len, ADVICE))
+    print("\n".join(f"  {task:<{width}}  {advice}" for task, advice in ADVICE.items()))
+    print("\nall methods")
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
 
 

@@ -29,6 +29,7 @@ FUNCTIONS = {
     "gaussian_transport": lambda A: sg.gaussian_transport(A, torch.eye(A.shape[-1], dtype=A.dtype)),
     "log_euclidean": lambda A: sg.log_euclidean(A, torch.eye(A.shape[-1], dtype=A.dtype)),
     "affine_invariant": lambda A: sg.affine_invariant(torch.eye(A.shape[-1], dtype=A.dtype), A),
+    "newton_schulz": lambda A: sg.linalg.newton_schulz(A)[0],
     "lyapunov": lambda A: sg.linalg.lyapunov(A, torch.eye(A.shape[-1], dtype=A.dtype)).solution,
 }
 every_function = pytest.mark.parametrize("name", FUNCTIONS)

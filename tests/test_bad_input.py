@@ -189,7 +189,7 @@ def test_the_upper_triangle_is_read_by_all_others(name):
 @pytest.mark.parametrize(
     ("thing", "words"),
     [
-        ([[1.0]], "expected a torch.Tensor, got list"),
+        ([[1.0]], r"expected . to be a torch.Tensor, got \[\[1.0\]\]"),
         (torch.eye(2, dtype=torch.int64), "expected a floating-point or complex tensor, got torch.int64"),
         (torch.eye(2, dtype=torch.bool), "expected a floating-point or complex tensor, got torch.bool"),
         (torch.ones(3), r"expected matrices .*, got shape \(3,\)"),
@@ -225,7 +225,7 @@ def test_an_unknown_method_gets_the_list(name):
 @pytest.mark.parametrize("method", [None, 3, sg.Taylor])
 @pytest.mark.parametrize("name", WITH_METHODS)
 def test_a_method_is_a_name_or_an_object(name, method):
-    with pytest.raises(sg.MethodError, match=f"expected a name or a Method object, got {type(method).__name__}"):
+    with pytest.raises(sg.MethodError, match="expected method to be a string or a Method, got"):
         VERBS[name].call(torch.eye(2), method=method)
 
 
@@ -351,7 +351,7 @@ def test_rectangles_of_every_shape(verb, options, shape):
 @pytest.mark.parametrize("name", ["covariance", "covariance_sqrt"])
 @pytest.mark.parametrize(("positions", "correction"), [(0, 0), (1, 1)])
 def test_a_covariance_needs_positions(name, positions, correction):
-    with pytest.raises(sg.ShapeError, match=rf"expected more than {correction} positions, got .*\(3, {positions}\)"):
+    with pytest.raises(sg.ShapeError, match=rf"expected more than {correction} positions .*, got .*\(3, {positions}\)"):
         getattr(sg, name)(torch.ones(3, positions), correction=correction)
 
 

@@ -168,9 +168,9 @@ def test_bad_requests_say_what_is_wanted():
         HybridSwitch(net)
     with pytest.raises(sg.SpectralError, match=r"MultiStepLR with milestones.* got CosineAnnealingLR.*decay_epoch"):
         HybridSwitch(net, CosineAnnealingLR(optimiser(), 10))
-    with pytest.raises(sg.SpectralError, match="warmup_epochs ≤ 2, the epoch of the last decay, got 3"):
+    with pytest.raises(sg.SpectralError, match="warmup_epochs ≤ 2, the decay_epoch, got 3"):
         HybridSwitch(net, decay_epoch=2, warmup_epochs=3)
-    with pytest.raises(sg.SpectralError, match="warmup_epochs ≥ 0"):
+    with pytest.raises(sg.SpectralError, match="warmup_epochs to be an integer ≥ 0"):
         HybridSwitch(net, decay_epoch=2, warmup_epochs=-1)
     with pytest.raises(sg.SpectralError, match=r"a model with a spectral layer .*got Linear without one"):
         HybridSwitch(nn.Linear(2, 2), decay_epoch=2)

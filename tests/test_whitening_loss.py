@@ -168,7 +168,7 @@ def test_bad_input():
         ([z[0], z[1].float()], "equal shape and dtype"),
         (z[0], "at least two views"),
         ([], "at least two views"),
-        ((view for view in z), "a list of views, got generator"),
+        ((view for view in z), "a sequence with each item a torch.Tensor, got generator"),
         (z.long(), "real floating-point"),
     ):
         with pytest.raises(sg.ShapeError, match=f"WhiteningMSELoss: .*{message}"):

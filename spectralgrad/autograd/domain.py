@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..errors import ArgumentError, batch_positions, check_tolerance
+from ..dispatch.arguments import check_tolerance
+from ..errors import ArgumentError, batch_positions
 from ..precision import negative_tolerance, rounded_to
 from ..solvers.operators import Operator
 from .hermitian import from_lower

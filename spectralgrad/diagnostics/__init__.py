@@ -1,5 +1,6 @@
 """Tools that show whether a gradient can be trusted: inspection, a training monitor, conformance and fuzz tests."""
 
+from .._lazy import listing
 from ..autograd.gauge import GaugeWarning
 from .checkup import Finding, Report, doctor
 from .inspection import Inspection, gauge_warnings, inspect
@@ -7,6 +8,7 @@ from .monitor import Monitor
 from .records import Record
 from .smoothness import effective_smoothness
 
+__dir__ = listing(__name__)
 __all__ = [
     "Finding",
     "GaugeWarning",

@@ -12,7 +12,9 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
-from ..errors import ShapeError, check_square
+from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
+from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, widen
 from ..rules import Exact, GapMethod, Method, resolve
@@ -99,6 +101,7 @@ class Inspection:
         return f"No ties: gradients have a relative error of about {number(max(float(self.noise.max()), bias))}."
 
 
+@checked
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:
@@ -221,8 +224,12 @@ def _gauge_sensitivity(w: Tensor, V: Tensor, cotangent: Tensor | None, loss: Los
             (cotangent,) = torch.autograd.grad(loss(w.detach(), vectors), vectors)
     if cotangent is None:
         return None
+    check_dense(cotangent, "inspect, cotangent")
+    if cotangent.dtype.is_complex and not V.dtype.is_complex:
+        raise ShapeError(f"inspect: expected a real cotangent for real matrices, got {cotangent.dtype}")
     if cotangent.shape != V.shape:
         raise ShapeError(f"inspect: expected a cotangent of shape {tuple(V.shape)}, got {tuple(cotangent.shape)}")
+    check_finite(cotangent, "inspect, cotangent")
     cotangent = cotangent.to(V)
     return gauge.sensitivity(V.mH @ cotangent, gauge.column_norms(cotangent), gauge.tied(w) & ~identity_mask(w))
 

@@ -24,8 +24,9 @@ from ..autograd.divided_differences import Differences
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
 from ..dispatch import function
+from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_choice, check_matrix, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 
@@ -115,7 +116,6 @@ def covariance_sqrt(
     Reference: the identity is derived at the top of this module.
     """
     check_matrix(X, "covariance_sqrt")
-    check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
     check_tolerance(rtol, "covariance_sqrt")
     rule, domain = resolve(method, "sqrt"), Domain("covariance_sqrt", rtol=rtol)
     d, n = X.shape[-2:]
@@ -197,8 +197,7 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
 
 
 def _check_shift(eps: float) -> None:
-    if not 0 <= eps < math.inf:
-        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got eps={eps!r}")
+    check_range(eps, "eps", "covariance", 0)
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
@@ -221,7 +220,8 @@ def count_of(X: Tensor, correction: int) -> int:
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
-            f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
+            f"covariance: expected more than {correction} positions (correction={correction}), "
+            f"got features of shape {tuple(X.shape)}"
         )
     return count
 

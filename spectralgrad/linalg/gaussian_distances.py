@@ -11,24 +11,14 @@ The last three terms are the squared Bures–Wasserstein distance. They are comp
 
 from __future__ import annotations
 
-from typing import SupportsIndex
-
 import torch
 from torch import Tensor
 
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
-from ..dispatch import function
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import (
-    ArgumentError,
-    NonFiniteError,
-    ShapeError,
-    batch_positions,
-    check_alike,
-    check_matrix,
-    check_pair,
-)
+from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
 from .covariances import root_of_count
@@ -113,18 +103,8 @@ def gaussian_wasserstein(
     Reference: Dowson and Landau, The Fréchet distance between multivariate normal distributions, 1982; Heusel et al.,
     GANs trained by a two time-scale update rule, NeurIPS 2017.
     """
-    check_pair(cov1, cov2, "gaussian_wasserstein")
-    for mean, C in ((mean1, cov1), (mean2, cov2)):
-        if not isinstance(mean, Tensor):
-            raise ShapeError(f"gaussian_wasserstein: expected means to be a torch.Tensor, got {type(mean).__name__}")
-        if mean.dim() < 1 or mean.shape[-1] != C.shape[-1] or mean.dtype != C.dtype:
-            raise ShapeError(
-                f"gaussian_wasserstein: expected means (*, {C.shape[-1]}) of {C.dtype}, "
-                f"got shape {tuple(mean.shape)} of {mean.dtype}"
-            )
-        if function.eager(mean) and not bool(torch.isfinite(mean).all()):
-            bad = ~torch.isfinite(mean).all(-1)
-            raise NonFiniteError(batch_positions(bad), mean.shape[:-1], "gaussian_wasserstein, means")
+    check_pair(cov1, cov2, "gaussian_wasserstein", ("cov1", "cov2"))
+    _check_means(mean1, mean2, cov1.dtype, (*torch.broadcast_shapes(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
     domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
         shift = doubled(mean1) - doubled(mean2)
@@ -169,14 +149,12 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
 
     Reference: as in :func:`gaussian_wasserstein`.
     """
-    if not isinstance(correction, SupportsIndex) or isinstance(correction, bool):
-        raise ArgumentError(f"frechet_distance: expected an integer correction, got {correction!r}")
-    for Z in (X, Y):
-        check_matrix(Z, "frechet_distance", "samples (*, n, d)")
+    for name, Z in (("X", X), ("Y", Y)):
+        check_matrix(Z, f"frechet_distance, {name}", "samples (*, n, d)")
         if Z.shape[-2] <= correction:
             raise ShapeError(
-                f"frechet_distance: expected at least {correction + 1} samples, got {Z.shape[-2]} (shape "
-                f"{tuple(Z.shape)})"
+                f"frechet_distance, {name}: expected at least {correction + 1} samples for correction={correction}, "
+                f"got {Z.shape[-2]} (shape {tuple(Z.shape)})"
             )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
@@ -224,6 +202,20 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
         right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
         both = Z @ modulus.modulus(S @ R, factors) @ Z
         return narrow(right + right.mH - both, A.dtype)
+
+
+def _check_means(mean1: Tensor, mean2: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Raise an error unless the means are finite, of this dtype, and broadcast against ``shape``, (*, d)."""
+    for name, mean, other in (("mean1", mean1, mean1), ("mean2", mean2, mean1)):
+        where = f"gaussian_wasserstein, {name}"
+        check_dense(mean, where)
+        fits = mean.shape[-1:] == shape[-1:] and broadcast(mean.shape, other.shape, torch.Size(shape))
+        if not fits or mean.dtype != dtype:
+            raise ShapeError(
+                f"{where}: expected a mean (*, {shape[-1]}) of {dtype} that broadcasts against the batch "
+                f"{tuple(shape[:-1])}, got shape {tuple(mean.shape)} of {mean.dtype}"
+            )
+        check_finite(mean, where, 1)
 
 
 def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:

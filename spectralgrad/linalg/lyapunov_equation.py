@@ -8,9 +8,9 @@ from torch import Tensor
 from ..autograd import square_root
 from ..autograd.domain import Domain
 from ..autograd.newton_schulz import LyapunovResult
-from ..dispatch import function
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import NonFiniteError, batch_positions, check_pair
+from ..errors import check_pair
 from ..precision import full_precision, magnitude, narrow, reciprocal, saturated, widen
 from ..solvers.symmetry import hermitian
 
@@ -48,9 +48,9 @@ def lyapunov(S: Tensor, G: Tensor, *, rtol: float | None = None, clamp: bool = F
     :mod:`spectralgrad.autograd.square_root`. The papers' iteration by matrix products is
     :class:`spectralgrad.NewtonSchulz` with ``backward="lyapunov"``.
     """
-    check_pair(S, G, "lyapunov")
+    check_pair(S, G, "lyapunov", ("S", "G"))
     domain = Domain.of_positive(S, "lyapunov", rtol, clamp)
-    _check_finite(G)
+    check_finite(G, "lyapunov, G")
     with full_precision(S):
         coefficient, right = _scaled(widen(S)), _scaled(widen(G))
         X, residual = _solve(coefficient[0], right[0], domain)
@@ -73,10 +73,3 @@ def _solve(S: Tensor, G: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     with torch.no_grad():
         size = torch.linalg.matrix_norm(G)
         return X, (torch.linalg.matrix_norm(S @ X + X @ S - G) * reciprocal(size, size > 0)).detach()
-
-
-def _check_finite(G: Tensor) -> None:
-    """Raise an error for G with NaN or Inf. Compilers and transforms cannot read values; they get NaN."""
-    if function.eager(G) and not bool(torch.isfinite(G).all()):
-        bad = ~torch.isfinite(G).flatten(-2).all(-1)
-        raise NonFiniteError(batch_positions(bad), G.shape[:-2], "lyapunov, right-hand side")

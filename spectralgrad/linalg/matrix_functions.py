@@ -11,8 +11,10 @@ from .. import solvers
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
+from ..dispatch.arguments import check_range
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
-from ..errors import ArgumentError, ShapeError, check_square
+from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
@@ -115,12 +117,13 @@ def matrix_power(
     Raises:
         AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite
             matrices.
+        ArgumentError, NonFiniteError: ``p`` is not finite.
         ShapeError: ``p`` is a complex tensor or does not broadcast against the batch.
 
     Example:
         >>> p = torch.tensor(0.25, requires_grad=True)
         >>> S = matrix_power(torch.diag(torch.tensor([16.0, 1.0])), p)
-        >>> S.diagonal().detach()
+        >>> S.diagonal().detach().round(decimals=4)
         tensor([2., 1.])
         >>> S.diagonal().sum().backward()
         >>> p.grad                                   # 2 ln 16
@@ -129,18 +132,14 @@ def matrix_power(
     Reference: as in :func:`matrix_sqrt`.
     """
     domain = _positive(A, "matrix_power", rtol, clamp)
-    if not isinstance(p, (Tensor, float, int)):
-        raise ArgumentError(f"matrix_power: expected the exponent to be a number or a tensor, got {type(p).__name__}")
-    if not isinstance(p, Tensor):
+    if isinstance(p, Tensor):
+        check_of_batch(p, "p", A, "matrix_power")
+    else:
+        check_range(p, "p", "matrix_power")
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.dtype.is_complex or not broadcasts_to_batch(p, A):
-        raise ShapeError(
-            f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
-            f"got {p.dtype} of shape {tuple(p.shape)}"
-        )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
     return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
 
@@ -231,12 +230,17 @@ def matrix_function(
     return _function(A, "function", user_functions.smooth(f, df), method, _any_sign(A, "matrix_function", rtol))
 
 
-def broadcasts_to_batch(p: Tensor, A: Tensor) -> bool:
-    """True if ``p`` broadcasts to the batch dimensions of ``A``."""
-    batch = A.shape[:-2]
-    return p.dim() <= len(batch) and all(
-        size in (1, wanted) for size, wanted in zip(reversed(p.shape), reversed(batch), strict=False)
-    )
+def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
+    """Raise an error unless ``p`` has finite real numbers and broadcasts to the batch dimensions of ``A``."""
+    check_layout(p, f"{operation}, {argument}")
+    batch, sizes = A.shape[:-2], zip(reversed(p.shape), reversed(A.shape[:-2]), strict=False)
+    fits = p.dim() <= len(batch) and all(size in (1, wanted) for size, wanted in sizes)
+    if not fits or p.dtype.is_complex or p.dtype == torch.bool:
+        raise ShapeError(
+            f"{operation}: expected a real {argument} that broadcasts against the batch {tuple(batch)}, "
+            f"got {p.dtype} of shape {tuple(p.shape)}"
+        )
+    check_finite(p, f"{operation}, {argument}", 0)
 
 
 def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:

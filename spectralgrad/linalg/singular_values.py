@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
-
 import torch
 from torch import Tensor
 
@@ -12,11 +10,12 @@ from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
 from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_matrix, check_tolerance
+from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Pade
-from .matrix_functions import broadcasts_to_batch
+from .matrix_functions import check_of_batch
 
 
 @overridable
@@ -91,6 +90,7 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     Raises:
         ArgumentError: ``tau`` is a negative number.
         ShapeError: ``tau`` is a complex tensor or does not broadcast against the batch.
+        NonFiniteError: ``M`` or ``tau`` contains NaN or Inf.
 
     Example:
         >>> tau = torch.tensor(2.0, requires_grad=True)
@@ -103,13 +103,10 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     Reference: Cai, Candès and Shen, A singular value thresholding algorithm for matrix completion (2010).
     """
     check_matrix(M, "singular_value_threshold")
-    if not isinstance(tau, (Tensor, float, int)) or (not isinstance(tau, Tensor) and not 0 <= tau < float("inf")):
-        raise ArgumentError(f"singular_value_threshold: expected tau to be a number ≥ 0 or a tensor, got {tau!r}")
-    if isinstance(tau, Tensor) and (tau.dtype.is_complex or not broadcasts_to_batch(tau, M)):
-        raise ShapeError(
-            f"singular_value_threshold: expected a real tau that broadcasts against the batch {tuple(M.shape[:-2])}, "
-            f"got {tau.dtype} of shape {tuple(tau.shape)}"
-        )
+    if isinstance(tau, Tensor):
+        check_of_batch(tau, "tau", M, "singular_value_threshold")
+    else:
+        check_range(tau, "tau", "singular_value_threshold", 0)
     level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
     return _apply(M, "singular_value_threshold", lambda S: singular_weights.threshold(S, level))
 
@@ -140,8 +137,7 @@ def low_rank(M: Tensor, k: int) -> Tensor:
     """
     check_matrix(M, "low_rank")
     most = min(M.shape[-2:])
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 0 <= int(k) <= most:
-        raise ArgumentError(f"low_rank: expected an integer k from 0 to {most}, got {k!r}")
+    check_count(k, "k", "low_rank", 0, most)
     tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
 
     def weights(S: Tensor) -> Weights:

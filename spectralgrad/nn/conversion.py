@@ -9,12 +9,14 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..dispatch.arguments import checked, described
 from ..errors import ArgumentError
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 
 Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
 
+@checked
 def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **options: Any) -> nn.Module:
     r"""Replace batch normalisation layers by decorrelated ones (:class:`DecorrelatedBatchNorm2d`), in place.
 
@@ -64,10 +66,10 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
 def _chosen(found: dict[str, _BatchNorm], which: Which) -> list[str]:
     if callable(which):
         chosen = [name for name, layer in found.items() if which(name, layer)]
-    elif which in ("first", "all"):
-        chosen = list(found)[:1] if which == "first" else list(found)
+    elif isinstance(which, str):
+        chosen = {"first": list(found)[:1], "all": list(found)}.get(which, [which])
     else:
-        chosen = [which] if isinstance(which, str) else list(which)
+        chosen = list(which)
     listed = ", ".join(map(repr, found)) or "none"
     if not chosen:
         raise ArgumentError(
@@ -75,10 +77,10 @@ def _chosen(found: dict[str, _BatchNorm], which: Which) -> list[str]:
             f"batch normalisation layers of the network: {listed}"
         )
     for name in chosen:
-        if name not in found:
+        if not isinstance(name, str) or name not in found:
             raise ArgumentError(
-                f"convert_decorrelated_batchnorm: expected 'first', 'all' or names of batch normalisation layers, "
-                f"got {name!r}; batch normalisation layers of the network: {listed}"
+                f"convert_decorrelated_batchnorm: expected which to be 'first', 'all' or names of layers, "
+                f"got {described(name)}; batch normalisation layers of the network: {listed}"
             )
     return chosen
 

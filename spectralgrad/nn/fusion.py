@@ -14,6 +14,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from torch.nn.utils import parametrize
 
+from ..dispatch.arguments import checked
 from ..errors import ArgumentError
 from .base import SpectralModule
 from .functional.normalization import with_affine
@@ -27,6 +28,7 @@ class Pair(NamedTuple):
     layer: str
 
 
+@checked
 def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
     """Fold every whitening or denoising layer into the convolution or linear layer before it, for inference.
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from ..dispatch import function
-from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
+from ..dispatch.arguments import check_count, check_range
+from ..errors import ArgumentError, ShapeError, SpectralError, check_features
 from ..precision import working_dtype
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
@@ -51,7 +52,7 @@ class RunningNorm(SpectralModule):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
-        device: Any,
+        device: torch.device | str | None,
         dtype: torch.dtype | None,
         *,
         bias: bool,
@@ -81,19 +82,15 @@ class RunningNorm(SpectralModule):
         return {name: {"eps": self.eps} for name in ("svd-pi", "pi")}
 
     def _check_settings(self) -> None:
-        for name in ("num_features", "groups"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ArgumentError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+        check_count(self.num_features, "num_features", self.where)
+        check_count(self.groups, "groups", self.where)
         if self.num_features % self.groups:
             raise ArgumentError(
                 f"{self.where}: expected a number of groups that divides the {self.num_features} channels, "
                 f"got groups={self.groups}"
             )
-        if not self.eps >= 0:
-            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
-        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self.where)
-        check_choice(self.init, ("ones", "uniform"), "init", self.where)
+        check_range(self.eps, "eps", self.where, 0)
+        check_range(self.momentum, "momentum", self.where, 0, 1, ends="[]")
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:

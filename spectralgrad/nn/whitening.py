@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import MethodError, check_choice
+from ..dispatch.arguments import checked
+from ..errors import MethodError
 from ..linalg.covariances import shifted
 from ..rules import Method
 from .base import Watch
@@ -16,6 +17,7 @@ from .running_norm import RunningNorm, Statistics
 
 
 class _DecorrelatedBatchNorm(RunningNorm):
+    @checked
     def __init__(
         self,
         num_features: int,
@@ -23,7 +25,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
         bias: bool = True,
@@ -36,7 +38,6 @@ class _DecorrelatedBatchNorm(RunningNorm):
         sync: bool = False,
         process_group: Any = None,
     ) -> None:
-        check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
         self.operation, self.whitening = OPERATION[whitening], whitening
         super().__init__(
             num_features,

@@ -8,9 +8,10 @@ from typing import Any
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from ..dispatch.arguments import check_count, checked
 from ..errors import MethodError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
-from ..rules import Method
+from ..rules import Method, named
 from .milestones import LastDecay, epoch_of, last_decay, move
 
 
@@ -69,6 +70,7 @@ class HybridSwitch:
     Reference: Song, Sebe and Wang, ICCV 2021, section 3.4.
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -83,8 +85,10 @@ class HybridSwitch:
         if (scheduler is None) == (decay_epoch is None):
             got = "neither" if scheduler is None else "both"
             raise SpectralError(f"HybridSwitch: expected exactly one of scheduler and decay_epoch, got {got}")
-        if warmup_epochs < 0:
-            raise SpectralError(f"HybridSwitch: expected warmup_epochs ≥ 0, got {warmup_epochs}")
+        check_count(warmup_epochs, "warmup_epochs", "HybridSwitch", 0)
+        check_count(decay_epoch, "decay_epoch", "HybridSwitch", 0)
+        for argument, given in (("first", first), ("method", method)):
+            _check_known(given, argument)
         self.first, self.method, self.warmup_epochs = first, method, warmup_epochs
         self.layers = _switchable(model, first, method)
         self._scheduler = scheduler
@@ -93,8 +97,7 @@ class HybridSwitch:
         self.switch_epoch = self.decay_epoch - (0 if postpone else warmup_epochs)
         if self.switch_epoch < 0:
             raise SpectralError(
-                f"HybridSwitch: expected warmup_epochs ≤ {self.decay_epoch}, the epoch of the last decay, "
-                f"got {warmup_epochs}"
+                f"HybridSwitch: expected warmup_epochs ≤ {self.decay_epoch}, the decay_epoch, got {warmup_epochs}"
             )
         if postpone:
             self._move_decay(self.decay_epoch + warmup_epochs)
@@ -106,6 +109,7 @@ class HybridSwitch:
         """True if the layers use the method of the last stage."""
         return self.epoch >= self.switch_epoch
 
+    @checked
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch.
 
@@ -157,6 +161,15 @@ class HybridSwitch:
         self.decay_epoch = epoch
 
 
+def _check_known(method: str | Method, argument: str) -> None:
+    """Raise :class:`MethodError` for a misspelt name, which is no reason to skip a layer."""
+    try:
+        if isinstance(method, str):
+            named(method)
+    except MethodError as problem:
+        raise MethodError(f"HybridSwitch: {argument}: {problem}") from None
+
+
 def _switchable(model: nn.Module, *methods: str | Method) -> dict[str, SpectralModule]:
     """The spectral layers that support both methods; a warning names the others."""
     spectral = spectral_layers(model, required_by="HybridSwitch")
@@ -179,8 +192,6 @@ def _refusal(layer: SpectralModule, methods: tuple[str | Method, ...]) -> str | 
         for method in methods:
             layer.method = method  # type: ignore[assignment]
     except MethodError as problem:
-        if "unknown method" in str(problem):  # a misspelt name is an error, not a reason to skip the layer
-            raise
         return str(problem)
     finally:
         layer.method = before

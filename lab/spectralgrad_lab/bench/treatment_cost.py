@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -63,7 +63,7 @@ def attach(kind: str, training: Training) -> Callable[[], None]:
     if kind == "NOG":
         return NearestOrthogonalGradient(training.optimizer, training.before).remove
     if kind.startswith("OLR"):
-        objective = "exact" if kind.endswith("exact") else "paper"
+        objective: Literal["paper", "exact"] = "exact" if kind.endswith("exact") else "paper"
         return OptimalLearningRate(training.optimizer, training.before, objective=objective).remove
     return Monitor(training.net, every=1).close
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ...errors import ArgumentError
+from ...dispatch.arguments import check_count, checked
 from .watch import Watch
 
 
+@checked
 def doctor(*, sample: int = 64, places: int = 200) -> Watch:
     r"""Find the spectral call that makes a gradient non-finite or untrustworthy, and what to write instead.
 
@@ -40,6 +41,6 @@ def doctor(*, sample: int = 64, places: int = 200) -> Watch:
 
     Reference: :mod:`spectralgrad.autograd.gauge` derives when a composed function loses gradient.
     """
-    if sample < 1 or places < 1:
-        raise ArgumentError(f"doctor: expected sample ≥ 1 and places ≥ 1, got {sample} and {places}")
+    check_count(sample, "sample", "doctor")
+    check_count(places, "places", "doctor")
     return Watch(sample, places)

@@ -29,6 +29,8 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
+from ...dispatch.arguments import check_count, checked
+from ...errors import ArgumentError, ShapeError, check_features
 from ...precision import full_precision, working_dtype
 from ..distributed import Reduce
 from . import feature_matrices
@@ -46,6 +48,7 @@ class Normalized(NamedTuple):
     size: Tensor
 
 
+@checked
 def normalize(
     X: Tensor,
     matrix_of: MatrixOf,
@@ -77,12 +80,17 @@ def normalize(
         >>> torch.allclose(flat @ flat.T / 80, torch.eye(4, dtype=torch.float64))
         True
     """
+    _check(X, weight, bias, "normalize")
+    check_count(groups, "groups", "normalize")
+    if X.shape[1] % groups:
+        raise ArgumentError(f"normalize: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
     dtype = dtype or working_dtype(X.dtype)
     if not function.reverse_only(X):
         return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
     return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
 
 
+@checked
 def apply_matrix(
     X: Tensor,
     mean: Tensor,
@@ -104,6 +112,8 @@ def apply_matrix(
         >>> apply_matrix(torch.ones(1, 2, 1), torch.zeros(2), matrix).flatten()
         tensor([3., 1.])
     """
+    _check(X, weight, bias, "apply_matrix")
+    _check_statistics(X, mean, matrix)
     dtype = dtype or working_dtype(X.dtype)
     groups, d = matrix.shape[:2]
     mean = mean.to(dtype).view(groups, d)
@@ -115,6 +125,30 @@ def apply_matrix(
         features = X.to(dtype).reshape(X.shape[0], groups, d, math.prod(X.shape[2:])) - mean.unsqueeze(-1)
         out = _affine(features, matrix, shift).view(X.shape).to(X.dtype)
     return feature_matrices.dense(out, like=X) if function.reverse_only(X) else out
+
+
+def _check(X: Tensor, weight: Tensor | None, bias: Tensor | None, where: str) -> None:
+    check_features(X, f"{where}, X")
+    if X.dim() < 2:
+        raise ShapeError(f"{where}: expected features X (N, C, *), got shape {tuple(X.shape)}")
+    for name, each in (("weight", weight), ("bias", bias)):
+        if each is not None:
+            check_features(each, f"{where}, {name}")
+            if each.shape != (X.shape[1],):
+                raise ShapeError(f"{where}: expected {name} of shape ({X.shape[1]},), got {tuple(each.shape)}")
+
+
+def _check_statistics(X: Tensor, mean: Tensor, matrix: Tensor) -> None:
+    check_features(mean, "apply_matrix, mean")
+    check_features(matrix, "apply_matrix, matrix")
+    channels = X.shape[1]
+    if mean.shape != (channels,):
+        raise ShapeError(f"apply_matrix: expected mean of shape ({channels},), got {tuple(mean.shape)}")
+    square = matrix.dim() == 3 and matrix.shape[-1] == matrix.shape[-2]
+    if not square or matrix.shape[0] * matrix.shape[1] != channels:
+        raise ShapeError(
+            f"apply_matrix: expected matrix of shape (G, d, d) with G·d = {channels}, got {tuple(matrix.shape)}"
+        )
 
 
 def with_affine(W: Tensor, weight: Tensor | None, bias: Tensor | None) -> tuple[Tensor, Tensor]:
