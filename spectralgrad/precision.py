@@ -56,6 +56,14 @@ def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
     return X if X.dtype == dtype else X.to(dtype)  # a call of .to costs a microsecond even if there is nothing to do
 
 
+def rounded_to(A: Tensor) -> torch.dtype:
+    """Return the type whose rounding error ``A`` may contain: its own, or under autocast that of matrix products."""
+    kind = "cpu" if A.is_cpu else A.device.type
+    if A.dtype == torch.float32 and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.get_autocast_dtype(kind)
+    return A.dtype
+
+
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not lower the precision of matrix products."""
     kind = "cpu" if A.is_cpu else A.device.type
@@ -200,14 +208,34 @@ def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     The error of a backward-stable solver is a few :math:`\epsilon\|A\|` and in practice grows like :math:`\sqrt d`. The
     computed null eigenvalues of graph Laplacians exceed :math:`\sqrt d\,\epsilon\|A\|` and stay below three times that
     (``tests/test_rank_deficiency.py``). The customary :math:`d\,\epsilon` would discard eigenvalues of large matrices
-    that are accurate to a few per cent.
+    that are accurate to a few per cent. For half types :math:`\epsilon` is that of float32, in which they are computed:
+    many of their matrices, such as diagonal ones, have small eigenvalues that rounding did not change.
     """
-    return torch.finfo(dtype).eps * max(8.0, 3 * d**0.5)
+    return torch.finfo(working_dtype(dtype)).eps * max(8.0, 3 * d**0.5)
 
 
 def negative_tolerance(d: int, dtype: torch.dtype) -> float:
-    """Return the relative size beyond which a negative eigenvalue is an error: 32 times :func:`rank_tolerance`."""
-    return 32 * rank_tolerance(d, dtype)
+    r"""Return the relative size beyond which a negative eigenvalue of a matrix of this dtype is an error.
+
+    It is 32 times :func:`rank_tolerance`, and for half types at least :math:`\epsilon\min(2\sqrt d,32)`. Rounding to a
+    half type changes an entry by at most :math:`\tfrac12\epsilon|a_{ij}|`, hence eigenvalues by at most
+    :math:`\tfrac12\epsilon\|A\|_F\le\tfrac12\epsilon\sqrt d\,\|A\|`, and a computation may round several times. The
+    errors of many entries do not add up to more than a few :math:`\epsilon\|A\|`, so the bound need not grow further.
+    """
+    tolerance = 32 * rank_tolerance(d, dtype)
+    return max(tolerance, torch.finfo(dtype).eps * min(2 * d**0.5, 32.0)) if dtype in _WIDER else tolerance
+
+
+@lru_cache
+def asymmetry_tolerance(dtype: torch.dtype) -> float:
+    r"""Return the largest accepted relative asymmetry :math:`\max|A-A^H|/\max|A|`, which is :math:`\epsilon^{1/4}`.
+
+    That is 1e-4 in float64, 2e-2 in float32 and 0.3 in bfloat16. Rounding of a computed congruence :math:`MAM^H` leaves
+    an asymmetry of :math:`\epsilon` times a condition number, which may be as large as :math:`\epsilon^{-3/4}`, 2e5 in
+    float32. Finite differences of single entries, with the usual steps of :math:`\epsilon^{1/3}` or 1e-6, are accepted
+    as well. Matrices passed by mistake, such as triangular or random ones, have an asymmetry of order one.
+    """
+    return torch.finfo(dtype).eps ** 0.25
 
 
 def resolved(size: Tensor) -> Tensor:

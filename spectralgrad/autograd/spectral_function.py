@@ -97,7 +97,7 @@ def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> T
     if solvers.prepared(A):
         result: Tensor = function.run(_RootBySeries, A, rule, inverse, domain)
         return result
-    found = solvers.root_at_once(A, domain.operation, inverse, domain.solver_rtol, domain.clamp)
+    found = solvers.root_at_once(A, domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype)
     return None if found is None else found[0]
 
 

@@ -56,7 +56,7 @@ def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the root, √λ and the eigenvectors, without gradient."""
-    settings = domain.operation, inverse, domain.solver_rtol, domain.clamp
+    settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
     return solvers.root_at_once(A, *settings) or solvers.root_and_eigenpairs(A, *settings)
 
 

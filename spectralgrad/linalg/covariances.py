@@ -184,6 +184,10 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # The derivative of g is about q⁻³: a small √ε would amplify the rounding error of X on the null space of XᴴX.
     resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
+    # Beyond the number of channels, and the eigenvalue that was raised, all are zero. There g is 1/(2q), which would
+    # multiply the rounding error of its product with X.
+    n = w.shape[-1]
+    support = support & (torch.arange(n, device=w.device) >= n - X.shape[-2] - center)
     g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 

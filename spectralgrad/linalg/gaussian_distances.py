@@ -20,7 +20,6 @@ from torch import Tensor
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
 from ..autograd.rescaling import homogeneous
-from ..dispatch.arguments import check_tolerance
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
@@ -44,7 +43,7 @@ def bures_wasserstein(
     singular matrices the gradient is that within the matrices of the same rank.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         squared: return the squared distance; otherwise its root, whose gradient is taken as 0 where it is 0.
         rtol, clamp: as in :func:`matrix_sqrt`.
@@ -54,7 +53,7 @@ def bures_wasserstein(
 
     Raises:
         ShapeError: the matrices are not square or do not fit.
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 0.0]))
@@ -67,8 +66,9 @@ def bures_wasserstein(
     Reference: Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, 2019.
     """
     check_pair(A, B, "bures_wasserstein")
+    domain = Domain.of_positive(A, "bures_wasserstein", rtol, clamp)
     with full_precision(A):
-        R, S = _roots(A, B, _domain("bures_wasserstein", rtol, clamp))
+        R, S = _roots(A, B, domain)
         return narrow(_between(lambda R, S: _distance(R, S, "bures_wasserstein"), (R, S), squared), A.dtype)
 
 
@@ -98,7 +98,7 @@ def gaussian_wasserstein(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> zero, identity = torch.zeros(2), torch.eye(2)
@@ -110,8 +110,9 @@ def gaussian_wasserstein(
     """
     check_pair(cov1, cov2, "gaussian_wasserstein", ("cov1", "cov2"))
     _check_means(mean1, mean2, cov1.dtype, (*torch.broadcast_shapes(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
+    domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
-        R, S = _roots(cov1, cov2, _domain("gaussian_wasserstein", rtol, clamp))
+        R, S = _roots(cov1, cov2, domain)
 
         def distance(R: Tensor, S: Tensor, mean1: Tensor, mean2: Tensor) -> Tensor:
             return _distance(R, S, "gaussian_wasserstein") + _square(mean1 - mean2)
@@ -185,7 +186,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     no larger rank than A and its range is not orthogonal to parts of that of A. Covariances may have any scale.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         rtol, clamp: as in :func:`matrix_sqrt`.
 
@@ -193,7 +194,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
         the map (*, d, d), Hermitian.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 9.0]))
@@ -204,8 +205,9 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     Reference: Peyré and Cuturi, Computational Optimal Transport, remark 2.31.
     """
     check_pair(A, B, "gaussian_transport")
+    domain = Domain.of_positive(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        call = partial(_transport, _domain("gaussian_transport", rtol, clamp))
+        call = partial(_transport, domain)
         T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
         return narrow(T, A.dtype)
 
@@ -231,11 +233,6 @@ def _check_means(mean1: Tensor, mean2: Tensor, dtype: torch.dtype, shape: tuple[
                 f"{tuple(shape[:-1])}, got shape {tuple(mean.shape)} of {mean.dtype}"
             )
         check_finite(mean, where, 1)
-
-
-def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
 
 
 def _roots(A: Tensor, B: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:

@@ -61,7 +61,7 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
     check_matrix(M, "singular_value_function")
     check_tolerance(rtol, "singular_value_function")
     scalar = user_functions.smooth(f, df, "singular_value_function", "singular value")
-    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+    tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
 
     def weights(S: Tensor) -> Weights:
         support = None if rtol is None else rtol * norm(S).unsqueeze(-1) < S
@@ -142,7 +142,7 @@ def low_rank(M: Tensor, k: int) -> Tensor:
     check_matrix(M, "low_rank")
     most = min(M.shape[-2:])
     check_count(k, "k", "low_rank", 0, most)
-    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+    tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
 
     def weights(S: Tensor) -> Weights:
         leading = torch.arange(most, device=S.device) < int(k)
