@@ -178,7 +178,7 @@ def ldexp(X: Tensor, e: Tensor) -> Tensor:
     return X * power * power * torch.exp2(e - 2 * third)
 
 
-def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
+def magnitude(X: Tensor, before: Tensor | float = 1) -> Tensor:
     """Return the power of two (*, 1, 1), without gradient, by which to divide matrices (*, m, n) before squaring them.
 
     It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down to a power of two. Gradients are
@@ -257,7 +257,7 @@ def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
     return torch.where(where, x / torch.where(where, y, 1), 0)
 
 
-def saturated(x: Tensor, share: float = 1.0) -> Tensor:
+def saturated(x: Tensor, share: float = 1) -> Tensor:
     """Clamp the real and imaginary parts of ``x`` to ``share`` times the largest finite number."""
     if x.dtype.is_complex:
         return torch.complex(saturated(x.real, share), saturated(x.imag, share))

@@ -135,7 +135,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     return congruence(V, first, hermitian(G), weights)
 
 
-def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
+def inverse_sums(s: Tensor, least: Tensor | float = 0) -> Tensor:
     """Return 1/(sᵢ + sⱼ) (*, d, d), for s ≥ 0 the divided differences of the root; 0 for sums up to ``least``."""
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     return reciprocal(total, total > least)
@@ -158,7 +158,7 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return congruence(V, gamma, hermitian(G))
 
 
-def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
+def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1) -> Tensor:
     """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
     with full_precision(V):
         return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH
