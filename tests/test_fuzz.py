@@ -74,6 +74,24 @@ def test_wrong_results_are_noticed(monkeypatch):
     assert {"value", "gradient", "S·S = A"} == {f.check for f in campaign.failures}
 
 
+@pytest.mark.parametrize("factor", [0, 2])
+def test_vectors_that_are_not_orthonormal_are_noticed(factor, monkeypatch):
+    """Also those of singular values that are zero, which the product of the factors does not see."""
+    from spectralgrad.diagnostics.fuzzing import rectangular
+
+    svd = sg.svd
+
+    def spoiled(M, **options):
+        return [f * 1.001 if number == factor else f for number, f in enumerate(svd(M, **options))]
+
+    zero = draw(0, 0, batch=2)
+    zero = zero._replace(matrices=torch.zeros(2, 4, 3, dtype=torch.float64))
+    for decompose, noticed in ((svd, set()), (spoiled, {"LAPACK ratio"})):
+        monkeypatch.setattr(rectangular, "svd", decompose)
+        found = rectangular.judge_svd(zero, rectangular.Rectangle(zero.matrices), "svd-clip")
+        assert {f.check for f in found if f.failed} == noticed
+
+
 def test_an_exception_is_charged_to_its_matrix(monkeypatch):
     from spectralgrad.diagnostics.fuzzing import hermitian
 

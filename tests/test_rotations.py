@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import random_orthogonal, relative_error
 
-from .helpers import DOUBLES, REAL, gradient, unit
+from .helpers import DOUBLES, REAL, gradient, noise, rectangular, unit
 
 
 def rotation(n, seed=0, dtype=torch.float64):
@@ -42,11 +42,11 @@ DETERMINED = {
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
 @pytest.mark.parametrize("name", DETERMINED)
-def test_value_and_gradient_of_the_nearest_rotation(name, dtype):
+def test_value_and_gradient_of_the_nearest_rotation(name, dtype, both_ways):
     """Against the formula with the true factors; the condition is that of the smallest weight."""
     h = DETERMINED[name]
     M, R, V = with_values(h, dtype)
-    G = torch.randn(R.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    G = noise(*R.shape)
     w = torch.tensor(h, dtype=torch.float64)
     sums = (w[:, None] + w).fill_diagonal_(1.0)
     W = V.mT @ (R.mT @ G - G.mT @ R) @ V
@@ -82,18 +82,30 @@ def test_gradient_has_fifty_digits_behind_it():
     assert relative_error(got, expected) < 100 * unit(torch.float64)
 
 
-@pytest.mark.parametrize("h", [[2.0, 1.0, -1.0], [1.0, 1.0, -1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]], ids=str)
-def test_undetermined_rotations_are_finite(h):
-    """Exactly so: diagonal matrices, whose singular values are not rounded."""
-    M = torch.diag(torch.tensor(h, dtype=torch.float64)).requires_grad_()
+UNDETERMINED = [[2.0, 1.0, -1.0], [1.0, 1.0, -1.0], [1.0, -1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("rotated", [True, False])
+@pytest.mark.parametrize("h", UNDETERMINED, ids=str)
+def test_undetermined_rotations_are_finite(h, rotated, both_ways):
+    """At exact ties, and at ties up to rounding error; the pair that is tied contributes nothing."""
+    M = (rectangular(h) if rotated else torch.diag(torch.tensor(h, dtype=torch.float64))).requires_grad_()
     Q = special(M)
     assert_close(torch.linalg.det(Q), torch.tensor(1.0, dtype=torch.float64))
-    G = torch.arange(9.0, dtype=torch.float64).reshape(3, 3).cos()
+    G = noise(*M.shape)
     (g,) = torch.autograd.grad((Q * G).sum(), M, create_graph=True)
     (second,) = torch.autograd.grad(g.square().sum(), M)
-    bound = G.norm() * 4 / max(max(h), 1e-300) if max(h) else 0
-    assert g.norm() <= bound
-    assert bool(second.isfinite().all())
+    least = min([abs(a + b) for i, a in enumerate(h) for b in h[:i] if a + b], default=1.0)
+    assert g.norm() <= 4 * G.norm() / least
+    assert second.norm() <= 1000 * (G.norm() / least) ** 2 / least
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-13])
+def test_a_rotation_that_is_barely_determined_has_its_steep_gradient(gap, both_ways):
+    """Of the pair whose sum is ``gap``; the tolerance for it is some units of rounding error."""
+    M = rectangular([2.0, 1.0, gap - 1.0])
+    g = gradient(special, M, noise(3, 3))
+    assert 1e-2 / gap < float(g.norm()) < 1e2 / gap
 
 
 def test_complex_matrices_have_no_reflections():

@@ -13,7 +13,7 @@ from spectralgrad.linalg import singular_values
 from spectralgrad.native import kernel, library
 from spectralgrad.testing import random_orthogonal, relative_error
 
-from .helpers import DOUBLES, DTYPES, gradient, unit
+from .helpers import DOUBLES, DTYPES, gradient, noise, rectangular, unit
 
 FUNCTIONS = {
     "tanh": lambda M: sg.singular_value_function(M, torch.tanh),
@@ -49,9 +49,7 @@ NO_SECOND = NONE | {("schatten 1.5", "rank")}
 
 
 def matrix(values, m=3, n=3, dtype=torch.float64):
-    wide = torch.complex128 if dtype.is_complex else torch.float64
-    U, V = random_orthogonal(m, dtype=wide, seed=1)[:, : len(values)], random_orthogonal(n, dtype=wide, seed=2)
-    return ((U * torch.tensor(values, dtype=torch.float64)) @ V[: len(values)]).to(dtype)
+    return rectangular(values, m, n, dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -125,21 +123,32 @@ def test_gradient_of_a_function_against_fifty_digits(gap):
     assert relative_error(got, expected) < 100 * unit(torch.float64)
 
 
-def test_norms_at_points_without_a_derivative_have_the_smallest_subgradient():
-    M = torch.diag(torch.tensor([3.0, 3.0, 0.0], dtype=torch.float64))
-    ones = torch.ones((), dtype=torch.float64)
-    assert_close(gradient(sg.nuclear_norm, M, ones), M / 3)
-    assert_close(gradient(sg.spectral_norm, M, ones), M / 6)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_norms_at_points_without_a_derivative_have_the_smallest_subgradient(dtype, both_ways):
+    one = torch.ones((), dtype=dtype.to_real())
+    M, first, both = (matrix(values, 4, 3, dtype) for values in ([3.0, 3.0, 0.0], [1.0, 0.0, 0.0], [1.0, 1.0, 0.0]))
+    tolerance = 100 * unit(dtype)
+    assert relative_error(gradient(sg.nuclear_norm, M, one), both) < tolerance
+    assert relative_error(gradient(sg.spectral_norm, M, one), both / 2) < tolerance
+    apart = matrix([3.0, 3.0 - 1e5 * unit(dtype), 0.0], 4, 3, dtype)  # no tie: the vectors are known to 1e-5
+    assert relative_error(gradient(sg.spectral_norm, apart, one), first) < 100 / 1e5
+    small = matrix([3.0, 3.0, 1e3 * unit(dtype)], 4, 3, dtype)  # of rank three
+    assert relative_error(gradient(sg.nuclear_norm, small, one), matrix([1.0] * 3, 4, 3, dtype)) < 100 / 1e3
     for norm in NORMS.values():
-        assert bool((gradient(norm, 0 * M, ones) == 0).all())
+        assert bool((gradient(norm, 0 * M, one) == 0).all())
 
 
-def test_threshold_at_its_kink_and_without_effect():
-    M, G = torch.diag(torch.tensor([2.0, 1.0, 0.5], dtype=torch.float64)), torch.ones(3, 3, dtype=torch.float64)
+def test_threshold_at_its_kink_and_without_effect(both_ways):
+    """Signed permutations of a diagonal matrix, so that singular values are at the kink and at zero exactly."""
+    G, S = noise(3, 4), torch.tensor([2.0, 1.0, 0.0], dtype=torch.float64)
+    M = torch.zeros(3, 4, dtype=torch.float64)
+    M[[2, 0, 1], [3, 1, 0]] = S * torch.tensor([1.0, -1.0, 1.0])
     at, above = (gradient(lambda X, tau=tau: sg.singular_value_threshold(X, tau), M, G) for tau in (1.0, 1.0 + 1e-9))
     assert_close(at, above, rtol=1e-8, atol=1e-8)
-    for X in (M, 0 * M):
+    for X in (M, 0 * M, matrix([2.0, 1.0, 0.0], 3, 4)):
         assert_close(gradient(lambda X: sg.singular_value_threshold(X, 0.0), X, G), G)
+        everything = gradient(lambda X: sg.singular_value_threshold(X, 2.0 + 1e-9), X, G)
+        assert bool((everything == 0).all())
 
 
 @pytest.mark.parametrize("name", ["tau", "slope"])

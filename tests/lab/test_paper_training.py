@@ -1,6 +1,7 @@
 """Items that train: each run once, resumed after anything, evaluated without data, and as many runs as planned."""
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -18,7 +19,7 @@ from spectralgrad_lab.comparison.paired_differences import paired
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
 from spectralgrad_lab.data import as_dataset
 from spectralgrad_lab.networks import build
-from spectralgrad_lab.papers import small_protocol
+from spectralgrad_lab.papers import convergence, small_protocol
 from spectralgrad_lab.papers.gradients import whitened_features
 from spectralgrad_lab.papers.items import ItemError, all_items, select
 from spectralgrad_lab.papers.judging import run
@@ -71,6 +72,19 @@ def translated(number):
     measured = {"real": scores, "translated": scores, "pictures": {"photos": 11, "paintings": 4}, "crops": 200}
     lost = {"failure": "not finite", "translated": dict.fromkeys(scores), "losses": {}}
     return {**run, **measured, **(lost if number == 2 else {})}
+
+
+def test_curves_and_the_difference_of_two_settings_epoch_by_epoch():
+    """Paired by seed; the standard error is the standard deviation of n differences, divided by √n."""
+    of = lambda errors: Summary("", None, "", tuple(result(QUICK.replaced(seed=s), e) for s, e in errors.items()))  # noqa: E731
+    one, other = of({0: 41.0, 1: 44.0, 2: 40.0, 3: 70.0}), of({0: 40.0, 1: 41.0, 2: 44.0, 5: 10.0})
+    means, errors = convergence.apart(one, other, convergence.TEST)
+    assert means == [0.0] * 3  # of 1, 3 and −4
+    assert errors == [round((26 / 2 / 3) ** 0.5, 3)] * 3
+    means, errors = convergence.apart(one, of({0: 40.5}), convergence.TEST)
+    assert means == [0.5] * 3
+    assert all(math.isnan(x) for x in errors)
+    assert convergence.curves({"a": other}, ["a"], convergence.TEST) == [[33.75 + 2 - i for i in range(3)]]
 
 
 class Planned(Training):

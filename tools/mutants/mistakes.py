@@ -15,6 +15,8 @@ from functools import cache
 from pathlib import Path
 from types import CodeType
 
+from .settings import ROOT
+
 _BINARY = {
     ast.Add: ast.Sub,
     ast.Sub: ast.Add,
@@ -62,10 +64,10 @@ class Mutant:
     path: tuple[tuple[str, int | None], ...]
     new: ast.AST
 
-    def runs(self, lines: dict[str, list[int]], everywhere: bool) -> bool:
-        """True if a test that executes these lines of each file can detect the mutant."""
+    def runs(self, lines: dict[str, list[int] | None], everywhere: bool) -> bool:
+        """True if a test that executes these lines of each file (None: unknown lines) can detect the mutant."""
         touched = lines.get(self.file, [])
-        return bool(touched) if everywhere else not self.lines.isdisjoint(touched)
+        return touched != [] if everywhere or touched is None else not self.lines.isdisjoint(touched)
 
     def tree(self) -> ast.Module:
         """The module with the mistake."""
@@ -145,7 +147,7 @@ def mutants(file: Path) -> list[Mutant]:
     for node, path, scope, lines in _nodes(_parsed(str(file)), (), [], frozenset()):
         for new in _mistakes(node, scope):
             old, text = (ast.unparse(x).splitlines()[0] for x in (node, new))
-            key = f"{'/'.join(file.parts[-2:])} {'.'.join(n for n, _ in scope) or 'module'}: {old} => {text}"
+            key = f"{file.relative_to(ROOT)} {'.'.join(n for n, _ in scope) or 'module'}: {old} => {text}"
             seen[key] += 1
             found.append(Mutant(str(file), key + (f" #{seen[key]}" if seen[key] > 1 else ""), lines, path, new))
     return found
