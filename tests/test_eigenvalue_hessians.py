@@ -12,6 +12,8 @@ from spectralgrad.testing import random_orthogonal, relative_error, with_spectru
 from .helpers import DOUBLES, REAL, symmetric_noise, unit
 from .hessians import PRODUCTS, eager, exact_product, forward_over_reverse, mp
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 
 def _sum(f, slope, second):
     return f, lambda w: list(map(slope, w)), lambda w: lambda i, j: second(w[i]) if i == j else mp.mpf(0)

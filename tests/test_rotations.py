@@ -57,7 +57,7 @@ def test_value_and_gradient_of_the_nearest_rotation(name, dtype, both_ways):
 
 
 @pytest.mark.parametrize("name", ["mirrored", "rotation", "planar", "nearly planar", "two dimensions"])
-def test_second_order_of_rotations_is_exact(name):
+def test_second_order_of_rotations_is_exact(name, both_ways):
     M = with_values(DETERMINED[name])[0].requires_grad_()
     assert gradcheck(special, (M,), check_forward_ad=True)
     assert gradgradcheck(special, (M,), check_fwd_over_rev=True)
@@ -177,7 +177,7 @@ def _procrustes(k, dtype=torch.float64, weigh=False, **options):
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_gradcheck_of_procrustes(case):
+def test_gradcheck_of_procrustes(case, both_ways):
     arguments, f = _procrustes(**case)
     assert gradcheck(f, arguments, check_batched_grad=True)
     if case.get("k") == 2 and "dtype" not in case:
@@ -217,7 +217,7 @@ DEGENERATE = {  # points, the factors that map them to their targets, and whethe
 
 
 @pytest.mark.parametrize("name", DEGENERATE)
-def test_degenerate_clouds_have_finite_values_and_gradients(name):
+def test_degenerate_clouds_have_finite_values_and_gradients(name, both_ways):
     points, factors, determined = DEGENERATE[name]
     X = torch.tensor(points, dtype=torch.float64, requires_grad=True)
     found = sg.procrustes(X, X.detach() * torch.tensor(factors), scale=True)
