@@ -147,18 +147,25 @@ def test_procrustes_recovers_the_motion(translation, scale, dtype):
     assert float(found.margin.min()) > 0.01
 
 
+@pytest.mark.parametrize("translation", [False, True])
 @pytest.mark.parametrize("special", [False, True])
-def test_procrustes_is_a_minimum(special):
+def test_procrustes_is_a_minimum(special, translation, both_ways):
     """Nothing near it is better: small rotations, translations and scales of a fit with noise."""
     X, Y, weights = clouds()
-    R, t, s, residual, _ = sg.procrustes(X, Y, weights, scale=True, special=special)
+    R, t, s, residual, _ = sg.procrustes(X, Y, weights, scale=True, special=special, translation=translation)
+    assert translation or bool((t == 0).all())
     generator = torch.Generator().manual_seed(1)
     for size in (1e-1, 1e-3):
         A = size * torch.randn(3, 3, dtype=torch.float64, generator=generator)
-        turned = torch.matrix_exp(A - A.mT) @ R
-        moved = t + size * torch.randn(3, dtype=torch.float64, generator=generator)
-        miss = (s * (1 + size))[:, None, None] * X @ turned.mT + moved[:, None] - Y
-        assert bool(((weights * miss.square().sum(-1)).sum(-1) > residual).all())
+        nearby = [(torch.matrix_exp(A - A.mT) @ R, t, s), (R, t, s * (1 + size)), (R, t, s * (1 - size))]
+        nearby += [(R, t + A[0], s), (torch.matrix_exp(A - A.mT) @ R, t - A[1], s)] if translation else []
+        for turn, move, factor in [(R, t, s), *nearby]:
+            miss = factor[:, None, None] * X @ turn.mT + move[:, None] - Y
+            total = (weights * miss.square().sum(-1)).sum(-1)
+            if turn is R and move is t and factor is s:
+                assert_close(total, residual)
+            else:
+                assert bool((total > residual).all())
 
 
 CASES = [

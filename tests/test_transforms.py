@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
@@ -271,3 +272,30 @@ def test_forward_mode_and_second_derivatives_leave_compiled_code(nested):
     torch._dynamo.reset()  # it has marked what it could not compile
     with pytest.raises(Exception, match="forward mode and second derivatives"):
         torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)
+
+
+FAKE = {
+    **{name: (f, (2, 3, 3)) for name, f in HERMITIAN.items()},
+    **{name: (f, (2, 5, 3)) for name, f in GENERAL.items()},
+    "eigvalsh": (sg.eigvalsh, (2, 3, 3)),
+    "svdvals": (sg.svdvals, (2, 5, 3)),
+    "svdvals-wide": (sg.svdvals, (2, 3, 5)),
+    "pencil": (lambda A: sg.eigh(A, torch.eye(3, dtype=A.dtype).expand_as(A)), (2, 3, 3)),
+    "pencil values": (lambda A: sg.eigvalsh(A, torch.eye(3, dtype=A.dtype).expand_as(A)), (2, 3, 3)),
+    "nuclear norm": (sg.nuclear_norm, (2, 5, 3)),
+    "low rank": (lambda M: sg.low_rank(M, 2), (2, 5, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", FAKE)
+def test_results_of_fake_tensors_have_the_shape_and_type_of_real_ones(name, dtype):
+    """torch.compile plans with them, before anything is computed."""
+    f, shape = FAKE[name]
+    M = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    M = M @ M.mH + torch.eye(3, dtype=dtype) if shape[-1] == shape[-2] else M
+    described = lambda r: [(x.shape, x.dtype) for x in (r if isinstance(r, tuple) else (r,))]  # noqa: E731
+    expected = described(f(M))
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(M)
+        assert described(f(fake)) == described(f(fake.requires_grad_())) == expected

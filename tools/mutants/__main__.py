@@ -52,7 +52,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("files", nargs="*", help="files or rooms, such as square_root.py or autograd (default: all)")
     parser.add_argument("--sample", type=int, default=2, help="mutants per file, 0 for all (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: %(default)s)")
-    parser.add_argument("--again", action="store_true", help="run only mutants that no earlier run has detected, new ones first")
+    parser.add_argument("--again", action="store_true", help="run only mutants that no earlier run detected")
     parser.add_argument("--report", action="store_true", help="run nothing, print the outcomes of earlier runs")
     parser.add_argument("--budget", type=float, default=8.0, help="seconds of tests for each mutant (default: 8)")
     return parser.parse_args()

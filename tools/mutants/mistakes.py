@@ -1,6 +1,6 @@
 """The small mistakes: one changed operator, number, condition, term or statement each.
 
-Text, annotations, error messages and assertions are not mutated.
+Text, annotations, error messages and assertions (``strict=True`` of zip is one) are not mutated.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def mutants(file: Path) -> list[Mutant]:
 
 def _nodes(node, path, scope, lines):  # type: ignore[no-untyped-def]
     """All nodes that can be mutated, with their path from the root, enclosing functions and the statement's lines."""
-    if isinstance(node, _IGNORED) or _is_warning(node):
+    if isinstance(node, _IGNORED) or _is_warning(node) or (isinstance(node, ast.keyword) and node.arg == "strict"):
         return
     if isinstance(node, ast.stmt):
         lines = _lines(node)
