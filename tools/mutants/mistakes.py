@@ -155,6 +155,8 @@ def mutants(file: Path) -> list[Mutant]:
 
 def _nodes(node, path, scope, lines):  # type: ignore[no-untyped-def]
     """All nodes that can be mutated, with their path from the root, enclosing functions and the statement's lines."""
+    if isinstance(node, ast.Call | ast.UnaryOp) and _is_for_the_compiler(node):
+        return
     if isinstance(node, _IGNORED) or _is_warning(node) or (isinstance(node, ast.keyword) and node.arg == "strict"):
         return
     if isinstance(node, ast.stmt):
@@ -182,6 +184,11 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
+def _is_for_the_compiler(test: ast.AST) -> bool:
+    """True for a condition that only tests under torch.compile can tell, which are not run."""
+    return "is_compiling()" in ast.unparse(test)
+
+
 def _is_warning(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
 
@@ -205,7 +212,7 @@ def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
         yield from _attributes(node)
     elif isinstance(node, ast.Call):
         yield from _calls(node)
-    elif isinstance(node, ast.If):
+    elif isinstance(node, ast.If) and not _is_for_the_compiler(node.test):
         for value in (True, False):
             yield ast.If(ast.Constant(value), node.body, node.orelse)
     elif isinstance(node, ast.stmt) and _deletable(node, scope):

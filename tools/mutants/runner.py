@@ -26,7 +26,7 @@ from .lines import Record, record, recorded
 from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, Part
 
-QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--no-header"]
 FEW = 8  # parametrisations per test for which lines are recorded
 OUTCOMES = STORE / "outcomes.jsonl"  # each mutant that was run, and the test that detected it
 _BROKEN = 70
@@ -87,7 +87,9 @@ class Runner:
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
-        names = self._within_budget(covering + others)
+        # What a module does at import may matter to tests that execute no line of its functions.
+        more = [] if changed else [name for name in self.record if name not in covering]
+        names = self._within_budget(covering + others + more)
         noticed = self._fork(names, changed) if changed else _at_import(mutant, names)
         if noticed in others and self._fork([noticed], []):
             print(f"{noticed} fails without a mutant and is left out", flush=True)
