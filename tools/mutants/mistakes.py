@@ -1,6 +1,7 @@
 """The small mistakes: one changed operator, number, condition, term or statement each.
 
-Text, annotations, error messages and assertions (``strict=True`` of zip is one) are not mutated.
+Text, annotations, error messages, assertions (``strict=True`` of zip is one), drawings, clocks and random seeds are not
+mutated.
 """
 
 from __future__ import annotations
@@ -155,9 +156,7 @@ def mutants(file: Path) -> list[Mutant]:
 
 def _nodes(node, path, scope, lines):  # type: ignore[no-untyped-def]
     """All nodes that can be mutated, with their path from the root, enclosing functions and the statement's lines."""
-    if isinstance(node, ast.Call | ast.UnaryOp) and _is_for_the_compiler(node):
-        return
-    if isinstance(node, _IGNORED) or _is_warning(node) or (isinstance(node, ast.keyword) and node.arg == "strict"):
+    if isinstance(node, _IGNORED) or _is_ignored(node):
         return
     if isinstance(node, ast.stmt):
         lines = _lines(node)
@@ -184,13 +183,22 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_for_the_compiler(test: ast.AST) -> bool:
-    """True for a condition that only tests under torch.compile can tell, which are not run."""
-    return "is_compiling()" in ast.unparse(test)
+def _is_ignored(node: ast.AST) -> bool:
+    """True for what is no mathematics, or what the tests that are run cannot tell."""
+    if isinstance(node, ast.FunctionDef):
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        return node.name.startswith("draw") or any(name.startswith("draws(") for name in decorators)
+    if isinstance(node, ast.keyword):
+        return node.arg in ("strict", "seed")
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
+        return True
+    return isinstance(node, ast.Call | ast.UnaryOp | ast.BinOp) and _decided_outside(node)
 
 
-def _is_warning(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+def _decided_outside(node: ast.AST) -> bool:
+    """True for an expression about the compiler (tests that compile are not run), a clock or a random seed."""
+    text = ast.unparse(node)
+    return any(word in text for word in ("is_compiling()", "exporting()", "perf_counter()", "manual_seed("))
 
 
 def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
@@ -212,7 +220,7 @@ def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
         yield from _attributes(node)
     elif isinstance(node, ast.Call):
         yield from _calls(node)
-    elif isinstance(node, ast.If) and not _is_for_the_compiler(node.test):
+    elif isinstance(node, ast.If) and not _decided_outside(node.test):
         for value in (True, False):
             yield ast.If(ast.Constant(value), node.body, node.orelse)
     elif isinstance(node, ast.stmt) and _deletable(node, scope):

@@ -119,7 +119,7 @@ class Runner:
             for name in names:
                 allowed = 10 + 20 * self.record.get(name, (1.0,))[0]
                 used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-                signal.alarm(int(10 * allowed))
+                signal.alarm(int(60 * allowed))  # for a deadlock; a busy machine must not kill a mutant
                 resource.setrlimit(resource.RLIMIT_CPU, (int(used + allowed) + 1, resource.RLIM_INFINITY))
                 _run(self.items[name])
 
