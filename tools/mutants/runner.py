@@ -27,7 +27,6 @@ from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, Part
 
 QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--no-header"]
-FEW = 8  # parametrisations per test for which lines are recorded
 OUTCOMES = STORE / "outcomes.jsonl"  # each mutant that was run, and the test that detected it
 _BROKEN = 70
 
@@ -62,7 +61,7 @@ class Runner:
             importlib.import_module(name)
         self.known = _known(self.part.files)
         gc.freeze()  # so that forks share memory
-        self.record = self._recorded(_few(list(self.items)))
+        self.record = self._recorded(_few(list(self.items), self.part.parametrizations))
         for number, mutant in enumerate(self.chosen, 1):
             start = time.time()
             noticed = self._judge(mutant)
@@ -202,12 +201,12 @@ def _function(name: str) -> str:
     return name.split("[")[0]
 
 
-def _few(names: list[str]) -> list[str]:
-    """Up to ``FEW`` parametrisations of each test, evenly spaced."""
+def _few(names: list[str], most: int) -> list[str]:
+    """Up to ``most`` parametrisations of each test, evenly spaced."""
     grouped: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
         grouped[_function(name)].append(name)
-    spread = lambda group: [group[i * len(group) // FEW] for i in range(FEW)] if len(group) > FEW else group  # noqa: E731
+    spread = lambda group: [group[i * len(group) // most] for i in range(most)] if len(group) > most else group  # noqa: E731
     return [name for group in grouped.values() for name in spread(group)]
 
 

@@ -24,6 +24,7 @@ class Part(NamedTuple):
     name: str
     files: list[Path]
     tests: list[str]
+    parametrizations: int
 
     def chosen(self, names: list[str]) -> list[Path]:
         """The modules that are in one of the folders ``names`` or whose path ends with one; all without names."""
@@ -35,7 +36,8 @@ class Part(NamedTuple):
 def parts() -> list[Part]:
     """All parts of ``settings.toml``."""
     return [
-        Part(name, _found(part["rooms"], part["other_files"]), _tests(part)) for name, part in SETTINGS["part"].items()
+        Part(name, _found(part["rooms"], part["other_files"]), _tests(part), part["parametrizations"])
+        for name, part in SETTINGS["part"].items()
     ]
 
 
