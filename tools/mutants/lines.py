@@ -63,14 +63,22 @@ def record(
 
 
 class _Reporting(ast.NodeTransformer):
+    """Inserts the calls into functions; what is executed at import stays as it is."""
+
     def __init__(self, file: str) -> None:
-        self.file = file
+        self.file, self.depth = file, 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.depth += 1
+        self.generic_visit(node)
+        self.depth -= 1
+        return node
 
     def generic_visit(self, node: ast.AST) -> ast.AST:
         super().generic_visit(node)
-        for field in ("body", "orelse", "finalbody"):
+        for field in ("body", "orelse", "finalbody") if self.depth else ():
             statements = getattr(node, field, None)
-            if isinstance(statements, list) and not isinstance(node, ast.Module | ast.ClassDef):
+            if isinstance(statements, list) and not isinstance(node, ast.ClassDef):
                 inserted = [[ast.Expr(self._report(inner)), inner] for inner in statements]
                 setattr(node, field, [ast.fix_missing_locations(x) for pair in inserted for x in pair])
         return node

@@ -86,19 +86,23 @@ class Mutant:
         return tree
 
     def codes(self) -> list[tuple[CodeType, CodeType]]:
-        """The functions that the mistake changes, before and after; none if it changes code executed at import."""
+        """The functions that the mistake changes, before and after; none if a new process is necessary."""
         return functions(parsed(self.file), self.tree(), self.file)
 
 
 def functions(before: ast.Module, after: ast.Module, file: str) -> list[tuple[CodeType, CodeType]]:
-    """The functions that differ, outer before inner; none if code executed at import differs."""
+    """The functions that differ, outer before inner; none if they can be replaced at import only.
+
+    That is so if code executed at import differs, or the variables of an enclosing scope that a function uses.
+    """
     old, new = (compile(tree, file, "exec", dont_inherit=True) for tree in (before, after))
     if _outside(old) != _outside(new):
         return []
     every = _functions(old), _functions(new)
     if len(every[0]) != len(every[1]):  # a function inside another is gone
         every = _outermost(old), _outermost(new)
-    return [pair for pair in zip(*every, strict=True) if pair[0] != pair[1]]
+    pairs = [pair for pair in zip(*every, strict=True) if pair[0] != pair[1]]
+    return pairs if all(a.co_freevars == b.co_freevars for a, b in pairs) else []
 
 
 def parsed(file: str, fresh: bool = False) -> ast.Module:

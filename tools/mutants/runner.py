@@ -192,7 +192,7 @@ def _known(files: list[Path]) -> list[types.FunctionType]:
 def _replace(known: list[types.FunctionType], changed: list[tuple[types.CodeType, types.CodeType]]) -> None:
     for f in known:
         for old, new in changed:
-            if f.__code__ == old and f.__code__.co_filename == old.co_filename and old.co_freevars == new.co_freevars:
+            if f.__code__ == old and f.__code__.co_filename == old.co_filename:
                 f.__code__ = new
                 break
 
