@@ -554,3 +554,12 @@ def test_the_command(tmp_path, capsys, end, status):
     assert "someones.py:3 in <module>" in printed.err
     assert json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))["findings"][0]["line"] == 3
     assert main(["doctor", "--json", str(tmp_path / "no" / "r.json"), str(program)]) == 1
+
+
+def test_further_arguments_reach_the_function():
+    """Positional and by name; the lower triangle of this matrix is wrong."""
+    A = APART.triu() - torch.ones(4, 4, dtype=torch.float64).tril(-1)
+    with doctor():
+        for w in (linalg.eigh(A, "U").eigenvalues, linalg.eigvalsh(A, UPLO="U")):
+            torch.testing.assert_close(w, linalg.eigvalsh(APART))
+        assert linalg.svd(A[:3], False).Vh.shape == (3, 4)

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, symmetric_noise, symmetrized
+from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, noise, symmetric_noise, symmetrized
 
 
 def _recomposed(result, keep):
@@ -299,3 +299,18 @@ def test_results_of_fake_tensors_have_the_shape_and_type_of_real_ones(name, dtyp
     with FakeTensorMode() as mode:
         fake = mode.from_tensor(M)
         assert described(f(fake)) == described(f(fake.requires_grad_())) == expected
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_only_the_hermitian_part_of_directions_and_cotangents_counts(name, dtype):
+    """In forward mode, and in the backward pass that can be differentiated again."""
+    A, E = with_spectrum([0.5, 1.0, 2.0], dtype=dtype), noise(3, 3, dtype=dtype)
+    f = (lambda X: HERMITIAN["eigh"](X)[1]) if name == "eigh" else HERMITIAN[name]
+    sym = (E + E.mH) / 2
+    assert_close(jvp(f, (A,), (E,))[1], jvp(f, (A,), (sym,))[1])
+    leaf = A.clone().requires_grad_()
+    for graph in (False, True):
+        found, expected = (torch.autograd.grad(f(leaf), leaf, G, create_graph=graph)[0] for G in (E, sym))
+        assert_close(found, expected)
+        assert_close(found, found.mH)

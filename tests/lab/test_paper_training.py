@@ -58,7 +58,8 @@ def result(config, error=40.0):
         "ties": 2.0, "smallest_gap": 1e-6, "smoothness": 3.0, "first_ratio": 1.5, "condition_clamped": 1e9,
     }  # fmt: skip
     epochs = [
-        Epoch(i, 0.1, 1.5, 50.0, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured) for i in range(3)
+        Epoch(i, 0.1, 1.5, error + 10 - 2 * i, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured)
+        for i in range(3)
     ]
     if config.method == "svd" and config.seed == 1:
         return Result(config, "failed", epochs[:1], Failure(90, 1, "the gradient is not finite"), seconds=10.0)
@@ -158,6 +159,24 @@ class TestItems:
         assert "svd d=4 1/3" in outcome.reason
         assert "the gradient is not finite: 5" in outcome.reason
         assert outcome.values["exact_difference"] == [0.0] * 5
+
+    def test_curves_are_of_the_settings_that_they_name(self, tmp_path):
+        """The errors of the planned runs are 40 + number of the setting + seed in the last epoch."""
+        values = planned(select(["tpami/figure-5"])[0], tmp_path)[0].values
+        assert values["difference"] == [-2.0] * 3
+        assert values["standard_error"] == [0.0] * 3
+        assert values["train"][1] == [54.5, 52.5, 50.5]
+        values = planned(select(["tpami/figure-6"])[0], tmp_path)[0].values
+        assert all(len(values[f"train_{d}"]) == len(values["methods"]) for d in values["d"])
+        assert set(values["standard_error"]) == {0.0}
+        values = planned(select(["iccv/figure-2-left"])[0], tmp_path)[0].values
+        assert set(values["standard_error"]) == {0.0}
+        assert values["difference"] == [
+            values["train"][values["settings"].index(name)][-1]
+            - values["train"][values["settings"].index(name.partition(",")[0])][-1]
+            for name in values["settings"]
+            if "," in name
+        ]
 
     def test_ties_and_gaps_of_longer_runs(self, tmp_path):
         outcome, _ = planned(select(["tpami/training-longer"])[0], tmp_path)
