@@ -9,6 +9,7 @@ from . import errors, linalg, solvers
 from ._lazy import listing
 from .errors import (
     ArgumentError,
+    AsymmetricError,
     ConvergenceError,
     IndefiniteError,
     MethodError,
@@ -80,6 +81,7 @@ __all__ = [
     "SVDPI",
     "Analytic",
     "ArgumentError",
+    "AsymmetricError",
     "Clip",
     "ConvergenceError",
     "Exact",

@@ -58,13 +58,28 @@ class NonFiniteError(SpectralError, _LinAlgError, ValueError):
 class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
 
-    def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
-        self.eigenvalue, self.position, self.tolerance = eigenvalue, position, tolerance
+    def __init__(
+        self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float, dtype: torch.dtype
+    ) -> None:
+        self.eigenvalue, self.position, self.tolerance, self.dtype = eigenvalue, position, tolerance, dtype
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
-            f"(values above {-tolerance:.3g} are treated as rounding error). "
+            f"(values above {-tolerance:.3g} are treated as {_name(dtype)} rounding error). "
             "Add a multiple of the identity, or pass clamp=True to set negative eigenvalues to zero."
+        )
+
+
+class AsymmetricError(SpectralError, _LinAlgError, ValueError):
+    """The input must be symmetric, or Hermitian if it is complex, but its triangles differ beyond rounding error."""
+
+    def __init__(self, asymmetry: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
+        self.asymmetry, self.position, self.tolerance = asymmetry, position, tolerance
+        where = "the matrix" if not position else f"batch position {position}"
+        super().__init__(
+            f"{operation}: expected a symmetric (Hermitian) matrix, got a relative asymmetry max|A - Aᴴ|/max|A| of "
+            f"{asymmetry:.3g} in {where} (up to {tolerance:.3g} is accepted as rounding error). "
+            "Pass (A + A.mH) / 2 to use the Hermitian part."
         )
 
 
@@ -194,6 +209,10 @@ def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:
     """Return the batch indices at which the boolean tensor ``bad`` (one entry per matrix) is true."""
     return [tuple(index) for index in torch.nonzero(bad).tolist()]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _listed(positions: Sequence[tuple[int, ...]]) -> str:

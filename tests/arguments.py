@@ -104,8 +104,6 @@ SETTINGS = {
     "whitening_mse": {"sub_batch": lambda: None},
 }
 
-# Lyapunov is being rewritten by another change; remove this line when it checks its arguments.
-PENDING = {"lyapunov"}
 # Arguments that are handed on to the caller's own model or to torch.distributed, whose errors they get.
 HANDED_ON = {"fuse_whitening.example", "renew_statistics.batches", "process_group"}
 # Where numbers below zero mean something.

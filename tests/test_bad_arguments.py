@@ -173,7 +173,7 @@ def test_a_kernel_size_may_be_a_pair_as_in_torch():
 CALLABLES = {
     name: (thing, parameters)
     for name, (thing, parameters) in public_callables().items()
-    if parameters and next(iter(parameters.values())).annotation in ("Tensor", torch.Tensor) and name != "lyapunov"
+    if parameters and next(iter(parameters.values())).annotation in ("Tensor", torch.Tensor)
 }
 
 

@@ -542,3 +542,12 @@ def test_packages_whose_names_begin_like_ours_or_torchs_are_places():
         folder = Path(package.__file__).parent
         assert str(folder / "nn" / "module.py").startswith(_SKIPPED)
         assert not str(folder.with_name(f"{folder.name}vision") / "ops.py").startswith(_SKIPPED)
+
+
+def test_further_arguments_reach_the_function():
+    """Positional and by name; the lower triangle of this matrix is wrong."""
+    A = APART.triu() - torch.ones(4, 4, dtype=torch.float64).tril(-1)
+    with doctor():
+        for w in (linalg.eigh(A, "U").eigenvalues, linalg.eigvalsh(A, UPLO="U")):
+            torch.testing.assert_close(w, linalg.eigvalsh(APART))
+        assert linalg.svd(A[:3], False).Vh.shape == (3, 4)

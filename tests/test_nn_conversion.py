@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.nn import convert_decorrelated_batchnorm, fuse_whitening
+from spectralgrad.nn import convert_decorrelated_batchnorm, fuse_whitening, fusion
 
 
 class Residual(nn.Module):
@@ -552,3 +552,18 @@ class TestWhatUsersAttach:
 class Frozen(nn.BatchNorm2d):
     def train(self, mode=True):
         return super().train(False)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float32, 1e3 * 2**-23), (torch.float64, 1e3 * 2**-52), (torch.bfloat16, 2**-4)]
+)
+def test_two_results_are_the_same_within_a_share_of_the_largest_entry(dtype, share):
+    for size in (1.0, 2.0**40):
+        x = torch.tensor([size, 0.0, -size / 2], dtype=dtype)
+        for factor, same in ((0.7, True), (1.5, False)):
+            y = x + torch.tensor([0.0, factor * share * size, 0.0]).to(dtype)
+            assert fusion._same([{"a": y}, 3], [{"a": x}, 3]) is same
+    zero = torch.zeros(3, dtype=dtype)
+    assert fusion._same(zero, zero)
+    assert not fusion._same(zero + 1e-20, zero)
+    assert not fusion._same(torch.tensor([1, 2]), torch.tensor([1, 3]))

@@ -27,6 +27,7 @@ from ..dispatch import function, observation
 from ..precision import full_precision, quotient
 from . import existence, frechet_derivative
 from .pairwise import identity_mask
+from .rescaling import overflowed, rescaled
 
 
 class Triplets(NamedTuple):
@@ -41,6 +42,24 @@ def decomposed(M: Tensor, operation: str) -> Triplets:
     """Return the singular value decomposition of ``M`` without gradient."""
     M = M.detach()
     return Triplets(*(solvers.svd_at_once(M, operation) or solvers.svd(M, operation)))
+
+
+def of_any_size(M: Tensor, operation: str, call: Callable[..., Tensor], *levels: Tensor) -> Tensor:
+    """Return ``call`` of M, its decomposition and ``levels`` (*, 1), also where a singular value overflows.
+
+    It must be homogeneous of degree one in the matrices and the levels.
+    """
+    triplets = decomposed(M, operation)
+    e = overflowed(M, triplets.S)
+    if e is None:
+        return call(M, triplets, *levels)
+    result: Tensor = rescaled(
+        lambda M, *levels: call(M, decomposed(M, operation), *levels),
+        (M, *(x.expand(*e.shape, 1) for x in levels)),
+        (e,) * (1 + len(levels)),
+        (e,),
+    )
+    return result
 
 
 class Weights(NamedTuple):

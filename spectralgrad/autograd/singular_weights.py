@@ -15,6 +15,7 @@ from .. import solvers
 from ..precision import quotient
 from .divided_differences import Scalar, inside, integer_power, kept, power, restricted
 from .pairwise import differences, norm
+from .rescaling import normalized
 from .singular_functions import Weights
 from .user_functions import UserFunction
 
@@ -75,7 +76,8 @@ def leading(S: Tensor, chosen: Tensor, gaps: Scalar) -> Weights:
 
     def pairs() -> Pairs:
         rows, columns = chosen.unsqueeze(-1), chosen.unsqueeze(-2)
-        return torch.where(rows & columns, 1, gaps(S) * differences(values)), share
+        size = normalized(S)
+        return torch.where(rows & columns, 1, gaps(size) * differences(size * share)), share
 
     return Weights(values, pairs, lambda: torch.zeros_like(S))
 

@@ -17,6 +17,7 @@ from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, widen
 from ..rules import Exact, GapMethod, Method, resolve
+from ..solvers.symmetry import mirrored
 from .spectrum import ratio, spectrum
 from .table import number, render
 
@@ -149,7 +150,7 @@ def inspect(
             noise=found.noise,
             bias=torch.full_like(found.norm, torch.nan) if bias is None else _largest(bias.abs()),
             bound=torch.full_like(found.norm, torch.nan) if bound is None else bound,
-            gradient_error=_gradient_error(wide, rule),
+            gradient_error=_gradient_error(wide, rule, A.dtype),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )
 
@@ -170,7 +171,7 @@ def _any_operation(method: str | Method) -> Method:
         return resolve(method, "eigh")
 
 
-def _gradient_error(A: Tensor, rule: Method) -> Tensor:
+def _gradient_error(A: Tensor, rule: Method, dtype: torch.dtype) -> Tensor:
     """Relative error (*,) of the gradient of ⟨√A, G⟩ with this method, for a fixed G; NaN if √A does not exist."""
     generator = torch.Generator().manual_seed(0)
     d = A.shape[-1]
@@ -179,13 +180,13 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
     with torch.enable_grad():
         gradients = []
         for method in (rule, Exact()):
-            X = A.detach().clone().requires_grad_()
+            X = mirrored(A.detach()).requires_grad_()  # as eigh reads it; the report has the asymmetry
             S = matrix_functions.matrix_sqrt(X, method=method, clamp=True)
             gradients.append(torch.autograd.grad((S * G).sum().real, X)[0])
     got, exact = gradients
     error = ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
     w = torch.linalg.eigvalsh(A)
-    limit = negative_tolerance(d, w.dtype) * norm(w)
+    limit = negative_tolerance(d, dtype) * norm(w)
     negative = w.amin(-1) < -limit if d else torch.zeros_like(error, dtype=torch.bool)
     return torch.where(negative, torch.nan, error)
 

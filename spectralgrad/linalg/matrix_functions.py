@@ -11,7 +11,7 @@ from .. import solvers
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
-from ..dispatch.arguments import check_range, check_tolerance
+from ..dispatch.arguments import check_range
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
 from ..errors import ShapeError, check_layout, check_square
@@ -20,7 +20,7 @@ from ..rules import Method, resolve
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    found = solvers.root_at_once(A, operation, inverse, -1.0, False)
+    found = solvers.root_at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
     return None if found is None else found[0]
 
 
@@ -32,10 +32,10 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 
     The gradient does not involve eigenvalue gaps, so it is exact for equal eigenvalues, as are higher derivatives.
     Eigenvalues below ``rtol`` times the largest are treated as zero, and the derivative is that within the matrices of
-    the same rank.
+    the same rank. Matrices of any scale have accurate roots and gradients; a result that is not representable is ±inf.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         method: ``"exact"``, or any name from ``methods("sqrt")`` or a method object.
         rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt d)`.
         clamp: set negative eigenvalues to zero instead of raising an error.
@@ -44,7 +44,8 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
         the root (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        AsymmetricError: the matrix is not Hermitian, by far more than rounding error.
+        IndefiniteError: an eigenvalue is negative beyond the rounding error of the input's dtype.
         NonFiniteError: the input contains NaN or Inf.
 
     Example:
@@ -79,7 +80,7 @@ def matrix_inv_sqrt(
         the inverse root (*, d, d), Hermitian; zero on the null space of a singular matrix.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> matrix_inv_sqrt(torch.diag(torch.tensor([4.0, 1.0, 0.0]))).diagonal()
@@ -114,7 +115,8 @@ def matrix_power(
         the power (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite matrices.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite
+            matrices.
         ArgumentError, NonFiniteError: ``p`` is not finite.
         ShapeError: ``p`` is a complex tensor or does not broadcast against the batch.
 
@@ -139,7 +141,8 @@ def matrix_power(
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
+    f = scalar_functions.real_power(exponent, None if isinstance(p, Tensor) else float(p))
+    return _function(A, "power", f, method, domain)
 
 
 @overridable
@@ -157,7 +160,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
         the logarithm (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> torch.allclose(matrix_log(torch.eye(2) * torch.e), torch.eye(2), atol=1e-6)
@@ -244,8 +247,7 @@ def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
 def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
     """The domain of a function of positive semi-definite matrices. Shape and tolerance are checked here, once."""
     check_square(A, operation)
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
+    return Domain.of_positive(A, operation, rtol, clamp)
 
 
 def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
@@ -268,6 +270,6 @@ def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: s
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
     """Compute an integer power, for eigenvalues of either sign; of the pseudo-inverse for n < 0."""
     if n < 0 and rtol is None:
-        rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    domain = Domain("matrix_power", positive=False, rtol=rtol)
+        rtol = rank_tolerance(A.shape[-1], A.dtype)
+    domain = _any_sign(A, "matrix_power", rtol)
     return _function(A, "power", scalar_functions.whole_power(n), method, domain)

@@ -26,7 +26,7 @@ def newton_schulz(
     iteration.
 
     Args:
-        A: positive semi-definite matrices (*, d, d); only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d).
         steps: number of iterations, at least 1.
         normalize: ``"trace"`` or ``"frobenius"`` for :math:`\nu`.
 
@@ -35,7 +35,7 @@ def newton_schulz(
 
     Raises:
         ArgumentError: ``steps`` or ``normalize`` is invalid.
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> Y, Z = newton_schulz(torch.diag(torch.tensor([1.0, 4.0])), steps=20)
@@ -46,7 +46,8 @@ def newton_schulz(
     """
     check_square(A, "newton_schulz")
     check_count(steps, "steps", "newton_schulz")
+    domain = Domain.of_positive(A, "newton_schulz", rtol=None, clamp=False)
     with full_precision(A):
-        M = Domain("newton_schulz").matrix(widen(A))
+        M = domain.matrix(widen(A))
         Y, Z = iterations.newton_schulz(M, int(steps), normalize)
         return narrow(Y, A.dtype), narrow(Z, A.dtype)

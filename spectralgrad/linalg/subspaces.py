@@ -11,7 +11,7 @@ from ..autograd.pairwise import differences
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
-from ..precision import full_precision, widen
+from ..precision import full_precision, rounded_to, widen
 from ..rules import Pade
 
 
@@ -43,7 +43,7 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     Reference: Kato, Perturbation Theory for Linear Operators, II.2.
     """
     check_square(A, "spectral_projector")
-    domain = Domain("spectral_projector", positive=False)
+    domain = Domain("spectral_projector", positive=False, dtype=rounded_to(A))
     d = A.shape[-1]
     check_count(k, "k", "spectral_projector", 0, d)
     with full_precision(A):

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch.arguments import check_range, check_tolerance, checked
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_square
-from ..precision import narrow, widen
+from ..errors import ArgumentError, AsymmetricError, IndefiniteError, NonFiniteError, check_square
+from ..precision import narrow, rounded_to, widen
 
 
 @checked
@@ -40,7 +40,7 @@ def inverse_root(
 
     Raises:
         ArgumentError: ``p`` or ``eps`` is out of range, or ``relative`` is given without ``eps``.
-        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        IndefiniteError: an eigenvalue of :math:`A+\epsilon I` is negative beyond rounding error.
         NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
 
     Example:
@@ -103,9 +103,12 @@ def inverse_roots(
         except NonFiniteError as error:
             positions = [(members[position[0]],) for position in error.positions]
             raise NonFiniteError(positions, (len(matrices),), "inverse_roots") from None
+        except AsymmetricError as error:
+            position = (members[error.position[0]],)
+            raise AsymmetricError(error.asymmetry, position, "inverse_roots", error.tolerance) from None
         except IndefiniteError as error:
             position = (members[error.position[0]],)
-            raise IndefiniteError(error.eigenvalue, position, "inverse_roots", error.tolerance) from None
+            raise IndefiniteError(error.eigenvalue, position, "inverse_roots", error.tolerance, error.dtype) from None
         for k, root in zip(members, found.unbind(), strict=True):
             results[k] = root
     return results
@@ -132,5 +135,5 @@ def _check_arguments(operation: str, eps: float, relative: bool, rtol: float | N
 
 
 def _root(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float | None, clamp: bool) -> Tensor:
-    arguments = operation, float(p), float(eps), relative, -1.0 if rtol is None else float(rtol), clamp
+    arguments = operation, float(p), float(eps), relative, -1.0 if rtol is None else float(rtol), clamp, rounded_to(A)
     return narrow(solvers.inverse_root(widen(A.detach()), *arguments), A.dtype)

@@ -13,6 +13,7 @@ from torch import Tensor
 from ..autograd import eigenvectors, singular_vectors, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
+from ..autograd.rescaling import overflowed, rescaled
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
 from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
@@ -119,7 +120,12 @@ class Method:
             f: a function of eigenvalues with its derivative and divided differences.
             domain: as in :meth:`root`.
         """
-        return self.compose(A, f, domain.spectrum(A))
+        spectrum = domain.spectrum(A)
+        e = None if f.degree is None else overflowed(A, spectrum.values)
+        if e is None or f.degree is None:
+            return self.compose(A, f, spectrum)
+        result: Tensor = rescaled(lambda A: self.function(A, f.at(e), domain), (A,), (e,), (e * f.degree,))
+        return result
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""
