@@ -56,6 +56,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     options, unknown = _parser().parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{getattr(options, 'hint', '')}")
+    if not callable(getattr(options, "run", None)):  # of a plug-in; a command with subcommands leaves it to them
+        who = f"the package that provides the command {options.command}"
+        options.parser.error(f"{who} adds nothing to run; reinstall or uninstall it")
     options.arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         return options.run(options) or 0
@@ -147,8 +150,6 @@ def _of_plugin(name: str) -> Callable[[argparse.ArgumentParser], None]:
             parser.error(f"cannot import the package that provides the command {name}; reinstall or uninstall it")
         if callable(add_arguments):
             add_arguments(parser)
-        if not callable(parser.get_default("run")):
-            parser.error(f"the package that provides the command {name} adds nothing to run; reinstall or uninstall it")
 
     return fill
 
