@@ -30,7 +30,7 @@ def _two(X: Tensor) -> tuple[Tensor, ...]:
 def _separated(M: Tensor) -> tuple[Tensor, ...]:
     """Matrices with distinct eigenvalues and singular values, so that their vectors are determined."""
     m, n = M.shape[-2:]
-    diagonal = 4 * torch.arange(1, min(m, n) + 1, dtype=M.dtype)
+    diagonal = 4 * torch.arange(1, min(m, n) + 1, dtype=M.real.dtype).to(M.dtype)
     return (M + torch.nn.functional.pad(torch.diag(diagonal), (0, max(0, n - m), 0, max(0, m - n))),)
 
 
