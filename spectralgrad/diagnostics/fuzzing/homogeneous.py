@@ -30,7 +30,7 @@ def _two(X: Tensor) -> tuple[Tensor, ...]:
 def _separated(M: Tensor) -> tuple[Tensor, ...]:
     """Matrices with distinct eigenvalues and singular values, so that their vectors are determined."""
     m, n = M.shape[-2:]
-    diagonal = 4 * torch.arange(1, min(m, n) + 1, dtype=M.dtype)
+    diagonal = 4 * torch.arange(1, min(m, n) + 1, dtype=M.real.dtype).to(M.dtype)
     return (M + torch.nn.functional.pad(torch.diag(diagonal), (0, max(0, n - m), 0, max(0, m - n))),)
 
 
@@ -44,11 +44,11 @@ def _definite(A: Tensor) -> tuple[Tensor, ...]:
 
 
 def _points(X: Tensor) -> tuple[Tensor, ...]:
-    """Samples of up to 4 features, or points with as many coordinates; two at least, and not all of them the same."""
+    """Samples of up to 4 features, or points with as many coordinates; three more cannot be aligned exactly."""
     P = X[:, :4].mT
-    P = P if P.shape[-2] > 1 else torch.cat([P, -2 * P], -2)
-    P = P + torch.arange(P.shape[-2], dtype=X.real.dtype).unsqueeze(-1) / P.shape[-2]
-    return P, P.roll(1, 0) * 2 + 0.5
+    more = P.real.new_tensor([[0.0, 1.0, 3.0], [1.0, 0.0, 2.0]]).to(P.dtype)
+    first, second = (row[:, None].expand(len(P), 3, P.shape[-1]) for row in more)
+    return torch.cat([P, first], -2), torch.cat([2 * P.roll(1, 0) + 0.5, second], -2)
 
 
 def _moments(A: Tensor) -> tuple[Tensor, ...]:

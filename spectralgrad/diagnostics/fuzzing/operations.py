@@ -27,7 +27,7 @@ _ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
 
 
 Judge = Callable[[Case, Any, str], Iterator[Finding]]
-SCALED_ROUNDS = 6  # one round in so many, over all families, is also compared with other scales
+SCALED_ROUNDS = 16  # one round in so many, over all families, is also compared with other scales
 
 
 class Operation(NamedTuple):
