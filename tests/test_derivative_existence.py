@@ -240,7 +240,7 @@ ERRORS = [(name, f) for name in COMPOSED for f in (torch.sqrt, torch.log) if (na
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize(("name", "f"), ERRORS, ids=str)
+@pytest.mark.parametrize(("name", "f"), ERRORS, ids=lambda x: getattr(x, "__name__", x))
 def test_the_doctor_reports_the_error_that_the_user_gets(name, f, dtype):
     """Also for log λ at 1, where the cotangent of the vectors vanishes (an einsum shows nothing else)."""
     A = with_spectrum([1.0, 1.0, 2.0, 4.0], seed=3).to(dtype)
