@@ -6,11 +6,14 @@ from torch.autograd import gradcheck
 from torch.func import grad, jacfwd, jacrev, jvp
 
 import spectralgrad as sg
+from spectralgrad import precision, solvers
 from spectralgrad.autograd.curvature import Curvature
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, REAL, symmetric_noise, unit
 from .hessians import PRODUCTS, eager, exact_product, forward_over_reverse, mp
+
+pytestmark = pytest.mark.usefixtures("both_ways")
 
 
 def _sum(f, slope, second):
@@ -126,6 +129,26 @@ def test_the_error_near_a_tie_is_bounded(loss, dtype):
         f = _of(sg.eigvalsh, loss)
         assert relative_error(forward_over_reverse(f, A, Z), expected) < 4 * eps**0.5
         assert relative_error(eager(f, A, Z), expected) < (10 * eps ** (2 / 3) if loss == "log" else 2 * eps**0.5)
+
+
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+def test_which_values_are_tied(dtype):
+    """Chains of neighbours within a tolerance; a chain of near ties that is longer than four steps is no group."""
+    step = torch.finfo(dtype).eps ** 0.5 / 4
+    fine = 8 * precision.rank_tolerance(8, dtype)
+
+    def count(ties, *steps):
+        w = torch.tensor([0.5, 1.0], dtype=torch.float64)
+        near = 0.75 + torch.tensor([0.0, *steps], dtype=torch.float64).cumsum(0)
+        return len(set(solvers.groups(torch.cat([w[:1], near, w[1:]]).to(dtype), ties, 8).tolist())) - 2
+
+    assert count(solvers.Ties.ROUNDING, 0.8 * fine) == 1
+    assert count(solvers.Ties.ROUNDING, 1.3 * fine) == 2
+    assert count(solvers.Ties.NEAR, 0.9 * step, 0.9 * step) == 1
+    assert count(solvers.Ties.NEAR, 0.9 * step, 1.1 * step) == 2
+    assert count(solvers.Ties.NEAR, *[0.75 * step] * 5) == 1
+    assert count(solvers.Ties.NEAR, *[0.75 * step] * 6) == 7
+    assert count(solvers.Ties.NONE, 0.0) == 2
 
 
 @pytest.mark.parametrize("gap", [1e-3, 1e-7, 1e-9, 1e-11])

@@ -15,6 +15,8 @@ from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, 
 
 from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 GAPS = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12, 1e-14, 1e-16, 0.0)
 
 
@@ -130,9 +132,9 @@ def test_n3_default_tolerance_is_epsilon_times_eight_or_three_roots_of_the_size(
 
 
 def test_n3_rank_tolerance_can_be_set():
-    A = torch.diag(torch.tensor([1.0, 1e-3], dtype=torch.float64))
-    assert_close(sg.matrix_inv_sqrt(A).diagonal(), torch.tensor([1.0, 1e1**1.5], dtype=torch.float64))
-    assert_close(sg.matrix_inv_sqrt(A, rtol=1e-2).diagonal(), torch.tensor([1.0, 0.0], dtype=torch.float64))
+    A, whole, cut = (with_spectrum(w, seed=1) for w in ([1.0, 1e-3], [1.0, 1e1**1.5], [1.0, 0.0]))
+    for rtol, expected in ((None, whole), (0.99e-3, whole), (1.01e-3, cut), (1e-2, cut)):
+        assert_close(sg.matrix_inv_sqrt(A, rtol=rtol), expected)
 
 
 @pytest.mark.parametrize("dtype", DOUBLES, ids=str)
@@ -352,3 +354,24 @@ def test_divided_differences_are_quotients_and_their_limits_are_derivatives(name
     assert_close(bend, curvature)
     gap = w[:, None] - w + torch.eye(4, dtype=torch.float64)
     assert_close(gamma, (values[:, None] - values) / gap + torch.diag(slope))
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("positions", [9, 40])
+@pytest.mark.parametrize("eps", [1e-14, 1e-12, 1e-9, 1e-6, 1e-2])
+def test_covariance_roots_with_more_positions_than_channels(eps, positions, center):
+    """Features U diag(σ) W with known factors: the root is U diag(√(σ²/N + ε)) Uᵀ, its gradient 2/N · D√[G] X."""
+    d, generator = 4, torch.Generator().manual_seed(positions)
+    U = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64, generator=generator)).Q
+    W = torch.randn(positions, d, dtype=torch.float64, generator=generator)
+    W = torch.linalg.qr(W - W.mean(0) if center else W).Q
+    sigma = torch.tensor([1.0, 1.5, 1.5, 2.0], dtype=torch.float64)
+    G = torch.randn(d, d, dtype=torch.float64, generator=generator)
+    X = ((U * sigma) @ W.mT).requires_grad_()
+    s = (sigma**2 / positions + eps).sqrt()
+    root = sg.covariance_sqrt(X, center=center, eps=eps, side="positions")
+    expected = (U * s) @ U.mT
+    assert relative_error(root, expected) < 100 * torch.finfo(torch.float64).eps
+    (g,) = torch.autograd.grad((root * G).sum(), X)
+    derivative = U @ ((U.mT @ (G + G.mT) @ U / 2) / (s[:, None] + s)) @ U.mT
+    assert relative_error(g, 2 / positions * derivative @ X.detach()) < 200 * torch.finfo(torch.float64).eps

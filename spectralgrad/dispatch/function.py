@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import torch_internals
+from . import observation, torch_internals
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
@@ -56,6 +56,8 @@ class DerivativeRule:
         def forward(ctx: Any, *inputs: Any) -> Any:
             output = cls.forward(*inputs)
             cls.setup_context(ctx, inputs, output)
+            if observation.sources:
+                observation.record(ctx)
             return output
 
         absent = torch.autograd.Function

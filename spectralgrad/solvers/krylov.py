@@ -73,6 +73,20 @@ def eigsh(
     return w * size, V.contiguous()  # forward mode needs results in row-major order that are not views
 
 
+def following(product: Product, w: Tensor, V: Tensor, largest: bool, tol: float) -> tuple[Tensor, Tensor] | None:
+    """Return the next eigenpair (1,) and (n, 1) after those given at one end of the spectrum; None if all are given.
+
+    The known eigenvalues are moved beyond the other end, where they do not hide one that is equal to them.
+    """
+    n, k = V.shape
+    if n == k:
+        return None
+    start = probes(n, V.dtype, V.device)
+    reach = 2 * torch.linalg.vector_norm(product(start)) + w.abs().max()
+    moved = _moved(product, V, (-reach if largest else reach) - w)
+    return eigsh(moved, start, 1, largest, tol, None)
+
+
 def _check_operator(product: Product, probes: Tensor) -> None:
     """Raise an error if products are not finite, or contradict that the operator is Hermitian."""
     Y = product(probes)
