@@ -44,9 +44,9 @@ FEW = (
 )
 EXAMPLES = ("spectralgrad", "lab", "tests/test_docs.py", "tests/lab/test_docs.py")
 _PROPERTIES = """
-    approximate_roots batch_independence contract distances_contract distances_exactness eigenvalues exact_ties exactness
-    extreme_scales feature_scales generalised hard_cases lapack_acceptance nn_exactness rank_deficiency rotations
-    singular_functions svd_gradient
+    approximate_roots batch_independence contract distances_contract distances_exactness eigenvalues exact_ties
+    exactness extreme_scales feature_scales generalised hard_cases lapack_acceptance nn_exactness rank_deficiency
+    rotations singular_functions svd_gradient
 """
 NUMERICS = [f"tests/test_{name}.py" for name in _PROPERTIES.split()]
 
