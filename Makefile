@@ -6,7 +6,7 @@ PIP    := --quiet --disable-pip-version-check
 
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo test test-torch test-neon mutants bench docs lint style types suite clean
+.PHONY: demo test test-torch test-neon test-processors mutants bench docs lint style types suite clean
 
 demo: .venv/lab
 	$(BIN)/spectralgrad compare
@@ -26,6 +26,11 @@ test-torch: $(OTHER)/ready
 # g++-aarch64-linux-gnu and qemu-user). It takes one or two minutes.
 test-neon: .venv/ready
 	SPECTRALGRAD_TEST_NEON=1 $(BIN)/python -m pytest -q -rs tests/test_instruction_sets.py
+
+# The examples and the numerical tests as other processors would compute them, in 19 combinations of settings (about 40
+# minutes). Arguments are passed in ARGS; `make test-processors ARGS=--few` makes the two runs that CI makes.
+test-processors: .venv/ready
+	$(BIN)/python -m tools.processors $(ARGS)
 
 lint: style types
 

@@ -6,8 +6,10 @@ Gradients are exact where they exist, including at repeated eigenvalues, and bou
 from typing import TYPE_CHECKING
 
 from . import errors, linalg, solvers
+from ._lazy import listing
 from .errors import (
     ArgumentError,
+    AsymmetricError,
     ConvergenceError,
     IndefiniteError,
     MethodError,
@@ -67,10 +69,10 @@ from .rules import (
 if TYPE_CHECKING:
     from . import diagnostics, nn, optim, training
 else:
-    from ._lazy import listing as __dir__  # noqa: F401
     from ._lazy import load as __getattr__  # noqa: F401
 
 __version__ = "0.1.0"
+__dir__ = listing(__name__)
 
 __all__ = [
     "MPA",
@@ -79,6 +81,7 @@ __all__ = [
     "SVDPI",
     "Analytic",
     "ArgumentError",
+    "AsymmetricError",
     "Clip",
     "ConvergenceError",
     "Exact",

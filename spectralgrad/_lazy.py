@@ -1,8 +1,9 @@
-"""Subpackages that are imported on first use, which keeps ``import spectralgrad`` fast."""
+"""The public names of packages: what ``dir`` lists, and subpackages that are imported on first use."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 
@@ -17,6 +18,11 @@ def load(name: str) -> ModuleType:
     return import_module(f"{_PACKAGE}.{name}")
 
 
-def listing() -> list[str]:
-    """Return all names of the package, including subpackages not yet imported; the package's ``__dir__``."""
-    return sorted({*vars(sys.modules[_PACKAGE]), *_LAZY})
+def listing(package: str) -> Callable[[], list[str]]:
+    """Return the ``__dir__`` of a package: its public names, imported or not, and what Python itself defines."""
+
+    def names() -> list[str]:
+        known = vars(sys.modules[package])
+        return sorted({*known["__all__"], *(name for name in known if name.startswith("__") and name.endswith("__"))})
+
+    return names

@@ -8,14 +8,15 @@ catches it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 _LISTED = 8  # number of batch positions listed in a message before "and n more"
-_DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
-_DTYPES |= {torch.complex32, torch.complex64, torch.complex128}
+DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+DTYPES |= {torch.complex32, torch.complex64, torch.complex128}
 if TYPE_CHECKING:
     _LinAlgError = RuntimeError  # its base class; torch's type stubs do not declare LinAlgError
 else:
@@ -57,13 +58,28 @@ class NonFiniteError(SpectralError, _LinAlgError, ValueError):
 class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
 
-    def __init__(self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
-        self.eigenvalue, self.position, self.tolerance = eigenvalue, position, tolerance
+    def __init__(
+        self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float, dtype: torch.dtype
+    ) -> None:
+        self.eigenvalue, self.position, self.tolerance, self.dtype = eigenvalue, position, tolerance, dtype
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
-            f"(values above {-tolerance:.3g} are treated as rounding error). "
+            f"(values above {-tolerance:.3g} are treated as {_name(dtype)} rounding error). "
             "Add a multiple of the identity, or pass clamp=True to set negative eigenvalues to zero."
+        )
+
+
+class AsymmetricError(SpectralError, _LinAlgError, ValueError):
+    """The input must be symmetric, or Hermitian if it is complex, but its triangles differ beyond rounding error."""
+
+    def __init__(self, asymmetry: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
+        self.asymmetry, self.position, self.tolerance = asymmetry, position, tolerance
+        where = "the matrix" if not position else f"batch position {position}"
+        super().__init__(
+            f"{operation}: expected a symmetric (Hermitian) matrix, got a relative asymmetry max|A - Aᴴ|/max|A| of "
+            f"{asymmetry:.3g} in {where} (up to {tolerance:.3g} is accepted as rounding error). "
+            "Pass (A + A.mH) / 2 to use the Hermitian part."
         )
 
 
@@ -115,41 +131,62 @@ def check_square(A: Tensor, operation: str) -> None:
         raise ShapeError(f"{operation}: expected square matrices (*, d, d), got shape {tuple(A.shape)}")
 
 
-def check_pair(A: Tensor, B: Tensor, operation: str) -> None:
+def check_pair(A: Tensor, B: Tensor, operation: str, names: tuple[str, str] = ("A", "B")) -> None:
     """Raise :class:`ShapeError` unless ``A`` and ``B`` are square, of equal size and dtype, and their batches fit."""
-    check_square(A, operation)
-    check_square(B, operation)
-    check_alike(A, B, operation)
+    check_square(A, f"{operation}, {names[0]}")
+    check_square(B, f"{operation}, {names[1]}")
+    check_alike(A, B, operation, names)
 
 
-def check_alike(X: Tensor, Y: Tensor, operation: str) -> None:
+def check_alike(X: Tensor, Y: Tensor, operation: str, names: tuple[str, str] = ("X", "Y")) -> None:
     """Raise :class:`ShapeError` unless the last dimensions and the dtypes agree and the batch dimensions broadcast."""
+    both = " and ".join(names)
     if X.dtype != Y.dtype:
-        raise ShapeError(f"{operation}: expected two tensors of the same dtype, got {X.dtype} and {Y.dtype}")
-    batches = zip(reversed(X.shape[:-2]), reversed(Y.shape[:-2]), strict=False)
-    if X.shape[-1] != Y.shape[-1] or any(1 not in (x, y) and x != y for x, y in batches):
+        raise ShapeError(f"{operation}: expected {both} of the same dtype, got {X.dtype} and {Y.dtype}")
+    if X.shape[-1] != Y.shape[-1] or not broadcast(X.shape[:-2], Y.shape[:-2]):
         raise ShapeError(
-            f"{operation}: expected the same last dimension and batch dimensions that broadcast, "
+            f"{operation}: expected {both} with the same last dimension and batch dimensions that broadcast, "
             f"got shapes {tuple(X.shape)} and {tuple(Y.shape)}"
         )
 
 
+def broadcast(*batches: torch.Size) -> bool:
+    """True if shapes broadcast against each other."""
+    try:
+        torch.broadcast_shapes(*batches)
+    except RuntimeError:
+        return False
+    return True
+
+
 def check_matrix(M: Tensor, operation: str, expected: str = "matrices (*, m, n)") -> None:
     """Raise :class:`ShapeError` unless ``M`` is a floating-point or complex tensor of matrices."""
-    if not isinstance(M, Tensor):
-        raise ShapeError(f"{operation}: expected a torch.Tensor, got {type(M).__name__}")
+    check_tensor(M, operation)
     check_dense(M, operation)
     if M.dim() < 2:
         raise ShapeError(f"{operation}: expected {expected}, got shape {tuple(M.shape)}")
 
 
-def check_dense(X: Tensor, operation: str) -> None:
-    """Raise :class:`ShapeError` unless ``X`` is a dense tensor of a supported dtype."""
-    if X.dtype not in _DTYPES:
+def check_tensor(X: object, where: str, expected: str = "a torch.Tensor") -> None:
+    """Raise :class:`ShapeError` unless ``X`` is a tensor."""
+    if isinstance(X, np.ndarray):
+        raise ShapeError(f"{where}: expected {expected}, got a numpy array; convert it with torch.from_numpy")
+    if not isinstance(X, Tensor):
+        raise ShapeError(f"{where}: expected {expected}, got {type(X).__name__}")
+
+
+def check_dense(X: Tensor, operation: str, layouts: frozenset[torch.layout] = frozenset({torch.strided})) -> None:
+    """Raise :class:`ShapeError` unless ``X`` is a tensor of a supported dtype, and dense or of another given layout."""
+    if X.dtype not in DTYPES:
         narrow = X.is_floating_point()
         advice = "; convert it to bfloat16, float16, float32 or float64 first" if narrow else ""
         raise ShapeError(f"{operation}: expected a floating-point or complex tensor, got {X.dtype}{advice}")
-    if X.layout != torch.strided or X.is_nested:
+    check_layout(X, operation, layouts)
+
+
+def check_layout(X: Tensor, operation: str, layouts: frozenset[torch.layout] = frozenset({torch.strided})) -> None:
+    """Raise :class:`ShapeError` unless ``X`` is dense or of another given layout."""
+    if X.layout not in layouts or X.is_nested:
         kind = "a nested tensor" if X.is_nested else f"layout {X.layout}"
         advice = "use torch.nested.to_padded_tensor or a loop" if X.is_nested else "call to_dense() first"
         raise ShapeError(f"{operation}: expected a dense tensor, got {kind}; {advice}")
@@ -157,23 +194,10 @@ def check_dense(X: Tensor, operation: str) -> None:
 
 def check_features(X: Tensor, where: str) -> None:
     """Raise :class:`ShapeError` unless ``X`` is a dense, real floating-point tensor."""
-    if not isinstance(X, Tensor):
-        raise ShapeError(f"{where}: expected a tensor, got {type(X).__name__}")
+    check_tensor(X, where)
     if not X.is_floating_point():
         raise ShapeError(f"{where}: expected a real floating-point tensor, got {X.dtype}")
     check_dense(X, where)
-
-
-def check_tolerance(rtol: float | None, operation: str) -> None:
-    """Raise :class:`ArgumentError` unless ``rtol`` is None or a number from 0 to 1."""
-    if rtol is not None and not 0 <= rtol <= 1:
-        raise ArgumentError(f"{operation}: expected rtol between 0 and 1, got {rtol!r}")
-
-
-def check_number(value: object, argument: str, where: str) -> None:
-    """Raise :class:`ArgumentError` unless ``value`` is a real number; its range is left to the caller."""
-    if not isinstance(value, SupportsFloat) or isinstance(value, bool):
-        raise ArgumentError(f"{where}: expected {argument} to be a number, got {value!r}")
 
 
 def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: str) -> None:
@@ -185,6 +209,10 @@ def check_choice(value: object, allowed: tuple[str, ...], argument: str, where: 
 def batch_positions(bad: Tensor) -> list[tuple[int, ...]]:
     """Return the batch indices at which the boolean tensor ``bad`` (one entry per matrix) is true."""
     return [tuple(index) for index in torch.nonzero(bad).tolist()]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _listed(positions: Sequence[tuple[int, ...]]) -> str:

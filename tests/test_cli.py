@@ -1,6 +1,8 @@
 """The command line as a user meets it."""
 
+import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -18,6 +20,15 @@ def test_info_names_versions_solver_and_every_method(capsys):
     out = capsys.readouterr().out
     for word in (sg.__version__, torch.__version__, "threads", "instruction set", "eigensolver", *sg.methods()):
         assert word in out
+
+
+def test_info_recommends_the_defaults_and_methods_that_exist(capsys):
+    assert main(["info"]) == 0
+    advice = capsys.readouterr().out.split("which method to use\n")[1].split("\n\n")[0]
+    defaults = {inspect.signature(f).parameters["method"].default for f in (sg.matrix_sqrt, sg.polar, sg.eigh, sg.svd)}
+    named = {word for word in re.findall(r"[a-z]+(?:-[a-z]+)*", advice) if word in sg.methods()}
+    assert defaults <= named
+    assert {"newton-schulz", "polar-express"} <= named
 
 
 def test_conformance_prints_and_writes(capsys, tmp_path):

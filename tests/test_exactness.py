@@ -370,3 +370,24 @@ def test_divided_differences_are_quotients_and_their_limits_are_derivatives(name
     assert_close(bend, curvature)
     gap = w[:, None] - w + torch.eye(4, dtype=torch.float64)
     assert_close(gamma, (values[:, None] - values) / gap + torch.diag(slope))
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("positions", [9, 40])
+@pytest.mark.parametrize("eps", [1e-14, 1e-12, 1e-9, 1e-6, 1e-2])
+def test_covariance_roots_with_more_positions_than_channels(eps, positions, center):
+    """Features U diag(σ) W with known factors: the root is U diag(√(σ²/N + ε)) Uᵀ, its gradient 2/N · D√[G] X."""
+    d, generator = 4, torch.Generator().manual_seed(positions)
+    U = torch.linalg.qr(torch.randn(d, d, dtype=torch.float64, generator=generator)).Q
+    W = torch.randn(positions, d, dtype=torch.float64, generator=generator)
+    W = torch.linalg.qr(W - W.mean(0) if center else W).Q
+    sigma = torch.tensor([1.0, 1.5, 1.5, 2.0], dtype=torch.float64)
+    G = torch.randn(d, d, dtype=torch.float64, generator=generator)
+    X = ((U * sigma) @ W.mT).requires_grad_()
+    s = (sigma**2 / positions + eps).sqrt()
+    root = sg.covariance_sqrt(X, center=center, eps=eps, side="positions")
+    expected = (U * s) @ U.mT
+    assert relative_error(root, expected) < 100 * torch.finfo(torch.float64).eps
+    (g,) = torch.autograd.grad((root * G).sum(), X)
+    derivative = U @ ((U.mT @ (G + G.mT) @ U / 2) / (s[:, None] + s)) @ U.mT
+    assert relative_error(g, 2 / positions * derivative @ X.detach()) < 200 * torch.finfo(torch.float64).eps

@@ -54,14 +54,14 @@ def test_layouts_and_types_that_cannot_be_computed_with(name, kind):
 )
 def test_layers_refuse_them_by_name(layer, kind):
     make, message = FOREIGN[kind]
-    with pytest.raises(sg.ShapeError, match=f"{type(layer).__name__}: expected a .*tensor, {message}"):
+    with pytest.raises(sg.ShapeError, match=f"{type(layer).__name__}(, content)?: expected a .*tensor, {message}"):
         layer(make(torch.rand(3, 2)))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 1, 2), (5, 2)], ids=str)
 def test_exponents_that_do_not_broadcast(shape):
     A = torch.eye(3).expand(4, 2, 3, 3)
-    message = r"expected a real exponent that broadcasts against the batch \(4, 2\), got torch.float32 of shape"
+    message = r"expected a real p that broadcasts against the batch \(4, 2\), got torch.float32 of shape"
     with pytest.raises(sg.ShapeError, match=message):
         sg.matrix_power(A, torch.full(shape, 0.3))
 
@@ -69,7 +69,7 @@ def test_exponents_that_do_not_broadcast(shape):
 def test_exponents_that_broadcast():
     A, p = 4 * torch.eye(3).expand(4, 2, 3, 3), torch.tensor([[0.5], [1.0], [1.5], [-1.0]])
     assert_close(sg.matrix_power(A, p)[..., 0, 0], (4**p).expand(4, 2))
-    with pytest.raises(sg.ShapeError, match=r"expected a real exponent .* got torch.complex64"):
+    with pytest.raises(sg.ShapeError, match=r"expected a real p .* got torch.complex64"):
         sg.matrix_power(A, torch.tensor(1j))
 
 
@@ -169,7 +169,7 @@ def test_tolerances_that_mean_nothing(rtol):
         sg.polar,
         lambda A, rtol: sg.matrix_power(A, 0.3, rtol=rtol),
     ):
-        with pytest.raises(sg.ArgumentError, match="rtol between 0 and 1"):
+        with pytest.raises(sg.ArgumentError, match=r"rtol to be a number (from 0 to 1|or None)"):
             call(A, rtol=rtol)
 
 
@@ -181,5 +181,5 @@ def test_shifts_that_mean_nothing():
 
 @pytest.mark.parametrize("value", [[1.0], None, "x"], ids=repr)
 def test_layers_want_tensors(value):
-    with pytest.raises(sg.ShapeError, match="expected a tensor, got"):
+    with pytest.raises(sg.ShapeError, match=r"expected a torch\.Tensor, got"):
         sg.nn.CovariancePooling(3)(value)

@@ -128,8 +128,8 @@ def test_a_matrix_that_the_kernel_cannot_decompose_goes_to_the_fallbacks(monkeyp
     expected = inverse_root(A, 4)
     power, eigh = type(kernel()).power, type(kernel()).eigh
 
-    def broken_eigh(self, A):
-        w, V, _ = eigh(self, A)
+    def broken_eigh(self, A, asymmetry):
+        w, V, _ = eigh(self, A, asymmetry)
         w[1] = V[1] = torch.nan
         return w, V, 1
 
@@ -150,9 +150,9 @@ def test_bad_input():
         inverse_root(torch.diag(torch.tensor([1.0, -1.0])), 4, clamp=True).diagonal(), torch.tensor([1.0, 0.0])
     )
     for p in (0, -2, float("inf"), float("nan")):
-        with pytest.raises(sg.ArgumentError, match="expected a root p > 0"):
+        with pytest.raises(sg.ArgumentError, match=r"p to be a (finite )?number"):
             inverse_root(torch.eye(2), p)
-    with pytest.raises(sg.ArgumentError, match="expected a finite eps"):
+    with pytest.raises(sg.ArgumentError, match="expected eps to be a finite number"):
         inverse_root(torch.eye(2), 4, eps=-1.0)
     with pytest.raises(sg.ShapeError, match="square"):
         inverse_root(torch.ones(2, 3), 4)
@@ -168,5 +168,5 @@ def test_positions_are_those_in_the_list():
         inverse_roots([torch.eye(2), torch.ones(2, 3)], 4)
     with pytest.raises(sg.ArgumentError, match=r"matrix 0: expected \(d, d\)"):
         inverse_roots([torch.eye(2).repeat(2, 1, 1)], 4)
-    with pytest.raises(sg.ArgumentError, match="one root for each of 4 matrices, got 2"):
+    with pytest.raises(sg.ArgumentError, match="one root p for each of 4 matrices, got 2"):
         inverse_roots(mixed, [4, 4])

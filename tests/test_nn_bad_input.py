@@ -51,13 +51,13 @@ def test_wrong_channels_types_and_too_few_values(kind):
     ("options", "message"),
     [
         ({"groups": 3}, "number of groups that divides the 4 channels, got groups=3"),
-        ({"groups": 0}, "expected groups to be a whole number ≥ 1, got 0"),
-        ({"groups": 1.0}, "expected groups to be a whole number ≥ 1, got 1.0"),
-        ({"eps": -1.0}, "expected eps ≥ 0, got -1.0"),
-        ({"eps": NAN}, "expected eps ≥ 0, got nan"),
-        ({"statistics": "mean"}, "expected statistics 'covariance' or 'whitening', got 'mean'"),
-        ({"whitening": "ica"}, "expected whitening 'zca' or 'pca' or 'cholesky', got 'ica'"),
-        ({"init": "zeros"}, "expected init 'ones' or 'uniform', got 'zeros'"),
+        ({"groups": 0}, "expected groups to be an integer ≥ 1, got 0"),
+        ({"groups": 1.0}, "expected groups to be an integer, got 1.0"),
+        ({"eps": -1.0}, "expected eps to be a finite number ≥ 0, got -1.0"),
+        ({"eps": NAN}, "expected eps to be a number, got nan"),
+        ({"statistics": "mean"}, "expected statistics to be 'covariance' or 'whitening', got 'mean'"),
+        ({"whitening": "ica"}, "expected whitening to be 'zca' or 'pca' or 'cholesky', got 'ica'"),
+        ({"init": "zeros"}, "expected init to be 'ones' or 'uniform', got 'zeros'"),
         ({"compute_dtype": torch.float16}, "expected compute_dtype torch.float32 or torch.float64, got torch.float16"),
         ({"method": "nonsense"}, "unknown method"),
         ({"whitening": "pca", "method": "exact"}, "is not available for eigh"),
@@ -79,7 +79,7 @@ def test_a_method_that_does_not_fit_is_refused_on_the_live_layer_too():
 
 @pytest.mark.parametrize("keep", [0, 5, 0.0, 1.5, -1, True, "all", None])
 def test_settings_of_denoising(keep):
-    with pytest.raises(sg.ArgumentError, match="expected keep to be an integer from 1 to 4 or a float 0 < keep"):
+    with pytest.raises(sg.ArgumentError, match=r"expected keep to be an integer (from 1 to 4 or a float|or a number)"):
         sg.nn.PCADenoising2d(4, keep=keep)
 
 
@@ -130,17 +130,17 @@ def test_pooling():
         functional.covariance_pooling(torch.randn(2, 4, 0))
     with pytest.raises(sg.ArgumentError, match=r"expected compute_dtype torch\.float32 or torch\.float64"):
         sg.nn.CovariancePooling(4, compute_dtype=torch.float16)
-    with pytest.raises(sg.ArgumentError, match="expected reduce_to ≥ 1, got 0"):
+    with pytest.raises(sg.ArgumentError, match="expected reduce_to to be an integer ≥ 1, got 0"):
         sg.nn.CovariancePooling(4, reduce_to=0)
     with pytest.raises(sg.ArgumentError, match="expected power to be a number or 'log', got 'exp'"):
         sg.nn.CovariancePooling(4, power="exp")
-    with pytest.raises(sg.ArgumentError, match="expected a finite power, got nan"):
+    with pytest.raises(sg.ArgumentError, match="expected power to be a number or 'log', got nan"):
         sg.nn.CovariancePooling(4, power=NAN)
-    with pytest.raises(sg.ArgumentError, match="CovariancePooling: expected eps ≥ 0, got -1"):
+    with pytest.raises(sg.ArgumentError, match="CovariancePooling: expected eps to be a finite number ≥ 0, got -1"):
         sg.nn.CovariancePooling(4, eps=-1)
-    with pytest.raises(sg.ArgumentError, match="WhiteningColoring2d: expected eps ≥ 0, got -1"):
+    with pytest.raises(sg.ArgumentError, match="WhiteningColoring2d: expected eps to be a finite number ≥ 0, got -1"):
         sg.nn.WhiteningColoring2d(eps=-1)
-    with pytest.raises(sg.ArgumentError, match="expected output 'triangle' or 'full', got 'lower'"):
+    with pytest.raises(sg.ArgumentError, match="expected output to be 'triangle' or 'full', got 'lower'"):
         sg.nn.CovariancePooling(4, output="lower")
     with pytest.raises(sg.MethodError, match="is not available for log"):
         sg.nn.CovariancePooling(4, power="log", method="newton-schulz")
@@ -174,7 +174,7 @@ def test_whitening_and_colouring():
         layer(X, matrix=torch.eye(2).expand(2, 2, 2), mean=torch.zeros(2))
     with pytest.raises(sg.ArgumentError, match="groups to be a divisor of the 4 channels, got 3"):
         functional.whiten(X, groups=3)
-    with pytest.raises(sg.ArgumentError, match="expected groups ≥ 1, got 0"):
+    with pytest.raises(sg.ArgumentError, match="expected groups to be an integer ≥ 1, got 0"):
         sg.nn.WhiteningColoring2d(groups=0)
     with pytest.raises(sg.NonFiniteError, match="WhiteningColoring2d: expected finite input"):
         layer(X, X * NAN)

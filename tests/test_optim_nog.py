@@ -209,7 +209,7 @@ def test_bad_requests_say_what_is_wanted():
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     with pytest.raises(sg.ShapeError, match=r"≥ 2 dimensions.*\(3,\)"):
         NearestOrthogonalGradient(optimizer, net[3].bias)
-    with pytest.raises(sg.SpectralError, match="in none of the optimiser's groups"):
+    with pytest.raises(sg.SpectralError, match="in none of its groups"):
         NearestOrthogonalGradient(optimizer, torch.zeros(3, 3))
     with pytest.raises(sg.SpectralError, match="got str; pass the object"):
         NearestOrthogonalGradient(optimizer, ["0.weight"])

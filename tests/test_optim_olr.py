@@ -267,7 +267,7 @@ def test_bad_requests_say_what_is_wanted():
         OptimalLearningRate(optimizer, net[0], direction="momentum")
     with pytest.raises(sg.ArgumentError, match="'paper' or 'exact'"):
         optimal_rate(net[0].weight, net[0].weight, objective="best")
-    with pytest.raises(sg.ShapeError, match=r"\(5, 6\) and \(3, 5\)"):
+    with pytest.raises(sg.ShapeError, match=r"\(5, 6\) of torch.float64 and \(3, 5\)"):
         optimal_rate(net[0].weight, net[3].weight)
     with pytest.raises(sg.SpectralError, match="curvature"):
         OptimalLearningRate(torch.optim.LBFGS(net.parameters()), net[0])

@@ -196,11 +196,11 @@ def test_module_habits():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel_size": 2}, "odd kernel_size ≥ 1, got 2"),
+        ({"kernel_size": 2}, "odd kernel_size ≥ 1, the same for rows and columns, got 2"),
         ({"padding_mode": "reflect"}, "'zeros' or 'circular', got 'reflect'"),
-        ({"tolerance": 0.0}, "0 < tolerance < 1, got 0"),
-        ({"max_norm": -1.0}, "max_norm > 0 or None, got -1"),
-        ({"out_channels": 0}, "in_channels ≥ 1 and out_channels ≥ 1, got 2 and 0"),
+        ({"tolerance": 0.0}, "tolerance to be a number x with 0 < x < 1, got 0"),
+        ({"max_norm": -1.0}, "max_norm to be a finite number > 0, got -1"),
+        ({"out_channels": 0}, "out_channels to be an integer ≥ 1, got 0"),
     ],
 )
 def test_bad_requests_say_what_is_wanted(options, message):

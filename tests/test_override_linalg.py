@@ -1,6 +1,5 @@
 """override_linalg: torch's functions return what torch returns, with finite gradients at ties, and come back."""
 
-import sys
 import threading
 from functools import partial
 
@@ -10,7 +9,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 import spectralgrad as sg
-from spectralgrad.cli import main
 from spectralgrad.dispatch.function import eager
 from spectralgrad.rescue import replacements
 
@@ -435,79 +433,6 @@ def test_the_method_must_serve_both_decompositions():
 def test_a_decorator_without_parentheses_is_refused():
     with pytest.raises(sg.ArgumentError, match=r"write @sg.override_linalg\(\)"):
         sg.override_linalg(projector)
-
-
-PROGRAM = """\
-import sys, threading, torch
-A = torch.eye(2, requires_grad=True)
-torch.linalg.eigh(A).eigenvectors[0, 0].backward()
-thread = threading.Thread(target=lambda: torch.linalg.eigh(A).eigenvectors[0, 0].backward())
-thread.start()
-thread.join()
-print(__name__, sys.argv[1:], bool(A.grad.isfinite().all()))
-{}
-"""
-
-
-@pytest.mark.parametrize(
-    ("end", "status", "said"),
-    [
-        ("", 0, ""),
-        ("sys.exit(3)", 3, ""),
-        ("sys.exit('no')", 1, "no\n"),
-        ("raise ValueError('bad')", 1, "ValueError: bad\n"),
-    ],
-)
-def test_the_command_runs_a_program_unchanged(tmp_path, monkeypatch, capsys, end, status, said):
-    (tmp_path / "someones_program.py").write_text(PROGRAM.format(end))
-    monkeypatch.chdir(tmp_path)
-    for target in (["someones_program.py"], ["-m", "someones_program"]):
-        assert main(["rescue", *target, "--lr", "3"]) == status
-        printed = capsys.readouterr()
-        assert printed.out == "__main__ ['--lr', '3'] True\n"
-        assert printed.err.endswith(said)
-    assert not serves()
-
-
-def test_the_command_needs_a_program(capsys):
-    with pytest.raises(SystemExit) as end:
-        main(["rescue"])
-    assert end.value.code == 2
-    assert "expected a program" in capsys.readouterr().err
-    assert main(["rescue", "--method", "nope", "x.py"]) == 1
-
-
-@pytest.mark.parametrize("command", ["rescue", "doctor"])
-def test_a_program_that_does_not_exist_gives_one_line(command, capsys):
-    before = sys.argv, sys.path[:]
-    for target, said in (
-        (["nothere.py"], "nothere.py: No such file or directory"),
-        (["-m", "nosuchmod"], "no module named nosuchmod"),
-        (["-m", "nosuchmod.train"], "no module named nosuchmod.train"),
-        (["-m", "json.nosuchmod"], "no module named json.nosuchmod"),
-    ):
-        assert main([command, *target]) == 1
-        assert capsys.readouterr().err == f"spectralgrad {command}: {said}\n"
-    assert (sys.argv, sys.path) == before
-
-
-@pytest.mark.parametrize("command", ["rescue", "doctor"])
-def test_options_of_the_program_follow_it(command, capsys):
-    with pytest.raises(SystemExit):
-        main([command, "--epochs", "3", "train.py"])
-    printed = capsys.readouterr().err
-    assert "options of the program follow FILE or MODULE" in printed
-    assert "[-m MODULE | FILE] [ARGUMENT ...]" in printed
-
-
-def test_a_package_that_fails_above_the_module_keeps_its_traceback(tmp_path, monkeypatch, capsys):
-    (tmp_path / "failing_package").mkdir()
-    (tmp_path / "failing_package" / "__init__.py").write_text("import nosuchmod")
-    monkeypatch.chdir(tmp_path)
-    assert main(["rescue", "-m", "failing_package.train"]) == 1
-    printed = capsys.readouterr().err
-    assert "Traceback" in printed
-    assert "nosuchmod" in printed
 
 
 def test_a_decomposition_inside_a_python_function_of_torch_is_replaced():

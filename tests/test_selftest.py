@@ -159,3 +159,32 @@ def test_every_instruction_set_passes_and_they_agree():
     for w, Z in results.values():
         assert_close(w, results["baseline"][0], rtol=0, atol=bar * float(w.max()))
         assert_close(Z, results["baseline"][1], rtol=0, atol=bar * float(w.max()))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("ISA", "garbage", "SPECTRALGRAD_ISA=garbage: expected one of baseline, avx2, avx512; the kernel uses "),
+        ("ISA", "AVX2", "SPECTRALGRAD_ISA=AVX2: expected one of baseline, avx2, avx512; the kernel uses "),
+        ("ISA", "lacking", "SPECTRALGRAD_ISA=lacking: this machine does not have it; the kernel uses "),
+        ("NATIVE", "off", "SPECTRALGRAD_NATIVE=off: expected 0 or 1; the kernel is used"),
+    ],
+)
+def test_a_wish_that_is_not_met_is_said_once(name, value, words, monkeypatch, loading):
+    monkeypatch.setattr(library, "X86", {**library.X86, "lacking": []} if value == "lacking" else library.X86)
+    monkeypatch.setenv(f"SPECTRALGRAD_{name}", value)
+    with pytest.warns(RuntimeWarning, match=words):
+        assert kernel() is not None
+    assert kernel() is not None  # a second warning would be an error
+
+
+@pytest.mark.parametrize(("name", "value"), [("ISA", ""), ("ISA", NATIVE and NATIVE.isa), ("NATIVE", "1")])
+def test_a_wish_that_is_met_is_not_mentioned(name, value, monkeypatch, loading):
+    monkeypatch.setenv(f"SPECTRALGRAD_{name}", value)
+    assert kernel() is not None
+
+
+def test_the_instruction_set_in_use_is_the_one_that_the_warning_names():
+    code = "from spectralgrad.native import kernel; print(kernel().isa)"
+    done = forked.run("-c", code, check=True, environment={"SPECTRALGRAD_ISA": "garbage"})
+    assert f"the kernel uses {done.stdout.strip()}\n" in done.stderr

@@ -76,7 +76,7 @@ def test_generalised_problems_are_truncated_too():
 @pytest.mark.parametrize("k", [-1, 7, 1.5, True, "2"])
 def test_k_out_of_range_is_refused(k):
     for f in (sg.eigh, sg.svd):
-        with pytest.raises(sg.ArgumentError, match="expected an integer k from 0 to 6"):
+        with pytest.raises(sg.ArgumentError, match=r"expected k to be an integer (from 0 to 6|or None)"):
             f(matrix("spread"), k=k)
     with pytest.raises(sg.ArgumentError, match="either k or full_matrices"):
         sg.svd(matrix("spread"), True, k=2)

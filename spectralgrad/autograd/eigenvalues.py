@@ -32,11 +32,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers import Ties
 from ..solvers.symmetry import hermitian
-from . import curvature, eigenvectors
+from . import curvature, eigenvectors, existence
 from .gap_rule import GapRule
 
 
@@ -99,6 +99,8 @@ class _Values(function.DerivativeRule):
         if gw is None:
             return None, None, None, None
         A, w, V = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_values(w, gw))
         if not function.differentiating() and function.eager(V, gw):
             fused = solvers.eigh_gradient((w, V), (gw, None), lambda w: None, False, False)
             if fused is not None:

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import gauge
+from . import existence, gauge
 from .gap_rule import GapRule
 
 
@@ -93,7 +93,10 @@ class _Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        return _backward(ctx.saved_tensors, gw, gV, ctx.rule), None, None, None, None, None
+        w, V, support = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
+        return _backward((w, V, support), gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
@@ -110,27 +113,24 @@ def _backward(
     given = [g for g in (gw, gV) if g is not None]
     if not given:
         return None
-    if support is None and not function.differentiating() and not gauge.watching and function.eager(V, *given):
+    if support is None and not function.differentiating() and function.eager(V, *given):
         fused = solvers.eigh_gradient((w, V), (gw, gV), rule.fused_gaps, rule.filters_gauge, rule.saturates)
         if fused is not None:
             return fused
     with full_precision(V):
-        inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gw, gV, rule)
+        inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gV, rule)
         if gw is not None:
             inner = inner + torch.diag_embed(gw.to(V.dtype))
         return V @ inner @ V.mH
 
 
-def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gw: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
+def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
     """Return the part of the gradient, in the eigenbasis, that comes from the eigenvectors."""
-    return rotations(w, V.mH @ gV, gauge.column_norms(gV), support, gw, rule)
+    return rotations(w, V.mH @ gV, gauge.column_norms(gV), support, rule)
 
 
-def rotations(
-    w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, gw: Tensor | None, rule: GapRule
-) -> Tensor:
+def rotations(w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, rule: GapRule) -> Tensor:
     """The same from the coupling VᴴV̄ and the norms of the columns of V̄ in the basis V."""
-    gauge.watch(coupling, sizes, w, gw)
     if rule.filters_gauge:
         coupling = gauge.drop_noise(coupling, sizes, w)
     return hermitian(rule.weighed(within(rule.gaps(w), support).mT, coupling))

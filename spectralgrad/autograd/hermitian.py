@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..dispatch import function
 from ..solvers.symmetry import checked_hermitian, hermitian, mirrored
 
 
-def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
+def from_lower(A: Tensor, operation: str, positive: bool = False, dtype: torch.dtype | None = None) -> Tensor:
     """Return :func:`mirrored` ``A``, checked as a solver would check it, with a Hermitian gradient.
 
     An exported program (torch.export, ONNX) omits the checks, because they are an operator of this package that is not
@@ -18,17 +19,18 @@ def from_lower(A: Tensor, operation: str, positive: bool = False) -> Tensor:
         A: matrices (*, d, d).
         operation: name used in error messages.
         positive: raise :class:`IndefiniteError` if an eigenvalue is negative beyond rounding error.
+        dtype: as in :class:`spectralgrad.autograd.domain.Domain`.
     """
     if function.exporting():
         return mirrored(A)
-    result: Tensor = function.apply(_FromLower, A, operation, positive)
+    result: Tensor = function.apply(_FromLower, A, operation, positive, dtype)
     return result
 
 
 class _FromLower(function.DerivativeRule):
     @staticmethod
-    def forward(A: Tensor, operation: str, positive: bool) -> Tensor:
-        return checked_hermitian(A, operation, positive)
+    def forward(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None) -> Tensor:
+        return checked_hermitian(A, operation, positive, dtype)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -36,7 +38,7 @@ class _FromLower(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
-        return hermitian(g), None, None
+        return hermitian(g), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

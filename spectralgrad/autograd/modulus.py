@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from .. import solvers
@@ -32,10 +33,13 @@ class PolarFactors(NamedTuple):
     vectors: Tensor
 
 
-def polar_on_range(M: Tensor, operation: str) -> PolarFactors:
-    """Decompose matrices (*, m, n) with m ≥ n, without gradient."""
+def polar_on_range(M: Tensor, operation: str, rank: Tensor | None = None) -> PolarFactors:
+    """Decompose matrices (*, m, n) with m ≥ n, without gradient; ``rank`` (*,) is theirs, where the caller knows it."""
     U, S, Vh = solvers.svd(M.detach(), operation)
-    S = S * (S > rank_tolerance(M.shape[-2], M.dtype) * norm(S).unsqueeze(-1))
+    if rank is None:
+        S = S * (S > rank_tolerance(M.shape[-2], M.dtype) * norm(S).unsqueeze(-1))
+    else:
+        S = S * (torch.arange(S.shape[-1], device=S.device) < rank.unsqueeze(-1))
     with full_precision(M):
         return PolarFactors((U * (S > 0).to(U.dtype).unsqueeze(-2)) @ Vh, S, Vh)
 

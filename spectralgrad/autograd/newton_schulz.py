@@ -16,26 +16,9 @@ OnResidual = Callable[[Tensor], None]
 
 
 def newton_schulz(A: Tensor, steps: int = 5, normalize: str = "trace") -> tuple[Tensor, Tensor]:
-    r"""Approximate :math:`A^{1/2}` and :math:`A^{-1/2}` by the coupled Newton–Schulz iteration.
+    """Return approximations of the root and the inverse root, each (*, d, d), of positive semi-definite matrices.
 
-    .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\quad Z\leftarrow\tfrac12(3I-ZY)Z,\quad Y_0=A/\nu,\ Z_0=I,
-
-    then :math:`A^{1/2}\approx\sqrt\nu\,Y` and :math:`A^{-1/2}\approx Z/\sqrt\nu`.
-
-    Args:
-        A: positive semi-definite matrices (*, d, d).
-        steps: number of iterations.
-        normalize: ``"trace"`` or ``"frobenius"`` for :math:`\nu`.
-
-    Returns:
-        the root and the inverse root, each (*, d, d); zero for a zero matrix.
-
-    Example:
-        >>> Y, Z = newton_schulz(torch.diag(torch.tensor([1.0, 4.0])), steps=20)
-        >>> Y.diagonal(), Z.diagonal()
-        (tensor([1.0000, 2.0000]), tensor([1.0000, 0.5000]))
-
-    Reference: Higham, Functions of Matrices (2008), Eq. 6.35; ICCV 2021, Eq. 7-9.
+    See :func:`spectralgrad.linalg.newton_schulz`, which checks its arguments.
     """
     size = _size(A)
     A = A / size  # so that norms and their derivatives neither overflow nor underflow

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import gauge
+from . import existence, gauge
 from .eigenvectors import rotations, without_gradient
 from .gap_rule import GapRule
 
@@ -54,6 +54,8 @@ class _Pencil(function.DerivativeRule):
         if gw is None and gX is None:
             return None, None, None, None
         w, X = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_eigenpairs(w, X, gw, gX))
         with full_precision(X):
             C = None if gX is None else X.mH @ gX
             S = _spectral(w, X, C, gw, ctx.rule)
@@ -75,12 +77,12 @@ def _spectral(w: Tensor, X: Tensor, C: Tensor | None, gw: Tensor | None, rule: G
     given = [g for g in (C, gw) if g is not None]
     if C is None:
         return torch.diag_embed(given[0]).to(X.dtype)
-    if not function.differentiating() and not gauge.watching and function.eager(X, *given):
+    if not function.differentiating() and function.eager(X, *given):
         identity = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand_as(X)
         fused = solvers.eigh_gradient((w, identity), (gw, C), rule.fused_gaps, rule.filters_gauge, rule.saturates)
         if fused is not None:
             return fused
-    S = rotations(w, C, gauge.column_norms(C), None, gw, rule)
+    S = rotations(w, C, gauge.column_norms(C), None, rule)
     return S if gw is None else S + torch.diag_embed(gw.to(X.dtype))
 
 

@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers import Ties
 from ..solvers.symmetry import hermitian
-from . import eigenvalues, eigenvectors
+from . import eigenvalues, eigenvectors, existence
 from .gap_rule import GapRule
 
 
@@ -50,6 +50,8 @@ class _Values(function.DerivativeRule):
         if gw is None:
             return None, None, None, None, None
         A, B, w, X = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_values(w, gw))
         wanted = ctx.needs_input_grad
         with full_precision(X):
             if not function.differentiating():

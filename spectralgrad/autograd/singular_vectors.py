@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision, reciprocal, saturated
-from . import gauge
+from . import existence, gauge
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask, norm
 
@@ -78,6 +78,8 @@ class _SVD(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_triplets(ctx.saved_tensors, cotangents))
         return _backward(ctx.saved_tensors, cotangents, ctx.rule), None, None, None, None, None
 
     @staticmethod
@@ -105,7 +107,7 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
     present = [x for x in cotangents if x is not None]
     if not present:
         return None
-    if not function.differentiating() and not gauge.watching and function.eager(*factors, *present):
+    if not function.differentiating() and function.eager(*factors, *present):
         fused = solvers.svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
         if fused is not None:
             return fused
@@ -122,7 +124,6 @@ def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tens
     P, Q = U.mH @ gU, V.mH @ gV
     joint = (P + Q) / 2
     sizes = gauge.column_norms(gU) + gauge.column_norms(gV)
-    gauge.watch(joint, sizes, S, gS)
     if rule.filters_gauge:
         joint = gauge.drop_noise(joint, sizes, S)
     joint = rule.weighed(rule.gaps(S).mT, joint)

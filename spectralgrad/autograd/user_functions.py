@@ -56,9 +56,6 @@ def smooth(f: Scalar, df: Scalar | None, where: str = "matrix_function", of: str
 
     ``where`` and ``of`` are words of error messages: the operation, and what f is applied to.
     """
-    if not callable(f) or not (df is None or callable(df)):
-        name, got = ("df", df) if callable(f) else ("f", f)
-        raise ArgumentError(f"{where}: expected a function {name} of {of}s, such as torch.tanh, got {got!r}")
     f, df = elementwise(f, "f", where, of), None if df is None else elementwise(df, "df", where, of)
     plain = df if df is not None else _derivative(f, learns=False)
 
@@ -118,6 +115,8 @@ def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = 
     def checked(x: Tensor) -> Tensor:
         nonlocal tried
         values = f(x.clone())
+        if isinstance(values, Tensor) and not values.is_floating_point():
+            raise ArgumentError(f"{where}: expected {name} to return real floating-point numbers, got {values.dtype}")
         if not isinstance(values, Tensor) or values.shape != x.shape:
             got = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else type(values).__name__
             raise ArgumentError(

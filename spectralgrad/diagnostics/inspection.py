@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +11,13 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
-from ..errors import ShapeError, check_square
+from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
+from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, widen
 from ..rules import Exact, GapMethod, Method, resolve
+from ..solvers.symmetry import mirrored
 from .spectrum import ratio, spectrum
 from .table import number, render
 
@@ -98,6 +100,7 @@ class Inspection:
         return f"No ties: gradients have a relative error of about {number(max(float(self.noise.max()), bias))}."
 
 
+@checked
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:
@@ -147,34 +150,9 @@ def inspect(
             noise=found.noise,
             bias=torch.full_like(found.norm, torch.nan) if bias is None else _largest(bias.abs()),
             bound=torch.full_like(found.norm, torch.nan) if bound is None else bound,
-            gradient_error=_gradient_error(wide, rule),
+            gradient_error=_gradient_error(wide, rule, A.dtype),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )
-
-
-@contextmanager
-def gauge_warnings() -> Iterator[None]:
-    """Context in which a backward pass warns if its loss depends on the choice of eigenvectors at a tie.
-
-    It also warns if V f(λ) Vᴴ, computed from eigenvalues and eigenvectors, loses part of its gradient at a tie; the
-    module :mod:`spectralgrad.autograd.gauge` derives how this is detected. The warning is a :class:`GaugeWarning`. The
-    check reads values, so there are no warnings inside torch.vmap and torch.compile. It is meant for debugging: it
-    applies to the whole process and synchronises with the device.
-
-    Example:
-        >>> import warnings, spectralgrad as sg
-        >>> A = torch.eye(2, requires_grad=True)
-        >>> with warnings.catch_warnings(record=True) as caught, gauge_warnings():
-        ...     warnings.simplefilter("always")
-        ...     sg.eigh(A).eigenvectors[0, 1].backward()
-        >>> caught[0].category.__name__
-        'GaugeWarning'
-    """
-    before, gauge.watching = gauge.watching, True
-    try:
-        yield
-    finally:
-        gauge.watching = before
 
 
 def _as_used(rule: Method, w: Tensor) -> Tensor:
@@ -193,7 +171,7 @@ def _any_operation(method: str | Method) -> Method:
         return resolve(method, "eigh")
 
 
-def _gradient_error(A: Tensor, rule: Method) -> Tensor:
+def _gradient_error(A: Tensor, rule: Method, dtype: torch.dtype) -> Tensor:
     """Relative error (*,) of the gradient of ⟨√A, G⟩ with this method, for a fixed G; NaN if √A does not exist."""
     generator = torch.Generator().manual_seed(0)
     d = A.shape[-1]
@@ -202,13 +180,13 @@ def _gradient_error(A: Tensor, rule: Method) -> Tensor:
     with torch.enable_grad():
         gradients = []
         for method in (rule, Exact()):
-            X = A.detach().clone().requires_grad_()
+            X = mirrored(A.detach()).requires_grad_()  # as eigh reads it; the report has the asymmetry
             S = matrix_functions.matrix_sqrt(X, method=method, clamp=True)
             gradients.append(torch.autograd.grad((S * G).sum().real, X)[0])
     got, exact = gradients
     error = ratio(torch.linalg.matrix_norm(got - exact), torch.linalg.matrix_norm(exact))
     w = torch.linalg.eigvalsh(A)
-    limit = negative_tolerance(d, w.dtype) * norm(w)
+    limit = negative_tolerance(d, dtype) * norm(w)
     negative = w.amin(-1) < -limit if d else torch.zeros_like(error, dtype=torch.bool)
     return torch.where(negative, torch.nan, error)
 
@@ -220,8 +198,12 @@ def _gauge_sensitivity(w: Tensor, V: Tensor, cotangent: Tensor | None, loss: Los
             (cotangent,) = torch.autograd.grad(loss(w.detach(), vectors), vectors)
     if cotangent is None:
         return None
+    check_dense(cotangent, "inspect, cotangent")
+    if cotangent.dtype.is_complex and not V.dtype.is_complex:
+        raise ShapeError(f"inspect: expected a real cotangent for real matrices, got {cotangent.dtype}")
     if cotangent.shape != V.shape:
         raise ShapeError(f"inspect: expected a cotangent of shape {tuple(V.shape)}, got {tuple(cotangent.shape)}")
+    check_finite(cotangent, "inspect, cotangent")
     cotangent = cotangent.to(V)
     return gauge.sensitivity(V.mH @ cotangent, gauge.column_norms(cotangent), gauge.tied(w) & ~identity_mask(w))
 

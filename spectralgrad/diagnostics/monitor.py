@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from .. import solvers
+from ..dispatch.arguments import check_count, checked
 from ..dispatch.torch_internals import in_backward_pass, in_transform
-from ..errors import SpectralError
+from ..errors import ArgumentError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
 from .records import Record, look
 from .sinks import CSV, Sink, TensorBoard, leading_process
@@ -66,6 +67,7 @@ class Monitor:
     Reference: Song, Sebe and Wang, ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5.
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -77,8 +79,9 @@ class Monitor:
         scaler: torch.amp.GradScaler | None = None,
         start: int = 0,
     ) -> None:
-        if every < 1 or sample < 1:
-            raise SpectralError(f"Monitor: expected every ≥ 1 and sample ≥ 1, got {every} and {sample}")
+        check_count(every, "every", "Monitor")
+        check_count(sample, "sample", "Monitor")
+        check_count(start, "start", "Monitor", 0)
         layers = spectral_layers(model, required_by="Monitor")
         self.every, self.sample = every, sample
         self.records: list[Record] = []
@@ -238,5 +241,10 @@ def _sinks(csv: str | Path | None, tensorboard: Any) -> list[Sink]:
     if csv is not None:
         sinks.append(CSV(csv))
     if tensorboard is not None:
+        if not hasattr(tensorboard, "add_scalar"):
+            raise ArgumentError(
+                f"Monitor: expected tensorboard to be a SummaryWriter or an object with add_scalar, "
+                f"got {type(tensorboard).__name__}"
+            )
         sinks.append(TensorBoard(tensorboard))
     return sinks

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
+from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import SpectralError
 
 
+@checked
 def effective_smoothness(
     loss: Callable[[], Tensor],
     parameters: nn.Module | Iterable[Tensor],
@@ -52,12 +54,14 @@ def effective_smoothness(
     """
     if isinstance(parameters, nn.Module):
         module, parameters = parameters, parameters.parameters()
-    wanted = [p for p in parameters if p.requires_grad]
-    if not wanted or points < 1 or not rate > 0:
-        raise SpectralError(
-            "effective_smoothness: expected parameters that require a gradient, points ≥ 1 and rate > 0, "
-            f"got {len(wanted)} parameters, {points} points and rate {rate}"
-        )
+    check_count(points, "points", "effective_smoothness")
+    check_range(rate, "rate", "effective_smoothness", 0, ends="()")
+    listed = list(parameters)
+    if not all(isinstance(p, Tensor) for p in listed):
+        raise SpectralError("effective_smoothness: expected parameters to be a module or tensors")
+    wanted = [p for p in listed if p.requires_grad]
+    if not wanted:
+        raise SpectralError("effective_smoothness: expected parameters that require a gradient, got none")
     kept = [(t, t.detach().clone()) for t in (*wanted, *(module.buffers() if module is not None else ()))]
     try:
         return _largest(loss, wanted, kept, [rate * (i + 1) / points for i in range(points)])

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from .arguments import argument_check
 from .torch_internals import in_function_mode
 
 P = ParamSpec("P")
@@ -20,9 +21,10 @@ def overridable(
     accepts: Callable[[Any], bool] | None = None,
     at_once: Callable[[Any], R | None] | None = None,
 ) -> Callable[P, R]:
-    """Let arguments and modes that implement ``__torch_function__`` override ``function``. A decorator.
+    """Let arguments and modes that implement ``__torch_function__`` override ``function``, or check its arguments.
 
-    A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations handle it.
+    A decorator. A Tensor subclass that keeps torch's default implementation is passed to ``function``, whose operations
+    handle it. Arguments are checked against the annotations, see :mod:`spectralgrad.dispatch.arguments`.
 
     Args:
         function: the function.
@@ -30,6 +32,8 @@ def overridable(
         at_once: the function of one argument with its defaults, in as few steps as possible. It is tried first and
             returns None for anything but an ordinary tensor, or if anything observes the call.
     """
+
+    check = argument_check(function)
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -41,6 +45,7 @@ def overridable(
         if accepts is not None:
             given = tuple(x for x in given if not accepts(x))
         if torch.compiler.is_compiling() or not has_torch_function(given) or _left_to_torch(given):
+            check(args, kwargs)
             return function(*args, **kwargs)
         return handle_torch_function(call, given, *args, **kwargs)
 

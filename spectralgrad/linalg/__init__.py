@@ -1,11 +1,13 @@
 """The public functions: decompositions, matrix functions, rotations, singular values, covariances, distances."""
 
-from ..autograd.newton_schulz import LyapunovResult, lyapunov, newton_schulz
+from .._lazy import listing
+from ..autograd.newton_schulz import LyapunovResult
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
 from .eigenvalues import eigvalsh, svdvals
 from .gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .large_operators import eigsh
+from .lyapunov_equation import lyapunov
 from .matrix_functions import (
     matrix_exp,
     matrix_function,
@@ -14,6 +16,7 @@ from .matrix_functions import (
     matrix_power,
     matrix_sqrt,
 )
+from .matrix_iterations import newton_schulz
 from .norms import nuclear_norm, schatten_norm, spectral_norm
 from .point_sets import ProcrustesResult, procrustes
 from .polar_factor import polar
@@ -21,6 +24,7 @@ from .singular_values import low_rank, singular_value_function, singular_value_t
 from .spd_distances import affine_invariant, log_euclidean
 from .subspaces import spectral_projector
 
+__dir__ = listing(__name__)
 __all__ = [
     "EighResult",
     "LyapunovResult",

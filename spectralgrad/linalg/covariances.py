@@ -23,9 +23,11 @@ from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
+from ..autograd.rescaling import homogeneous
 from ..dispatch import function
+from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_choice, check_matrix, check_tolerance
+from ..errors import ArgumentError, ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 
@@ -44,8 +46,8 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
         eps: added to the diagonal.
 
     Returns:
-        the covariance (*, d, d), Hermitian. Its entries are products of features, so it overflows for features of about
-        1e19 in float32; :func:`covariance_sqrt` does not.
+        the covariance (*, d, d), Hermitian. Its entries are products of features, so they are ±inf for features above
+        about 1e19 in float32; :func:`covariance_sqrt` does not overflow.
 
     Raises:
         ShapeError: there are not more than ``correction`` positions.
@@ -65,8 +67,15 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
 
 def _covariance(X: Tensor, center: bool, correction: int, eps: float) -> Tensor:
     _check_shift(eps)
-    features = scaled_features(X, center, correction)
-    return shifted(features @ features.mH, eps)
+
+    def products(X: Tensor) -> Tensor:
+        features = scaled_features(X, center, correction)
+        return features @ features.mH
+
+    C = products(X)
+    if function.eager(C) and not abs(C.detach().sum().item()) < math.inf:  # NaN where entries of both signs overflow
+        C = homogeneous(products, (widen(X),), ((1,), (2,)))
+    return shifted(C, eps)
 
 
 @overridable
@@ -115,7 +124,6 @@ def covariance_sqrt(
     Reference: the identity is derived at the top of this module.
     """
     check_matrix(X, "covariance_sqrt")
-    check_choice(side, ("auto", "channels", "positions"), "side", "covariance_sqrt")
     check_tolerance(rtol, "covariance_sqrt")
     rule, domain = resolve(method, "sqrt"), Domain("covariance_sqrt", rtol=rtol)
     d, n = X.shape[-2:]
@@ -176,6 +184,10 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # The derivative of g is about q⁻³: a small √ε would amplify the rounding error of X on the null space of XᴴX.
     resolved = q[..., 0] > (resolution(w.dtype) * largest).sqrt()
     support = resolved | (w > rank_tolerance(w.shape[-1], w.dtype) * largest)
+    # Beyond the number of channels, and the eigenvalue that was raised, all are zero. There g is 1/(2q), which would
+    # multiply the rounding error of its product with X.
+    n = w.shape[-1]
+    support = support & (torch.arange(n, device=w.device) >= n - X.shape[-2] - center)
     g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
@@ -193,8 +205,7 @@ def scaled(X: Tensor, center: bool, correction: int, eps: float, channels: bool)
 
 
 def _check_shift(eps: float) -> None:
-    if not 0 <= eps < math.inf:
-        raise ArgumentError(f"covariance: expected a finite eps ≥ 0, got eps={eps!r}")
+    check_range(eps, "eps", "covariance", 0)
 
 
 def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
@@ -217,7 +228,8 @@ def count_of(X: Tensor, correction: int) -> int:
     count = X.shape[-1] - correction
     if count <= 0:
         raise ShapeError(
-            f"covariance: expected more than {correction} positions, got features of shape {tuple(X.shape)}"
+            f"covariance: expected more than {correction} positions (correction={correction}), "
+            f"got features of shape {tuple(X.shape)}"
         )
     return count
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, SupportsIndex
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..autograd import pencil, singular_vectors
+from ..autograd.rescaling import homogeneous
 from ..autograd.singular_vectors import completed
+from ..dispatch.arguments import check_count
 from ..dispatch.overrides import shortened
-from ..errors import ArgumentError, MethodError, ShapeError, check_matrix, check_square
+from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import GapMethod, Method, Pade, resolve
 
@@ -110,30 +113,33 @@ def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
         raise MethodError(f"method {rule.name!r} is not available for eigh with B; use a gap rule, such as 'svd-pade'")
     A, B = matching(A, B, "eigh")
     with full_precision(A):
-        w, V = pencil.decompose(widen(A), widen(B), rule, "eigh")
+        w, V = scaled_pencil(lambda A, B: pencil.decompose(A, B, rule, "eigh"), (A, B), (-1, -0.5))
     return narrow(w, A.dtype), narrow(V, A.dtype)
+
+
+def scaled_pencil(call: Callable[..., Any], pair: tuple[Tensor, ...], degrees: tuple[float, ...]) -> Any:
+    """Return eigenvalues, or eigenvalues and vectors, of pencils of any scale; ``degrees`` are those in B."""
+    return homogeneous(call, [widen(C) for C in pair], ((1, 0), (1, 0)[: len(degrees)]), ((0, 1), degrees))
 
 
 def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:
     """Return both matrices with a common batch shape; raise an error if their sizes or types differ."""
-    if isinstance(B, (str, Method)):
-        raise ShapeError(f"{operation}: expected B to be a torch.Tensor, got {B!r}; a method is passed as method=")
     check_square(B, f"{operation}, B")
     if A.dtype != B.dtype or A.shape[-1] != B.shape[-1]:
         raise ShapeError(
             f"{operation}: expected B of the size and dtype of A, {tuple(A.shape[-2:])} and {A.dtype}, "
             f"got {tuple(B.shape[-2:])} and {B.dtype}"
         )
-    try:
-        batch = torch.broadcast_shapes(A.shape[:-2], B.shape[:-2])
-    except RuntimeError:
-        raise ShapeError(f"{operation}: batches {tuple(A.shape[:-2])} and {tuple(B.shape[:-2])} do not match") from None
+    if not broadcast(A.shape[:-2], B.shape[:-2]):
+        raise ShapeError(
+            f"{operation}: expected B to broadcast against the batch {tuple(A.shape[:-2])}, got {tuple(B.shape[:-2])}"
+        )
+    batch = torch.broadcast_shapes(A.shape[:-2], B.shape[:-2])
     return A.expand(*batch, *A.shape[-2:]), B.expand(*batch, *B.shape[-2:])
 
 
 def _kept(k: int, d: int, largest: bool, operation: str) -> slice:
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 0 <= int(k) <= d:
-        raise ArgumentError(f"{operation}: expected an integer k from 0 to {d}, got {k!r}")
+    check_count(k, "k", operation, 0, d)
     return slice(d - int(k), d) if largest else slice(0, int(k))
 
 

@@ -11,25 +11,18 @@ The last three terms are the squared Bures–Wasserstein distance. They are comp
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
-from ..dispatch import function
+from ..autograd.rescaling import homogeneous
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import (
-    ArgumentError,
-    NonFiniteError,
-    ShapeError,
-    batch_positions,
-    check_alike,
-    check_matrix,
-    check_pair,
-    check_tolerance,
-)
+from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
 from .covariances import root_of_count
@@ -50,7 +43,7 @@ def bures_wasserstein(
     singular matrices the gradient is that within the matrices of the same rank.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         squared: return the squared distance; otherwise its root, whose gradient is taken as 0 where it is 0.
         rtol, clamp: as in :func:`matrix_sqrt`.
@@ -60,7 +53,7 @@ def bures_wasserstein(
 
     Raises:
         ShapeError: the matrices are not square or do not fit.
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 0.0]))
@@ -73,9 +66,10 @@ def bures_wasserstein(
     Reference: Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, 2019.
     """
     check_pair(A, B, "bures_wasserstein")
+    domain = Domain.of_positive(A, "bures_wasserstein", rtol, clamp)
     with full_precision(A):
-        domain = _domain("bures_wasserstein", rtol, clamp)
-        return narrow(finished(_between_covariances(A, B, domain), squared), A.dtype)
+        R, S = _roots(A, B, domain)
+        return narrow(_between(lambda R, S: _distance(R, S, "bures_wasserstein"), (R, S), squared), A.dtype)
 
 
 @overridable
@@ -104,7 +98,7 @@ def gaussian_wasserstein(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> zero, identity = torch.zeros(2), torch.eye(2)
@@ -114,23 +108,17 @@ def gaussian_wasserstein(
     Reference: Dowson and Landau, The Fréchet distance between multivariate normal distributions, 1982; Heusel et al.,
     GANs trained by a two time-scale update rule, NeurIPS 2017.
     """
-    check_pair(cov1, cov2, "gaussian_wasserstein")
-    for mean, C in ((mean1, cov1), (mean2, cov2)):
-        if not isinstance(mean, Tensor):
-            raise ShapeError(f"gaussian_wasserstein: expected means to be a torch.Tensor, got {type(mean).__name__}")
-        if mean.dim() < 1 or mean.shape[-1] != C.shape[-1] or mean.dtype != C.dtype:
-            raise ShapeError(
-                f"gaussian_wasserstein: expected means (*, {C.shape[-1]}) of {C.dtype}, "
-                f"got shape {tuple(mean.shape)} of {mean.dtype}"
-            )
-        if function.eager(mean) and not bool(torch.isfinite(mean).all()):
-            bad = ~torch.isfinite(mean).all(-1)
-            raise NonFiniteError(batch_positions(bad), mean.shape[:-1], "gaussian_wasserstein, means")
+    check_pair(cov1, cov2, "gaussian_wasserstein", ("cov1", "cov2"))
+    _check_means(mean1, mean2, cov1.dtype, (*torch.broadcast_shapes(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
+    domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
-        domain = _domain("gaussian_wasserstein", rtol, clamp)
-        shift = doubled(mean1) - doubled(mean2)
-        distance = _between_covariances(cov1, cov2, domain) + _square(shift)
-        return narrow(finished(distance, squared), cov1.dtype)
+        R, S = _roots(cov1, cov2, domain)
+
+        def distance(R: Tensor, S: Tensor, mean1: Tensor, mean2: Tensor) -> Tensor:
+            return _distance(R, S, "gaussian_wasserstein") + _square(mean1 - mean2)
+
+        means = doubled(mean1), doubled(mean2)
+        return narrow(_between(distance, (R, S, *means), squared, (2, 2, 1, 1)), cov1.dtype)
 
 
 @overridable
@@ -170,20 +158,21 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
 
     Reference: as in :func:`gaussian_wasserstein`.
     """
-    if not isinstance(correction, SupportsIndex) or isinstance(correction, bool):
-        raise ArgumentError(f"frechet_distance: expected an integer correction, got {correction!r}")
-    for Z in (X, Y):
-        check_matrix(Z, "frechet_distance", "samples (*, n, d)")
+    for name, Z in (("X", X), ("Y", Y)):
+        check_matrix(Z, f"frechet_distance, {name}", "samples (*, n, d)")
         if Z.shape[-2] <= correction:
             raise ShapeError(
-                f"frechet_distance: expected at least {correction + 1} samples, got {Z.shape[-2]} (shape "
-                f"{tuple(Z.shape)})"
+                f"frechet_distance, {name}: expected at least {correction + 1} samples for correction={correction}, "
+                f"got {Z.shape[-2]} (shape {tuple(Z.shape)})"
             )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
-        (first, mean1), (second, mean2) = (_factor_and_mean(doubled(Z), correction) for Z in (X, Y))
-        distance = _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
-        return narrow(finished(distance, squared), X.dtype)
+
+        def distance(X: Tensor, Y: Tensor) -> Tensor:
+            (first, mean1), (second, mean2) = (_factor_and_mean(Z, correction) for Z in (X, Y))
+            return _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
+
+        return narrow(_between(distance, (doubled(X), doubled(Y)), squared), X.dtype)
 
 
 @overridable
@@ -194,10 +183,10 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
 
     :math:`x\mapsto\mu_2+T(x-\mu_1)` transports one Gaussian to the other, and :math:`I-T` is the gradient of
     :func:`bures_wasserstein` in A. For a singular A, T is zero within its null space; :math:`TAT=B` then holds if B has
-    no larger rank than A and its range is not orthogonal to parts of that of A.
+    no larger rank than A and its range is not orthogonal to parts of that of A. Covariances may have any scale.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         B: matrices of the same size and dtype; batch dimensions broadcast.
         rtol, clamp: as in :func:`matrix_sqrt`.
 
@@ -205,7 +194,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
         the map (*, d, d), Hermitian.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
 
     Example:
         >>> A, B = torch.diag(torch.tensor([4.0, 1.0])), torch.diag(torch.tensor([1.0, 9.0]))
@@ -216,25 +205,51 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     Reference: Peyré and Cuturi, Computational Optimal Transport, remark 2.31.
     """
     check_pair(A, B, "gaussian_transport")
+    domain = Domain.of_positive(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        domain = _domain("gaussian_transport", rtol, clamp)
-        R, s, V = (doubled(x) for x in square_root.with_eigenpairs(widen(A), False, domain))
-        S = doubled(Exact().root(widen(B), False, domain))
-        Z, _ = square_root.inverse_and_projector(R, s, V)
-        factors = modulus.polar_on_range(S @ R, "gaussian_transport")
-        right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
-        both = Z @ modulus.modulus(S @ R, factors) @ Z
-        return narrow(right + right.mH - both, A.dtype)
+        call = partial(_transport, domain)
+        T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
+        return narrow(T, A.dtype)
 
 
-def _domain(operation: str, rtol: float | None, clamp: bool) -> Domain:
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
+def _transport(domain: Domain, A: Tensor, B: Tensor) -> Tensor:
+    (R, s, V), (S, *_) = (square_root.in_double(C, domain) for C in (A, B))
+    Z, _ = square_root.inverse_and_projector(R, s, V)
+    factors = modulus.polar_on_range(S @ R, domain.operation)
+    right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
+    both = Z @ modulus.modulus(S @ R, factors) @ Z
+    return right + right.mH - both
 
 
-def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:
+def _check_means(mean1: Tensor, mean2: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    """Raise an error unless the means are finite, of this dtype, and broadcast against ``shape``, (*, d)."""
+    for name, mean, other in (("mean1", mean1, mean1), ("mean2", mean2, mean1)):
+        where = f"gaussian_wasserstein, {name}"
+        check_dense(mean, where)
+        fits = mean.shape[-1:] == shape[-1:] and broadcast(mean.shape, other.shape, torch.Size(shape))
+        if not fits or mean.dtype != dtype:
+            raise ShapeError(
+                f"{where}: expected a mean (*, {shape[-1]}) of {dtype} that broadcasts against the batch "
+                f"{tuple(shape[:-1])}, got shape {tuple(mean.shape)} of {mean.dtype}"
+            )
+        check_finite(mean, where, 1)
+
+
+def _roots(A: Tensor, B: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     R, S = (doubled(Exact().root(widen(C), False, domain)) for C in (A, B))
-    return _distance(R, S, domain.operation)
+    return R, S
+
+
+def _between(
+    distance: Callable[..., Tensor], inputs: Sequence[Tensor], squared: bool, trailing: Sequence[int] = ()
+) -> Tensor:
+    """Return a squared distance, homogeneous of degree 2 in all inputs, or its root; squares do not overflow."""
+
+    def call(*inputs: Tensor) -> Tensor:
+        return finished(distance(*inputs), squared)
+
+    result: Tensor = homogeneous(call, inputs, ((1,) * len(inputs), (2 if squared else 1,)), trailing=trailing)
+    return result
 
 
 def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:

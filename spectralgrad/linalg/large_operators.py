@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +12,18 @@ from torch import Tensor
 from ..autograd import partial_spectrum
 from ..autograd.operator_forms import Entries, Products, Request
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range, is_dtype
 from ..dispatch.closures import Closure
 from ..dispatch.overrides import overridable
 from ..dispatch.torch_internals import nested, not_compiled
-from ..errors import ArgumentError, ShapeError
+from ..errors import ArgumentError, ShapeError, check_dense, check_tensor
 from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
 from ..solvers import krylov
 from .decompositions import EighResult
+
+_LAYOUTS = frozenset({torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
+_LAYOUTS |= {torch.sparse_bsr, torch.sparse_bsc}
 
 
 def _has_products(x: Any) -> bool:
@@ -102,13 +106,15 @@ def eigsh(
     Reference: Xie, Liu and Wang, Automatic differentiation of dominant eigensolver and its applications in quantum
     physics (2020); Lehoucq, Sorensen and Yang, ARPACK Users' Guide (1998).
     """
-    n = _size(operator, size)
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 1 <= int(k) <= n:
-        raise ArgumentError(f"eigsh: expected an integer k from 1 to {n}, got {k!r}")
     values = operator[1] if _is_sparse_pair(operator) else operator
+    if isinstance(values, Tensor):
+        check_dense(values, "eigsh, operator", _LAYOUTS)
+    n = _size(operator, size)
+    check_count(k, "k", "eigsh", 1, n)
+    check_range(tol, "tol", "eigsh", 0, 1)
     dtype = dtype or getattr(values, "dtype", None) or torch.get_default_dtype()
-    if not isinstance(dtype, torch.dtype) or not (dtype.is_floating_point or dtype.is_complex):
-        raise ShapeError(f"eigsh: expected a floating-point or complex dtype of torch, got {dtype}")
+    if not is_dtype(dtype):
+        raise ShapeError(f"eigsh: expected an operator of a floating-point or complex dtype of torch, got {dtype}")
     request = Request(n, int(k), largest, tol, Pade())
     if isinstance(operator, Tensor):
         w, V = _of_tensor(operator.to(working_dtype(dtype)), request)
@@ -187,10 +193,10 @@ def _product(given: Any) -> krylov.Product:
         if hasattr(given, name):
             found: krylov.Product = getattr(given, name)
             return found
-    raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
+    raise ArgumentError(f"eigsh: expected {_EXPECTED}, got {type(given).__name__}")
 
 
-_EXPECTED = "eigsh: expected a tensor, an object with shape and matmul, or a callable"
+_EXPECTED = "a tensor, an object with shape and matmul, or a callable as the operator"
 
 
 def _is_sparse_pair(given: Any) -> bool:
@@ -201,9 +207,8 @@ def _is_sparse_pair(given: Any) -> bool:
 def _size(given: Any, size: int | None) -> int:
     """Return n, or raise an error if ``given`` is no operator or has no size."""
     if isinstance(given, np.ndarray):
-        raise ArgumentError(f"{_EXPECTED}, got a numpy array; use torch.from_numpy first")
-    if size is not None and (not isinstance(size, SupportsIndex) or isinstance(size, bool)):
-        raise ArgumentError(f"eigsh: expected size to be an integer, got {size!r}")
+        check_tensor(given, "eigsh", _EXPECTED)
+    check_count(size, "size", "eigsh")
     shape = tuple(getattr(given, "shape", ()))
     if _is_sparse_pair(given):
         if size is None:
@@ -212,7 +217,7 @@ def _size(given: Any, size: int | None) -> int:
         return int(size)
     if not isinstance(given, Tensor) and not shape:
         if not callable(given):
-            raise ArgumentError(f"{_EXPECTED}, got {type(given).__name__}")
+            raise ArgumentError(f"eigsh: expected {_EXPECTED}, got {type(given).__name__}")
         if size is None:
             raise ArgumentError("eigsh: expected size=n for a callable, which maps (n, m) to (n, m)")
         return int(size)

@@ -11,14 +11,16 @@ from .. import solvers
 from ..autograd import scalar_functions, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.domain import Domain
+from ..dispatch.arguments import check_range
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
-from ..errors import ArgumentError, ShapeError, check_square, check_tolerance
+from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    found = solvers.root_at_once(A, operation, inverse, -1.0, False)
+    found = solvers.root_at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
     return None if found is None else found[0]
 
 
@@ -30,10 +32,10 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 
     The gradient does not involve eigenvalue gaps, so it is exact for equal eigenvalues, as are higher derivatives.
     Eigenvalues below ``rtol`` times the largest are treated as zero, and the derivative is that within the matrices of
-    the same rank.
+    the same rank. Matrices of any scale have accurate roots and gradients; a result that is not representable is ±inf.
 
     Args:
-        A: positive semi-definite matrices (*, d, d), real or complex; only the lower triangle is read.
+        A: positive semi-definite matrices (*, d, d), real or complex.
         method: ``"exact"``, or any name from ``methods("sqrt")`` or a method object.
         rtol: relative rank tolerance; default :math:`\epsilon\max(8,3\sqrt d)`.
         clamp: set negative eigenvalues to zero instead of raising an error.
@@ -42,7 +44,8 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
         the root (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        AsymmetricError: the matrix is not Hermitian, by far more than rounding error.
+        IndefiniteError: an eigenvalue is negative beyond the rounding error of the input's dtype.
         NonFiniteError: the input contains NaN or Inf.
 
     Example:
@@ -77,7 +80,7 @@ def matrix_inv_sqrt(
         the inverse root (*, d, d), Hermitian; zero on the null space of a singular matrix.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> matrix_inv_sqrt(torch.diag(torch.tensor([4.0, 1.0, 0.0]))).diagonal()
@@ -112,13 +115,15 @@ def matrix_power(
         the power (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite matrices.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`; integer exponents accept indefinite
+            matrices.
+        ArgumentError, NonFiniteError: ``p`` is not finite.
         ShapeError: ``p`` is a complex tensor or does not broadcast against the batch.
 
     Example:
         >>> p = torch.tensor(0.25, requires_grad=True)
         >>> S = matrix_power(torch.diag(torch.tensor([16.0, 1.0])), p)
-        >>> S.diagonal().detach()
+        >>> S.diagonal().detach().round(decimals=4)
         tensor([2., 1.])
         >>> S.diagonal().sum().backward()
         >>> p.grad                                   # 2 ln 16
@@ -127,20 +132,17 @@ def matrix_power(
     Reference: as in :func:`matrix_sqrt`.
     """
     domain = _positive(A, "matrix_power", rtol, clamp)
-    if not isinstance(p, (Tensor, float, int)):
-        raise ArgumentError(f"matrix_power: expected the exponent to be a number or a tensor, got {type(p).__name__}")
-    if not isinstance(p, Tensor):
+    if isinstance(p, Tensor):
+        check_of_batch(p, "p", A, "matrix_power")
+    else:
+        check_range(p, "p", "matrix_power")
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    elif p.dtype.is_complex or not broadcasts_to_batch(p, A):
-        raise ShapeError(
-            f"matrix_power: expected a real exponent that broadcasts against the batch {tuple(A.shape[:-2])}, "
-            f"got {p.dtype} of shape {tuple(p.shape)}"
-        )
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
+    f = scalar_functions.real_power(exponent, None if isinstance(p, Tensor) else float(p))
+    return _function(A, "power", f, method, domain)
 
 
 @overridable
@@ -158,7 +160,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
         the logarithm (*, d, d), Hermitian.
 
     Raises:
-        IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
+        AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`matrix_sqrt`.
 
     Example:
         >>> torch.allclose(matrix_log(torch.eye(2) * torch.e), torch.eye(2), atol=1e-6)
@@ -229,19 +231,23 @@ def matrix_function(
     return _function(A, "function", user_functions.smooth(f, df), method, _any_sign(A, "matrix_function", rtol))
 
 
-def broadcasts_to_batch(p: Tensor, A: Tensor) -> bool:
-    """True if ``p`` broadcasts to the batch dimensions of ``A``."""
-    batch = A.shape[:-2]
-    return p.dim() <= len(batch) and all(
-        size in (1, wanted) for size, wanted in zip(reversed(p.shape), reversed(batch), strict=False)
-    )
+def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
+    """Raise an error unless ``p`` has finite real numbers and broadcasts to the batch dimensions of ``A``."""
+    check_layout(p, f"{operation}, {argument}")
+    batch, sizes = A.shape[:-2], zip(reversed(p.shape), reversed(A.shape[:-2]), strict=False)
+    fits = p.dim() <= len(batch) and all(size in (1, wanted) for size, wanted in sizes)
+    if not fits or p.dtype.is_complex or p.dtype == torch.bool:
+        raise ShapeError(
+            f"{operation}: expected a real {argument} that broadcasts against the batch {tuple(batch)}, "
+            f"got {p.dtype} of shape {tuple(p.shape)}"
+        )
+    check_finite(p, f"{operation}, {argument}", 0)
 
 
 def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
     """The domain of a function of positive semi-definite matrices. Shape and tolerance are checked here, once."""
     check_square(A, operation)
-    check_tolerance(rtol, operation)
-    return Domain(operation, True, rtol, clamp)
+    return Domain.of_positive(A, operation, rtol, clamp)
 
 
 def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
@@ -264,6 +270,6 @@ def _function(A: Tensor, operation: str, f: scalar_functions.Function, method: s
 def _whole_power(A: Tensor, n: int, method: str | Method, rtol: float | None) -> Tensor:
     """Compute an integer power, for eigenvalues of either sign; of the pseudo-inverse for n < 0."""
     if n < 0 and rtol is None:
-        rtol = rank_tolerance(A.shape[-1], working_dtype(A.dtype))
-    domain = Domain("matrix_power", positive=False, rtol=rtol)
+        rtol = rank_tolerance(A.shape[-1], A.dtype)
+    domain = _any_sign(A, "matrix_power", rtol)
     return _function(A, "power", scalar_functions.whole_power(n), method, domain)

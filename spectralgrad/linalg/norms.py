@@ -10,10 +10,11 @@ from torch import Tensor
 
 from ..autograd import singular_weights
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, decomposed
+from ..autograd.singular_functions import Triplets, of_any_size
 from ..autograd.singular_sums import sum_of
+from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, check_matrix
+from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, resolved, widen
 
 
@@ -106,8 +107,7 @@ def schatten_norm(M: Tensor, p: float) -> Tensor:
     Reference: as in :func:`nuclear_norm`.
     """
     check_matrix(M, "schatten_norm")
-    if isinstance(p, bool) or not isinstance(p, (int, float)) or not p >= 1:
-        raise ArgumentError(f"schatten_norm: expected p to be a number from 1 to infinity, got {p!r}")
+    check_range(p, "p", "schatten_norm", 1, ends="[]")
     if p in (1, math.inf):
         return _norm(M, "schatten_norm", _nuclear if p == 1 else _spectral)
     return _norm(M, "schatten_norm", lambda X, triplets: _schatten(X, triplets, float(p)))
@@ -119,7 +119,7 @@ Norm = Callable[[Tensor, Triplets], Tensor]
 def _norm(M: Tensor, operation: str, of: Norm) -> Tensor:
     with full_precision(M):
         wide = widen(M)
-        return narrow(of(wide, decomposed(wide, operation)), M.dtype)
+        return narrow(of_any_size(wide, operation, of), M.dtype)
 
 
 def _support(M: Tensor, S: Tensor) -> Tensor:

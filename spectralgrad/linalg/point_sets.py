@@ -9,8 +9,9 @@ from torch import Tensor
 
 from ..autograd.point_alignment import Options, align
 from ..dispatch import function
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, batch_positions, check_matrix
+from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix
 from ..precision import full_precision, narrow, real_dtype, widen
 
 
@@ -43,7 +44,7 @@ def procrustes(
     determined. Where R is not determined (collinear points in three dimensions, a single point, a cloud and its mirror
     image if two singular values are equal, only zero weights), it is one of the minimisers, and the directions in
     which it is not determined contribute no gradient; ``margin`` is zero there. So is the scale's gradient where all
-    points of X coincide; its value is then 1.
+    points of X coincide; its value is then 1. Points of any size are aligned; results that overflow are ±inf.
 
     Args:
         X: points (*, n, k), real or complex; half types are computed in float32.
@@ -92,36 +93,26 @@ def _matching(X: Tensor, Y: Tensor, weights: Tensor | None) -> tuple[Tensor, Ten
 
 
 def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
-    check_matrix(X, "procrustes", "points (*, n, k)")
-    check_matrix(Y, "procrustes", "points (*, n, k)")
-    fit = X.shape == Y.shape or (X.shape[-2:] == Y.shape[-2:] and _broadcast(X.shape[:-2], Y.shape[:-2]))
+    check_matrix(X, "procrustes, X", "points (*, n, k)")
+    check_matrix(Y, "procrustes, Y", "points (*, n, k)")
+    fit = X.shape == Y.shape or (X.shape[-2:] == Y.shape[-2:] and broadcast(X.shape[:-2], Y.shape[:-2]))
     if not fit or X.dtype != Y.dtype:
         raise ShapeError(
-            f"procrustes: expected two sets of points (*, n, k) of the same shape and dtype, got {tuple(X.shape)} of "
+            f"procrustes: expected X and Y (*, n, k) of the same shape and dtype, got {tuple(X.shape)} of "
             f"{X.dtype} and {tuple(Y.shape)} of {Y.dtype}"
         )
     if weights is None:
         return
-    if not isinstance(weights, Tensor) or not weights.is_floating_point():
-        got = weights.dtype if isinstance(weights, Tensor) else type(weights).__name__
-        raise ShapeError(f"procrustes: expected real floating-point weights (*, n), got {got}")
+    check_features(weights, "procrustes, weights")
     fits = weights.dim() > 0 and weights.shape[-1] == X.shape[-2]
-    if not fits or not _broadcast(X.shape[:-2], Y.shape[:-2], weights.shape[:-1]):
+    if not fits or not broadcast(X.shape[:-2], Y.shape[:-2], weights.shape[:-1]):
         raise ShapeError(
             f"procrustes: expected weights (*, n) for points {tuple(X.shape)}, got shape {tuple(weights.shape)}"
         )
+    check_finite(weights, "procrustes, weights", 1)
     if function.eager(weights) and bool((weights < 0).any()):
         position = batch_positions(weights < 0)[0]
         raise ArgumentError(
             f"procrustes: expected weights ≥ 0, got {weights[position].item():.6g} at index {position}. "
             "Use softplus or exp for weights that are learned."
         )
-
-
-def _broadcast(*batches: torch.Size) -> bool:
-    """True if batch dimensions broadcast against each other."""
-    try:
-        torch.broadcast_shapes(*batches)
-    except RuntimeError:
-        return False
-    return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..dispatch.arguments import check_tolerance
 from ..dispatch.overrides import overridable
-from ..errors import check_matrix, check_square, check_tolerance
+from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Method, resolve
 

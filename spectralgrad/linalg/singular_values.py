@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,13 +10,14 @@ from torch import Tensor
 from ..autograd import singular_vectors, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
+from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
 from ..dispatch import function
+from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, check_matrix, check_tolerance
+from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Pade
-from .matrix_functions import broadcasts_to_batch
+from .matrix_functions import check_of_batch
 
 
 @overridable
@@ -60,7 +61,7 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
     check_matrix(M, "singular_value_function")
     check_tolerance(rtol, "singular_value_function")
     scalar = user_functions.smooth(f, df, "singular_value_function", "singular value")
-    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+    tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
 
     def weights(S: Tensor) -> Weights:
         support = None if rtol is None else rtol * norm(S).unsqueeze(-1) < S
@@ -69,7 +70,9 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
             user_functions.check_origin(f, S, "singular_value_function")
         return found
 
-    return _apply(M, "singular_value_function", weights)
+    with full_precision(M):
+        wide = widen(M)
+        return narrow(_composed(wide, decomposed(wide, "singular_value_function"), weights), M.dtype)
 
 
 @overridable
@@ -91,6 +94,7 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     Raises:
         ArgumentError: ``tau`` is a negative number.
         ShapeError: ``tau`` is a complex tensor or does not broadcast against the batch.
+        NonFiniteError: ``M`` or ``tau`` contains NaN or Inf.
 
     Example:
         >>> tau = torch.tensor(2.0, requires_grad=True)
@@ -103,15 +107,12 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     Reference: Cai, Candès and Shen, A singular value thresholding algorithm for matrix completion (2010).
     """
     check_matrix(M, "singular_value_threshold")
-    if not isinstance(tau, (Tensor, float, int)) or (not isinstance(tau, Tensor) and not 0 <= tau < float("inf")):
-        raise ArgumentError(f"singular_value_threshold: expected tau to be a number ≥ 0 or a tensor, got {tau!r}")
-    if isinstance(tau, Tensor) and (tau.dtype.is_complex or not broadcasts_to_batch(tau, M)):
-        raise ShapeError(
-            f"singular_value_threshold: expected a real tau that broadcasts against the batch {tuple(M.shape[:-2])}, "
-            f"got {tau.dtype} of shape {tuple(tau.shape)}"
-        )
+    if isinstance(tau, Tensor):
+        check_of_batch(tau, "tau", M, "singular_value_threshold")
+    else:
+        check_range(tau, "tau", "singular_value_threshold", 0)
     level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
-    return _apply(M, "singular_value_threshold", lambda S: singular_weights.threshold(S, level))
+    return _homogeneous(M, "singular_value_threshold", singular_weights.threshold, level)
 
 
 @overridable
@@ -140,25 +141,31 @@ def low_rank(M: Tensor, k: int) -> Tensor:
     """
     check_matrix(M, "low_rank")
     most = min(M.shape[-2:])
-    if not isinstance(k, SupportsIndex) or isinstance(k, bool) or not 0 <= int(k) <= most:
-        raise ArgumentError(f"low_rank: expected an integer k from 0 to {most}, got {k!r}")
-    tolerance = rank_tolerance(max(M.shape[-2:]), working_dtype(M.dtype))
+    check_count(k, "k", "low_rank", 0, most)
+    tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
 
     def weights(S: Tensor) -> Weights:
         leading = torch.arange(most, device=S.device) < int(k)
         chosen = leading & (tolerance * norm(S).unsqueeze(-1) < S)
         return singular_weights.leading(S, chosen, Pade().gaps)
 
-    return _apply(M, "low_rank", weights)
+    return _homogeneous(M, "low_rank", weights)
 
 
-def _apply(M: Tensor, operation: str, weights: singular_weights.OfSingularValues) -> Tensor:
-    """Return U f(S) Vᴴ for the function that ``weights`` describes."""
+def _homogeneous(M: Tensor, operation: str, weights: Callable[..., Weights], *levels: Tensor) -> Tensor:
+    """Return U f(S) Vᴴ for a function of degree one in the singular values and the ``levels`` (*, 1)."""
+
+    def call(M: Tensor, triplets: Triplets, *levels: Tensor) -> Tensor:
+        return _composed(M, triplets, lambda S: weights(S, *levels))
+
     with full_precision(M):
-        wide = widen(M)
-        triplets = decomposed(wide, operation)
-        found = weights(triplets.S)
-        if function.tracked(found.values):
-            triplets = Triplets(*singular_vectors.decompose(wide, Pade()))
-            return narrow(compose_learning(wide, triplets, weights(triplets.S)), M.dtype)
-        return narrow(compose(wide, triplets, found), M.dtype)
+        return narrow(of_any_size(widen(M), operation, call, *levels), M.dtype)
+
+
+def _composed(M: Tensor, triplets: Triplets, weights: singular_weights.OfSingularValues) -> Tensor:
+    """Return U f(S) Vᴴ for the function that ``weights`` describes."""
+    found = weights(triplets.S)
+    if not function.tracked(found.values):
+        return compose(M, triplets, found)
+    triplets = Triplets(*singular_vectors.decompose(M, Pade()))
+    return compose_learning(M, triplets, weights(triplets.S))

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ..autograd import modulus, scalar_functions, square_root
 from ..autograd.domain import Domain, Spectrum, same_range
+from ..dispatch import function
 from ..dispatch.overrides import overridable
-from ..errors import check_pair, check_tolerance
-from ..precision import doubled, full_precision, narrow, widen
+from ..errors import check_pair
+from ..precision import doubled, exponent, full_precision, moderate, narrow, widen
 from ..rules import Exact
 
 
@@ -32,22 +33,21 @@ def log_euclidean(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError: as in :func:`bures_wasserstein`.
         ArgumentError: the matrices have different ranges, so one of them at least is singular.
 
     Example:
         >>> identity = torch.eye(2)
-        >>> log_euclidean(identity, torch.e * identity)
+        >>> log_euclidean(identity, torch.e * identity).round(decimals=4)
         tensor(2.)
 
     Reference: Arsigny et al., Log-Euclidean metrics for fast and simple calculus on diffusion tensors, 2006.
     """
     check_pair(A, B, "log_euclidean")
-    check_tolerance(rtol, "log_euclidean")
-    domain = Domain("log_euclidean", True, rtol, clamp)
+    domain = Domain.of_positive(A, "log_euclidean", rtol, clamp)
     with full_precision(A):
         spectra = [domain.spectrum(widen(C)) for C in (A, B)]
-        first, second = (_log(widen(C), spectrum) for C, spectrum in zip((A, B), spectra, strict=True))
+        first, second = _logs((widen(A), widen(B)), spectra)
         pairs = [(torch.where(support, w, 0).sqrt(), V) for w, V, support in spectra]
         distance = _on_one_range(_squares(first - second), pairs, domain)
         return narrow(finished(distance, squared), A.dtype)
@@ -71,7 +71,7 @@ def affine_invariant(
         the distances (*,), real.
 
     Raises:
-        ShapeError, IndefiniteError, NonFiniteError, ArgumentError: as in :func:`log_euclidean`.
+        ShapeError, AsymmetricError, IndefiniteError, NonFiniteError, ArgumentError: as in :func:`log_euclidean`.
 
     Example:
         >>> A, T = torch.diag(torch.tensor([1.0, 2.0])), torch.tensor([[1.0, 5.0], [0.0, 2.0]])
@@ -81,12 +81,12 @@ def affine_invariant(
     Reference: Pennec, Fillard and Ayache, A Riemannian framework for tensor computing, 2006.
     """
     check_pair(A, B, "affine_invariant")
-    check_tolerance(rtol, "affine_invariant")
-    domain = Domain("affine_invariant", True, rtol, clamp)
+    domain = Domain.of_positive(A, "affine_invariant", rtol, clamp)
     with full_precision(A):
         Z, *first = square_root.with_eigenpairs(widen(A), True, domain)
         S, *second = square_root.with_eigenpairs(widen(B), False, domain)
-        squares = 4 * _squares(_log_of_modulus(doubled(S) @ doubled(Z), domain))
+        rank = (first[0] > 0).sum(-1)  # of both, or _on_one_range raises an error
+        squares = 4 * _squares(_log_of_modulus(doubled(S) @ doubled(Z), rank, domain))
         return narrow(finished(_on_one_range(squares, [first, second], domain), squared), A.dtype)
 
 
@@ -95,20 +95,30 @@ def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: D
     batch = distance.shape
     (s, V), (t, W) = pairs
     parts = (x.detach().expand(*batch, *x.shape[-k:]) for x, k in ((s, 1), (V, 2), (t, 1), (W, 2)))
-    return torch.where(same_range(*parts, domain.operation, domain.solver_rtol), distance, 0)
+    return torch.where(same_range(*parts, domain.operation, domain.solver_rtol, domain.dtype), distance, 0)
 
 
-def _log(A: Tensor, spectrum: Spectrum) -> Tensor:
-    return Exact().compose(A, scalar_functions.LOG, spectrum)
+def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tensor]:
+    """Return the logarithms, both less e log 2 where the eigenvalues are about 2ᵉ, so that the difference is exact."""
+    f, values = scalar_functions.LOG, [spectrum.values for spectrum in spectra]
+    if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
+        batch = torch.broadcast_shapes(*(w.shape[:-1] for w in values))
+        matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
+        spectra = [
+            Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s))
+            for s, w in zip(spectra, values, strict=True)
+        ]
+        f = scalar_functions.logarithm(-exponent(spectra[0].values, 1))
+    return [Exact().compose(A, f, spectrum) for A, spectrum in zip(matrices, spectra, strict=True)]
 
 
-def _log_of_modulus(M: Tensor, domain: Domain) -> Tensor:
+def _log_of_modulus(M: Tensor, rank: Tensor, domain: Domain) -> Tensor:
     """Return log (MᴴM)^(1/2) on the range.
 
-    The eigenvalues of MᴴM itself range over the product of two condition numbers. Their roots stay above the rounding
-    error of double precision, so none of them is taken for zero that the roots of A and B resolve.
+    The singular values of M range over the product of the roots of two condition numbers, and beyond the rank they are
+    not zero but rounding error in the type of A and B, so their size does not tell which of them belong to the range.
     """
-    factors = modulus.polar_on_range(M, domain.operation)
+    factors = modulus.polar_on_range(M, domain.operation, rank)
     spectrum = Spectrum(factors.values, factors.vectors.mH, factors.values > 0)
     return Exact().compose(modulus.modulus(M, factors), scalar_functions.LOG, spectrum)
 

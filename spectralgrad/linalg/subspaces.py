@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import SupportsIndex
-
 import torch
 from torch import Tensor
 
 from ..autograd import frechet_derivative
 from ..autograd.domain import Domain
 from ..autograd.pairwise import differences
+from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, check_square
-from ..precision import full_precision, widen
+from ..errors import check_square
+from ..precision import full_precision, rounded_to, widen
 from ..rules import Pade
 
 
@@ -44,10 +43,9 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     Reference: Kato, Perturbation Theory for Linear Operators, II.2.
     """
     check_square(A, "spectral_projector")
-    domain = Domain("spectral_projector", positive=False)
+    domain = Domain("spectral_projector", positive=False, dtype=rounded_to(A))
     d = A.shape[-1]
-    if not isinstance(k, SupportsIndex) or not 0 <= int(k) <= d:
-        raise ArgumentError(f"spectral_projector: expected an integer k from 0 to {d}, got {k!r}")
+    check_count(k, "k", "spectral_projector", 0, d)
     with full_precision(A):
         wide = widen(A)
         w, V, _ = domain.spectrum(wide)

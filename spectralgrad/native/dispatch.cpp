@@ -134,19 +134,19 @@ sg::Team team(int64_t batch, int64_t d, int threads) {
 }
 
 template <class T>
-int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {
+int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
-  t.team = team(batch, d, threads);
+  t.team = team(batch, d, threads), t.asymmetry = asymmetry;
   return run(t, plan(solver, d, V ? 1 : 0.3), threads, solver.eigh);
 }
 
 template <class T>
 int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol,
-         T negative, int threads, T exponent = 0, T shift = 0, bool relative = false) {
+         T negative, T asymmetry, int threads, T exponent = 0, T shift = 0, bool relative = false) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr, exponent,
-            shift, relative, team(batch, d, threads)};
+            shift, relative, team(batch, d, threads), asymmetry};
   return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
     const int failed = solver.eigh(x);
     Task<T> own = x;
@@ -302,17 +302,19 @@ template <class T> int divided(int step, sg::Divided<T> t, int threads) {
 
 #define SG_API extern "C" __attribute__((visibility("default")))
 #define SG_EIGH(name, solver, T)                                                                                     \
-  SG_API int name(const T* A, T* w, T* V, int64_t batch, int64_t d, int threads) {                                   \
-    return eigh<T>(solver, A, w, V, batch, d, threads);                                                              \
+  SG_API int name(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {                      \
+    return eigh<T>(solver, A, w, V, batch, d, asymmetry, threads);                                                   \
   }
 #define SG_ROOT(name, solver, T)                                                                                     \
-  SG_API int name(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, int threads) {  \
-    return root<T>(solver, f, A, r, V, S, batch, d, rtol, negative, threads);                                        \
+  SG_API int name(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry,    \
+                  int threads) {                                                                                     \
+    return root<T>(solver, f, A, r, V, S, batch, d, rtol, negative, asymmetry, threads);                             \
   }
 #define SG_POWER(name, solver, T)                                                                                    \
-  SG_API int name(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T exponent, T shift,   \
-                  int relative, int threads) {                                                                       \
-    return root<T>(solver, sg::power, A, r, V, S, batch, d, rtol, negative, threads, exponent, shift, relative != 0);\
+  SG_API int name(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry,           \
+                  T exponent, T shift, int relative, int threads) {                                                  \
+    return root<T>(solver, sg::power, A, r, V, S, batch, d, rtol, negative, asymmetry, threads, exponent, shift,     \
+                   relative != 0);                                                                                   \
   }
 #define SG_SVD(name, solver, T)                                                                                      \
   SG_API int name(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {                 \
@@ -377,4 +379,4 @@ SG_SVD(sg_svd_single_c64, complex_ops<float>().svd_single, float)
 SG_SVD(sg_svd_c128, complex_ops<double>().svd, double)
 SG_SVD(sg_svd_single_c128, complex_ops<double>().svd_single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "13"; }
+SG_API const char* sg_version() { return "14"; }

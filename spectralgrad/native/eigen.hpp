@@ -41,6 +41,7 @@ template <class Field> int eigh_in_lanes(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
   return with_solver<Field>(t.d, t.count, [&](auto& s) {
     s.layout(t.d, t.V != nullptr, (char*)t.work);
+    s.limit = t.asymmetry;
     return s.solve(t.A + t.first * size, t.w + t.first * t.d, t.V ? t.V + t.first * size : nullptr, t.count,
                    t.batch - t.first);
   });
@@ -49,7 +50,7 @@ template <class Field> int eigh_one_by_one(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
   SingleSolver<Field> s;
   s.layout(t.d, t.V != nullptr, (char*)t.work);
-  s.team = t.team;
+  s.team = t.team, s.limit = t.asymmetry;
   int failed = 0;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     failed += s.solve(t.A + k * size, t.w + k * t.d, t.V ? t.V + k * size : nullptr);

@@ -16,11 +16,12 @@ template <class X> struct Symmetric {
   // W matrices no longer fit the first-level and the second-level cache.
   static constexpr int small_up_to = 24, medium_up_to = 128, lanes_times = 16;
 
-  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, V*) {
-    return load_lanes(A, count, end, n, a, ld);
+  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, T limit, V*) {
+    return load_lanes(A, count, end, n, a, ld, limit);
   }
-  static void survey_one(const T* A, int n, V& largest, V& poison, int m) {
+  static void survey_one(const T* A, int n, T limit, V& largest, V& poison, int m) {
     for (int i = 0; i < n; i++) survey(A + (int64_t)i * n, i + 1, largest, poison, m);
+    if (limit >= 0) compare(asymmetry_of(A, n), limit, largest, poison, m);
   }
   static void load_one(const T* A, const Scale<V>& s, int m, int n, V* a, int ld) { load_single(A, s, m, n, a, ld); }
   template <class Mode, class S> static void reduce(V* a, int ld, int n, S* D, S* E, S* tau, S*, V* work) {
@@ -55,8 +56,8 @@ template <class X> struct Hermitian {
   static constexpr int parts = 2, extra = 2;  // extra: phases, per row
   static constexpr int small_up_to = 16, medium_up_to = 96, lanes_times = 12;
 
-  // As load_lanes. The imaginary part of the diagonal is not read.
-  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, V* work) {
+  // As load_lanes. The imaginary part of the diagonal is not read, unless the triangles are compared.
+  static Scale<V> load_group(const T* A, int count, const T* end, int n, V* a, int ld, T limit, V* work) {
     constexpr int B = Lanes<T>::block;
     V largest = {}, poison = {};
     for (int i = 0; i < n; i++) {
@@ -69,6 +70,8 @@ template <class X> struct Hermitian {
         poison += x.re * T(0) + x.im * T(0);
       }
     }
+    for (int m = 0; limit >= 0 && m < count; m++)
+      compare(complex_asymmetry_of(A + (int64_t)m * n * n * 2, n), limit, largest, poison, m);
     const Scale<V> s = scale_of<T>(largest, poison);
     for (int i = 0; i < n; i++) {
       const Planar<Lanes<T>> row{a + 2 * i * ld, ld};
@@ -78,8 +81,9 @@ template <class X> struct Hermitian {
     }
     return s;
   }
-  static void survey_one(const T* A, int n, V& largest, V& poison, int m) {
+  static void survey_one(const T* A, int n, T limit, V& largest, V& poison, int m) {
     for (int i = 0; i < n; i++) survey(A + (int64_t)i * n * 2, 2 * i + 1, largest, poison, m);
+    if (limit >= 0) compare(complex_asymmetry_of(A, n), limit, largest, poison, m);
   }
   static void load_one(const T* A, const Scale<V>& s, int m, int n, V* a, int ld) {
     constexpr int W = Simd<T>::W;

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 _SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_COMPLEX = {torch.complex64: "c64", torch.complex128: "c128"}
-_VERSION = b"13"  # version of the C interface
+_COMPLEX = {torch.complex64: ("c64", ctypes.c_float), torch.complex128: ("c128", ctypes.c_double)}
+_VERSION = b"14"  # version of the C interface
 SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
+UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
 
 
 class Kernel:
@@ -30,10 +31,10 @@ class Kernel:
             raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
         pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
         self._functions = {}
-        eigh, svd = [*[pointer] * 3, long, long, integer], [*[pointer] * 4, long, long, long, integer]
+        svd = [*[pointer] * 4, long, long, long, integer]
         for dtype, (suffix, real) in _SUFFIX.items():
-            root = [integer, *[pointer] * 4, long, long, real, real, integer]
-            power = [*[pointer] * 4, long, long, *[real] * 4, integer, integer]
+            root = [integer, *[pointer] * 4, long, long, *[real] * 3, integer]
+            power = [*[pointer] * 4, long, long, *[real] * 5, integer, integer]
             for name, arguments in {
                 "power": power,
                 "power_single": power,
@@ -49,7 +50,8 @@ class Kernel:
                 "feature_map": [*[pointer] * 8, *[long] * 4, integer],
             }.items():
                 self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
-        for dtype, suffix in [(real, names[0]) for real, names in _SUFFIX.items()] + list(_COMPLEX.items()):
+        for dtype, (suffix, real) in {**_SUFFIX, **_COMPLEX}.items():
+            eigh = [*[pointer] * 3, long, long, real, integer]
             for name, arguments in {"eigh": eigh, "eigh_single": eigh, "svd": svd, "svd_single": svd}.items():
                 self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
 
@@ -74,16 +76,18 @@ class Kernel:
         """True if the kernel computes eigenvalues and singular values for the tensor's dtype and device."""
         return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.is_cpu
 
-    def eigh(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
+    def eigh(self, A: Tensor, asymmetry: float = UNCHECKED) -> tuple[Tensor, Tensor, int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
 
-        Only the lower triangle is read, and of a complex diagonal the real part. One matrix per SIMD lane.
+        Only the lower triangle is read, and of a complex diagonal the real part, unless there is a limit on the
+        ``asymmetry``: then matrices whose triangles differ by more than this multiple of the largest entry fail. One
+        matrix per SIMD lane.
         """
-        return self._eigh("eigh", A)
+        return self._eigh("eigh", A, asymmetry)
 
-    def eigh_single(self, A: Tensor) -> tuple[Tensor, Tensor, int]:
+    def eigh_single(self, A: Tensor, asymmetry: float = UNCHECKED) -> tuple[Tensor, Tensor, int]:
         """The same with SIMD inside a matrix, one matrix after another: faster if there are few."""
-        return self._eigh("eigh_single", A)
+        return self._eigh("eigh_single", A, asymmetry)
 
     def eigvalsh(self, A: Tensor) -> tuple[Tensor, int]:
         """Return ascending eigenvalues (*, d) and the number of failed matrices; no vectors are computed."""
@@ -106,15 +110,15 @@ class Kernel:
         """The same for any C function, without ``sg_`` and the type."""
         return self._functions[name, dtype]
 
-    def _eigh(self, name: str, A: Tensor) -> tuple[Tensor, Tensor, int]:
+    def _eigh(self, name: str, A: Tensor, asymmetry: float) -> tuple[Tensor, Tensor, int]:
         A = _in_memory(A)
         w, V = _new_values(A, A.shape[-1]), torch.empty_like(A)
-        return w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr())
+        return w, V, self._call(name, A, A.data_ptr(), w.data_ptr(), V.data_ptr(), tail=(asymmetry,))
 
     def _eigvalsh(self, name: str, A: Tensor) -> tuple[Tensor, int]:
         A = _in_memory(A)
         w = _new_values(A, A.shape[-1])
-        return w, self._call(name, A, A.data_ptr(), w.data_ptr(), None)
+        return w, self._call(name, A, A.data_ptr(), w.data_ptr(), None, tail=(UNCHECKED,))
 
     def eigh_gradient(
         self,
@@ -193,32 +197,44 @@ class Kernel:
         return gM
 
     def root_and_eigenpairs(
-        self, A: Tensor, inverse: bool, rtol: float, negative: float, single: bool = False
+        self,
+        A: Tensor,
+        inverse: bool,
+        rtol: float,
+        negative: float,
+        single: bool = False,
+        asymmetry: float = UNCHECKED,
     ) -> tuple[Tensor, Tensor, Tensor, int]:
         r"""Return the (inverse) square root on the range, :math:`\sqrt\lambda` (zero off it), V, and a count.
 
         Eigenvalues up to ``rtol`` times the norm count as zero. The count is the number of matrices that could not be
         decomposed, whose results are NaN, or that have an eigenvalue below ``-negative`` times the norm. With
-        ``single``, the eigenpairs are those of :meth:`eigh_single`.
+        ``single``, the eigenpairs are those of :meth:`eigh_single`; ``asymmetry`` is as in :meth:`eigh`.
         """
         A = _in_memory(A)
         s, V, S = _new_values(A, A.shape[-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
         name, which = "root_single" if single else "root", INV_SQRT if inverse else SQRT
-        return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative))
+        return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative, asymmetry))
 
     def power(
-        self, A: Tensor, exponent: float, shift: float, relative: bool, rtol: float, negative: float, single: bool
+        self,
+        A: Tensor,
+        exponent: float,
+        shift: float,
+        relative: bool,
+        limits: tuple[float, float, float],
+        single: bool,
     ) -> tuple[Tensor, int]:
         r"""Return :math:`(A+\epsilon I)^\alpha` and a count as in :meth:`root_and_eigenpairs`; ε is ``shift``.
 
         Eigenvalues up to ``rtol`` times the norm count as zero before ε is added, and a sum of zero remains zero. With
-        ``relative``, ε is a multiple of the norm.
+        ``relative``, ε is a multiple of the norm. ``limits`` are ``rtol``, ``negative`` and ``asymmetry``.
         """
         A = _in_memory(A)
         w, V, S = A.new_empty(*A.shape[:-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr())
-        tail = (rtol, negative, exponent, shift, relative)
+        tail = (*limits, exponent, shift, relative)
         return S, self._call("power_single" if single else "power", A, *pointers, tail=tail)
 
     def root_derivative(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:

@@ -26,6 +26,7 @@ template <class T> struct Task {
   T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
   bool relative = false;      // the shift is a multiple of max|λ|
   Team team = {};
+  T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
 };
 
 // The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.

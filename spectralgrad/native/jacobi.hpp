@@ -63,13 +63,19 @@ template <class T, int N> struct Jacobi {
       }
   }
 
-  SG_INLINE Scale<V> start(const V* in) {
-    V largest = {}, poison = {};
+  SG_INLINE Scale<V> start(const V* in, T limit) {
+    V largest = {}, poison = {}, most = {}, bad = {};
     for (int i = 0; i < N; i++)
       for (int j = 0; j <= i; j++) {
         largest = vmax<T>(vabs<T>(in[i * N + j]), largest);
         poison += in[i * N + j] * T(0);
       }
+    for (int i = 1; limit >= 0 && i < N; i++)
+      for (int j = 0; j < i; j++) {
+        const V x = in[i * N + j] - in[j * N + i];
+        most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+      }
+    if (limit >= 0) poison = refused<T>(poison, most, bad, largest, limit);
     Scale<V> s = scale_of<T>(largest, poison);
     for (int i = 0; i < N; i++)
       for (int j = 0; j < N; j++) {
@@ -81,12 +87,13 @@ template <class T, int N> struct Jacobi {
 };
 
 // One group of up to W matrices of size N. Matrices that are not finite, or not diagonal after 16 sweeps, get NaN.
-template <class T, int N> void jacobi_group(const T* A, T* w, T* V, int count, int left) {
+// `limit` is that on the asymmetry, if it is not negative.
+template <class T, int N> void jacobi_group(const T* A, T* w, T* V, int count, int left, T limit) {
   constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W;
   Vec<T> io[padded + W], values[(N + W - 1) / W * W] = {};
   gather(A, N * N, count, A + (int64_t)left * N * N, N * N, io);
   Jacobi<T, N> J;
-  Scale<Vec<T>> s = J.start(io);
+  Scale<Vec<T>> s = J.start(io, limit);
   Mask<T> busy = J.unfinished();
   for (int k = 0; k < 16 && any(busy); k++, busy = J.unfinished()) J.sweep(busy);
   s.good = busy ? Vec<T>{} : s.good;

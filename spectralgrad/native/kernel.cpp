@@ -26,13 +26,13 @@ template <class T> size_t single_work(int64_t d) {
 
 // d ≤ 4: see jacobi.hpp. For d = 1 the eigenvalue is the entry itself; adding A·0 makes both results NaN unless it is
 // finite.
-template <class T> void tiny(const T* A, T* w, T* V, int count, int64_t left, int d) {
+template <class T> void tiny(const T* A, T* w, T* V, int count, int64_t left, int d, T limit) {
   int safe = (int)(left < 4096 ? left : 4096);
   if (d == 1)
     for (int k = 0; k < count; k++) w[k] = A[k] + A[k] * T(0), V[k] = A[k] * T(0) + T(1);
-  if (d == 2) jacobi_group<T, 2>(A, w, V, count, safe);
-  if (d == 3) jacobi_group<T, 3>(A, w, V, count, safe);
-  if (d == 4) jacobi_group<T, 4>(A, w, V, count, safe);
+  if (d == 2) jacobi_group<T, 2>(A, w, V, count, safe, limit);
+  if (d == 3) jacobi_group<T, 3>(A, w, V, count, safe, limit);
+  if (d == 4) jacobi_group<T, 4>(A, w, V, count, safe, limit);
 }
 
 template <class T> int eigh(const Task<T>& t) {
@@ -43,7 +43,8 @@ template <class T> int eigh(const Task<T>& t) {
   int failed = 0;
   constexpr int W = Simd<T>::W;
   for (int k = 0; k < t.count; k += W)
-    tiny<T>(A + k * dd, w + (int64_t)k * t.d, V + k * dd, t.count - k < W ? t.count - k : W, t.batch - t.first - k, t.d);
+    tiny<T>(A + k * dd, w + (int64_t)k * t.d, V + k * dd, t.count - k < W ? t.count - k : W, t.batch - t.first - k, t.d,
+            t.asymmetry);
   for (int k = 0; k < t.count; k++) failed += w[(int64_t)k * t.d] != w[(int64_t)k * t.d];
   return failed;
 }

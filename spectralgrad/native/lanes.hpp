@@ -96,18 +96,34 @@ template <class T> SG_INLINE Vec<T> unscaled(Vec<T> w, const Scale<Vec<T>>& s) {
   return s.good != 0 ? x + T(0) : nan;
 }
 
+// Matrices with |a_ij − a_ji| > limit · max|a_ij| are refused like those that are not finite, and so are those where the
+// difference itself is not. `most` is the largest difference, `bad` is NaN if one is not finite. Rounding errors do not
+// shrink below the normal range.
+template <class T> SG_INLINE Vec<T> refused(Vec<T> poison, Vec<T> most, Vec<T> bad, Vec<T> largest, T limit) {
+  const Vec<T> allowed = vmax<T>(largest, splat<T>(Simd<T>::normal)) * limit;
+  return most <= allowed ? poison + bad : splat<T>(__builtin_nanf(""));
+}
+
 // The lower triangles of up to W matrices into a[i·ld + j], scaled, diagonal blocks filled symmetrically. `poison` is 0
 // for finite matrices and NaN for others, since x·0 is NaN for infinite or NaN x.
-template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld) {
+// With limit ≥ 0 they are compared with the upper triangles.
+template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end, int n, Vec<T>* a, int ld, T limit) {
   constexpr int B = Lanes<T>::block;
   Vec<T> largest = {}, poison = {};
-  for (int i = 0; i < n; i++) gather(A + (int64_t)i * n, (int64_t)n * n, count, end, i + 1, a + i * ld);
+  for (int i = 0; i < n; i++) gather(A + (int64_t)i * n, (int64_t)n * n, count, end, limit < 0 ? i + 1 : n, a + i * ld);
   for (int i = 0; i < n; i++)
     for (int j = 0; j <= i; j++) {
       Vec<T> x = a[i * ld + j];
       largest = vmax<T>(vabs<T>(x), largest);
       poison += x * T(0);
     }
+  Vec<T> most = {}, bad = {};
+  for (int i = 1; limit >= 0 && i < n; i++)
+    for (int j = 0; j < i; j++) {
+      const Vec<T> x = a[i * ld + j] - a[j * ld + i];
+      most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+    }
+  if (limit >= 0) poison = refused<T>(poison, most, bad, largest, limit);
   Scale<Vec<T>> s = scale_of<T>(largest, poison);
   for (int i = 0; i < n; i++) {
     for (int j = 0; j <= i; j++) a[i * ld + j] = scaled<T>(a[i * ld + j], s);
@@ -146,6 +162,50 @@ template <class T> void survey(const T* A, int64_t size, Vec<T>& largest, Vec<T>
   }
   for (int k = 0; k < W; k++) top1 = top[k] > top1 ? top[k] : top1;
   largest[m] = top1, poison[m] = bad1 + sum<T>(bad);
+}
+
+// The largest |a_ij − a_ji| of one matrix, or NaN if one of the differences is not finite; one W×W block at a time.
+template <class T> T asymmetry_of(const T* A, int n) {
+  constexpr int W = Simd<T>::W;
+  const int whole = n / W * W;
+  const int64_t row = n;
+  Vec<T> most = {}, bad = {};
+  for (int i = 0; i < whole; i += W)
+    for (int j = 0; j <= i; j += W) {
+      Vec<T> t[W];
+      for (int k = 0; k < W; k++) t[k] = load(A + (j + k) * row + i);
+      transpose(t);
+      for (int k = 0; k < W; k++) {
+        const Vec<T> x = load(A + (i + k) * row + j) - t[k];
+        most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+      }
+    }
+  T top = 0, poison = sum<T>(bad);
+  for (int k = 0; k < W; k++) top = most[k] > top ? most[k] : top;
+  for (int i = whole; i < n; i++)
+    for (int j = 0; j < i; j++) {
+      const T x = A[i * row + j] - A[j * row + i], size = x < 0 ? -x : x;
+      top = size > top ? size : top, poison += x * T(0);
+    }
+  return top + poison;
+}
+// The same for complex Hermitian matrices: |a_ij − ā_ji| in real and imaginary parts, and twice the imaginary parts of
+// the diagonal.
+template <class T> T complex_asymmetry_of(const T* A, int n) {
+  const int64_t row = 2 * n;
+  T top = 0, poison = 0;
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j <= i; j++) {
+      const T *x = A + i * row + 2 * j, *y = A + j * row + 2 * i, re = x[0] - y[0], im = x[1] + y[1];
+      const T a = re < 0 ? -re : re, b = im < 0 ? -im : im, size = a > b ? a : b;
+      top = size > top ? size : top, poison += re * T(0) + im * T(0);
+    }
+  return top + poison;
+}
+// Refuses the matrix in lane m, whose `largest` is known.
+template <class T> void compare(T asymmetry, T limit, const Vec<T>& largest, Vec<T>& poison, int m) {
+  const T top = largest[m] > Simd<T>::normal ? largest[m] : Simd<T>::normal;
+  if (!(asymmetry <= limit * top)) poison[m] = (T)__builtin_nanf("");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from . import selftest
+from .build import X86
 from .functions import Kernel
 
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
@@ -43,9 +44,23 @@ def _load() -> tuple[Kernel | None, str]:
             native = Kernel(path)
         except (OSError, AttributeError):
             continue
+        _check_environment(native.isa)
         wrong = selftest.problem(native)
         if wrong is None:
             return native, ""
         why = f"not used: its {native.isa} code fails its self-test ({wrong})"
         warnings.warn(f"native kernel {why}; torch.linalg is used instead. {_ADVICE}", RuntimeWarning, stacklevel=3)
     return None, why
+
+
+def _check_environment(isa: str) -> None:
+    """Warn if the kernel or its instruction set is not the one that the environment asks for."""
+    wish, use = os.environ.get("SPECTRALGRAD_ISA", ""), os.environ.get("SPECTRALGRAD_NATIVE", "")
+    said = []
+    if wish not in ("", isa):
+        why = "this machine does not have it" if wish in X86 else f"expected one of {', '.join(X86)}"
+        said.append(f"SPECTRALGRAD_ISA={wish}: {why}; the kernel uses {isa}")
+    if use not in ("", "0", "1"):
+        said.append(f"SPECTRALGRAD_NATIVE={use}: expected 0 or 1; the kernel is used")
+    for text in said:
+        warnings.warn(text, RuntimeWarning, stacklevel=4)

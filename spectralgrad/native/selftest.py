@@ -166,7 +166,7 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "root", root @ root, _wide(A) + failed
     yield "inverse root", inverse @ root, np.eye(A.shape[-1])
     for single in (False, True):
-        T = _wide(native.power(A, -0.25, 0.0, False, 0.0, 1.0, single)[0])
+        T = _wide(native.power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5), single)[0])
         yield "power", T @ T, inverse
     X, Y = (_wide(native.root_derivative(V, s, G, which)) for which in (False, True))
     yield "derivative of the root", root @ X + X @ root, _wide(G)

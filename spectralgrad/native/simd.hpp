@@ -43,13 +43,13 @@ template <> struct Simd<float> {
   typedef f32v V; typedef i32v M; typedef int32_t I;
   static constexpr int W = SG_BYTES / 4, mantissa = 23;
   static constexpr I bias = 127, exponent_mask = 0x7f800000, sign = INT32_MIN;
-  static constexpr float eps = 1.1920929e-7f, tiny = 0x1p-100f, lift = 0x1p64f, drop = 0x1p-64f;
+  static constexpr float eps = 1.1920929e-7f, normal = 0x1p-126f, tiny = 0x1p-100f, lift = 0x1p64f, drop = 0x1p-64f;
 };
 template <> struct Simd<double> {
   typedef f64v V; typedef i64v M; typedef int64_t I;
   static constexpr int W = SG_BYTES / 8, mantissa = 52;
   static constexpr I bias = 1023, exponent_mask = 0x7ff0000000000000, sign = INT64_MIN;
-  static constexpr double eps = 2.220446049250313e-16, tiny = 0x1p-400, lift = 0x1p512, drop = 0x1p-512;
+  static constexpr double eps = 2.220446049250313e-16, normal = 0x1p-1022, tiny = 0x1p-400, lift = 0x1p512, drop = 0x1p-512;
 };
 template <class T> using Vec = typename Simd<T>::V;
 template <class T> using Mask = typename Simd<T>::M;

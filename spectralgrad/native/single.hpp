@@ -21,6 +21,7 @@ template <class Field> struct SingleSolver {
   int* order;
   SingleQL<T> ql;
   sg::Team team;
+  T limit;  // on the asymmetry, if it is not negative
   struct Sweeps { T *sine, *tangent; int *lows, *highs, count; } sweeps[2];  // recorded by turns
 
   size_t layout(int size, bool vectors, char* base) {
@@ -45,7 +46,7 @@ template <class Field> struct SingleSolver {
 
   Scale<V> load_lower(const T* A) {
     V largest = {}, poison = {};
-    Field::survey_one(A, n, largest, poison, 0);
+    Field::survey_one(A, n, limit, largest, poison, 0);
     Scale<V> s = scale_of<T>(largest, poison);
     Field::load_one(A, s, 0, n, a, ld);
     return s;

@@ -34,6 +34,7 @@ template <class Field, int G> struct Solver {
   Replay<T, G> replay;
   V *tau, *extra;
   T *factor, *flat;
+  T limit;  // on the asymmetry, if it is not negative
   int* perm;
 
   static Variant variant(int n) {
@@ -69,7 +70,7 @@ template <class Field, int G> struct Solver {
 
   // ---- reduction ----
   Scale<V> reduce_lanes(const T* A, int count, const T* end, int g) {
-    Scale<V> s = Field::load_group(A, count, end, n, a, ld, work);
+    Scale<V> s = Field::load_group(A, count, end, n, a, ld, limit, work);
     Field::template reduce<LM>(a, ld, n, D[g], E[g], tau, extra, work);
     E[g][n - 1] = V{};
     if (!vectors) return s;
@@ -83,7 +84,7 @@ template <class Field, int G> struct Solver {
   Scale<V> reduce_single(const T* A, int count, int g) {
     V largest = {}, poison = {};
     const int64_t size = (int64_t)n * n * parts;
-    for (int m = 0; m < count; m++) Field::survey_one(A + m * size, n, largest, poison, m);
+    for (int m = 0; m < count; m++) Field::survey_one(A + m * size, n, limit, largest, poison, m);
     Scale<V> s = scale_of<T>(largest, poison);
     for (int m = 0; m < count; m++) reduce_one(A + m * size, s, g, m);
     for (int i = 0; i < n; i++)

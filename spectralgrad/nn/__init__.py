@@ -1,5 +1,6 @@
 """Spectral layers as ``torch.nn`` modules; the same operations without state are in ``functional``."""
 
+from .._lazy import listing
 from . import functional
 from .base import SpectralModule, spectral_layers
 from .coloring import WhiteningColoring2d
@@ -11,6 +12,7 @@ from .pooling import CovariancePooling
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d
 from .whitening_loss import WhiteningMSELoss
 
+__dir__ = listing(__name__)
 __all__ = [
     "CovariancePooling",
     "DecorrelatedBatchNorm1d",

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
 from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve
-from .functional.whitening_matrices import check_finite
 
 GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
@@ -83,6 +84,7 @@ class SpectralModule(nn.Module):
     operation: str = "inv_sqrt"
     compute_dtype: torch.dtype | None = None
 
+    @checked
     def __init__(self, method: str | Method = "exact") -> None:
         super().__init__()
         self.name: str | None = None
@@ -150,6 +152,8 @@ class SpectralModule(nn.Module):
         If the hook returns a function, the backward pass calls that function with the gradient of the matrices. Hooks
         are not copied or saved with the layer.
         """
+        if not callable(hook):
+            raise ArgumentError(f"{self.where}: expected hook to be a function, got {hook!r}")
         handle = RemovableHandle(self._watchers)
         self._watchers[handle.id] = hook
         return handle
@@ -170,6 +174,7 @@ class SpectralModule(nn.Module):
         return {**self.__dict__, "_watchers": OrderedDict()}
 
 
+@checked
 def spectral_layers(model: nn.Module, *, required_by: str | None = None) -> dict[str, SpectralModule]:
     """The spectral layers of a model by name, in the order of ``model.named_modules()``.
 

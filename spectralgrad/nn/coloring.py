@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ..errors import ArgumentError, ShapeError, check_features
+from ..dispatch.arguments import check_count, check_range, checked
+from ..errors import ShapeError, check_features
 from ..rules import Method
 from .base import SpectralModule
 from .functional.coloring import wct
@@ -48,6 +49,7 @@ class WhiteningColoring2d(SpectralModule):
 
     operation = "sqrt"
 
+    @checked
     def __init__(
         self,
         groups: int = 1,
@@ -58,10 +60,9 @@ class WhiteningColoring2d(SpectralModule):
         per_sample: bool = True,
     ) -> None:
         super().__init__(method)
-        if groups < 1:
-            raise ArgumentError(f"{self.where}: expected groups ≥ 1, got {groups}")
-        if not eps >= 0:
-            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
+        check_count(groups, "groups", self.where)
+        check_range(eps, "eps", self.where, 0)
+        check_range(strength, "strength", self.where)
         self.groups, self.strength, self.eps, self.per_sample = groups, strength, eps, per_sample
 
     def forward(
@@ -70,7 +71,7 @@ class WhiteningColoring2d(SpectralModule):
         for name, X in (("content", content), ("style", style)):
             if X is None:
                 continue
-            check_features(X, self.where)
+            check_features(X, f"{self.where}, {name}")
             if X.dim() != 4:
                 raise ShapeError(f"{self.where}: expected 4D {name} (N, C, H, W), got shape {tuple(X.shape)}")
         return wct(

@@ -7,16 +7,18 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import ArgumentError
+from ..dispatch.arguments import checked
+from ..dispatch.finite import check_finite
 from ..rules import Method
 from .base import Watch
-from .functional.whitening_matrices import check_finite, principal_projector
+from .functional.whitening_matrices import check_keep, standardized_projector
 from .running_norm import RunningNorm
 
 
 class _PCADenoising(RunningNorm):
     operation = "eigh"
 
+    @checked
     def __init__(
         self,
         num_features: int,
@@ -25,7 +27,7 @@ class _PCADenoising(RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
         bias: bool = True,
@@ -57,18 +59,12 @@ class _PCADenoising(RunningNorm):
 
     def _check_settings(self) -> None:
         super()._check_settings()
-        keep, d = self.keep, self.num_features // self.groups
-        whole = isinstance(keep, int) and not isinstance(keep, bool) and 1 <= keep <= d
-        if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
-            raise ArgumentError(
-                f"{self.where}: expected keep to be an integer from 1 to {d} or a float 0 < keep ≤ 1.0 "
-                f"(a share of the variance), got {keep!r}"
-            )
+        check_keep(self.keep, self.num_features // self.groups, self.where)
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """The projector onto the leading components of the standardised features, times the standardisation."""
         check_finite(C, self.where)
-        return principal_projector(C, self.keep, self.eps, self.method, watch)
+        return standardized_projector(C, self.keep, self.eps if eps is None else eps, self.method, watch)
 
     def extra_repr(self) -> str:
         """The settings shown by ``repr``: ``keep`` follows the number of channels."""

@@ -15,19 +15,22 @@ arrangements of the taps give further bounds of this kind (Singla and Feizi, Fan
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..errors import ArgumentError, NonFiniteError, ShapeError, check_choice, check_matrix
+from ..dispatch.arguments import check_count, check_range, checked
+from ..errors import ArgumentError, NonFiniteError, ShapeError, check_features, check_matrix
 from ..precision import full_precision, widen
 
 # A series at a larger norm loses more than two digits to cancellation. Beyond it, exp(J) is applied as exp(J/n)ⁿ.
 _FARTHEST = 4.0
 
 
-def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = False) -> Tensor:
+@checked
+def orthogonality_loss(W: Tensor, *, side: Literal["smaller", "rows"] = "smaller", squared: bool = False) -> Tensor:
     r"""Distance of a weight from orthogonality, to be added to a training loss (OL).
 
     .. math:: \lVert WW^T-I_m\rVert_F=\sqrt{\lVert W^TW-I_n\rVert_F^2+m-n} .
@@ -57,7 +60,6 @@ def orthogonality_loss(W: Tensor, *, side: str = "smaller", squared: bool = Fals
     convolution an orthogonal operator; :class:`OrthogonalConv2d` is one.
     """
     check_matrix(W, "orthogonality_loss")
-    check_choice(side, ("smaller", "rows"), "side", "orthogonality_loss")
     with full_precision(W):
         M = widen(W).flatten(1)
         M = M.mH if M.shape[0] > M.shape[1] else M
@@ -88,7 +90,7 @@ class OrthogonalConv2d(nn.Module):
     Args:
         in_channels: number of input channels.
         out_channels: number of output channels.
-        kernel_size: size of the skew-symmetric filter, an odd number.
+        kernel_size: size of the skew-symmetric filter, an odd number, or a pair of equal ones as in torch.
         bias: learn a bias.
         padding_mode: ``"zeros"`` or ``"circular"``; the operator is orthogonal in both cases.
         tolerance: upper bound for :math:`\lVert SS^T-I\rVert_2`, up to rounding. The number of terms follows from it
@@ -115,26 +117,31 @@ class OrthogonalConv2d(nn.Module):
     Reference: Singla and Feizi, Skew Orthogonal Convolutions, ICML 2021; ECCV 2022, section 4.2.
     """
 
+    @checked
     def __init__(
         self,
         in_channels: int,
         out_channels: int,
-        kernel_size: int = 3,
+        kernel_size: int | tuple[int, int] = 3,
         *,
         bias: bool = True,
-        padding_mode: str = "zeros",
+        padding_mode: Literal["zeros", "circular"] = "zeros",
         tolerance: float = 1e-3,
         max_norm: float | None = math.pi,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        _check(in_channels, out_channels, kernel_size, padding_mode, tolerance, max_norm)
-        self.in_channels, self.out_channels, self.kernel_size = in_channels, out_channels, kernel_size
+        check_count(in_channels, "in_channels", "OrthogonalConv2d")
+        check_count(out_channels, "out_channels", "OrthogonalConv2d")
+        check_range(tolerance, "tolerance", "OrthogonalConv2d", 0, 1, ends="()")
+        check_range(max_norm, "max_norm", "OrthogonalConv2d", 0, ends="()")
+        self.kernel_size = _square(kernel_size)
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.padding_mode, self.tolerance, self.max_norm = padding_mode, tolerance, max_norm
         channels = max(in_channels, out_channels)
         self.weight = nn.Parameter(
-            torch.empty(channels, channels, kernel_size, kernel_size, device=device, dtype=dtype)
+            torch.empty(channels, channels, self.kernel_size, self.kernel_size, device=device, dtype=dtype)
         )
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
@@ -156,6 +163,7 @@ class OrthogonalConv2d(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        check_features(x, "OrthogonalConv2d")
         if x.dim() != 4 or x.shape[1] != self.in_channels:
             raise ShapeError(f"OrthogonalConv2d: expected input (B, {self.in_channels}, H, W), got {tuple(x.shape)}")
         if not torch.compiler.is_compiling() and not bool(torch.isfinite(self.weight).all()):
@@ -224,20 +232,13 @@ def series(norm: float, tolerance: float) -> tuple[int, int]:
     return parts, max(terms, 1)
 
 
-def _check(
-    in_channels: int, out_channels: int, kernel_size: int, padding_mode: str, tolerance: float, max_norm: float | None
-) -> None:
-    if in_channels < 1 or out_channels < 1:
+def _square(kernel_size: int | tuple[int, int]) -> int:
+    """Return the size of a square filter of odd size, given as a number or as a pair."""
+    sizes = {kernel_size} if isinstance(kernel_size, int) else set(kernel_size)
+    (size,) = sizes if len(sizes) == 1 else (0,)
+    if size < 1 or size % 2 == 0:
         raise ArgumentError(
-            f"OrthogonalConv2d: expected in_channels ≥ 1 and out_channels ≥ 1, got {in_channels} and {out_channels}"
-        )
-    if kernel_size < 1 or kernel_size % 2 == 0:
-        raise ArgumentError(
-            f"OrthogonalConv2d: expected an odd kernel_size ≥ 1, got {kernel_size}; "
+            f"OrthogonalConv2d: expected an odd kernel_size ≥ 1, the same for rows and columns, got {kernel_size}; "
             "a filter of even size has no center tap, which skew symmetry requires"
         )
-    check_choice(padding_mode, ("zeros", "circular"), "padding_mode", "OrthogonalConv2d")
-    if not 0 < tolerance < 1:
-        raise ArgumentError(f"OrthogonalConv2d: expected 0 < tolerance < 1, got {tolerance}")
-    if max_norm is not None and not max_norm > 0:
-        raise ArgumentError(f"OrthogonalConv2d: expected max_norm > 0 or None, got {max_norm}")
+    return int(size)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import ArgumentError, ShapeError, check_choice, check_features
+from ..dispatch.arguments import check_count, check_range, checked
+from ..errors import ShapeError, check_features
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
@@ -65,6 +65,7 @@ class CovariancePooling(SpectralModule):
     Algorithm 3 (which multiplies the features by S; the pooled matrix is S itself, as in the released code).
     """
 
+    @checked
     def __init__(
         self,
         in_channels: int,
@@ -78,26 +79,20 @@ class CovariancePooling(SpectralModule):
         side: Side = "auto",
         method: str | Method = "exact",
         compute_dtype: torch.dtype | None = None,
-        device: Any = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if isinstance(power, str) and power != "log":
-            raise ArgumentError(f"{type(self).__name__}: expected power to be a number or 'log', got {power!r}")
-        if power != "log" and not math.isfinite(power):
-            raise ArgumentError(f"{type(self).__name__}: expected a finite power, got {power!r}")
+        if power != "log":
+            check_range(power, "power", type(self).__name__)
         self.operation = operation_of(power)
         super().__init__(method)
-        check_choice(output, ("triangle", "full"), "output", self.where)
-        check_choice(side, ("auto", "channels", "positions"), "side", self.where)
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
         self.normalize, self.output, self.side, self.compute_dtype = normalize, output, side, compute_dtype
         self._check_compute_dtype()
-        if not eps >= 0:
-            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
-        for name, count in (("in_channels", in_channels), ("reduce_to", reduce_to)):
-            if count is not None and count < 1:
-                raise ArgumentError(f"{self.where}: expected {name} ≥ 1, got {count}")
+        check_range(eps, "eps", self.where, 0)
+        check_count(in_channels, "in_channels", self.where)
+        check_count(reduce_to, "reduce_to", self.where)
         self.reduction = (
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )

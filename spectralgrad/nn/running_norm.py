@@ -8,14 +8,14 @@ training and in evaluation.
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from ..dispatch import function
-from ..errors import ArgumentError, ShapeError, SpectralError, check_choice, check_features
+from ..dispatch.arguments import check_count, check_range
+from ..errors import ArgumentError, ShapeError, SpectralError, check_features
 from ..precision import working_dtype
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
@@ -51,7 +51,7 @@ class RunningNorm(SpectralModule):
         momentum: float | None,
         affine: bool,
         track_running_stats: bool,
-        device: Any,
+        device: torch.device | str | None,
         dtype: torch.dtype | None,
         *,
         bias: bool,
@@ -81,19 +81,15 @@ class RunningNorm(SpectralModule):
         return {name: {"eps": self.eps} for name in ("svd-pi", "pi")}
 
     def _check_settings(self) -> None:
-        for name in ("num_features", "groups"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ArgumentError(f"{self.where}: expected {name} to be a whole number ≥ 1, got {value!r}")
+        check_count(self.num_features, "num_features", self.where)
+        check_count(self.groups, "groups", self.where)
         if self.num_features % self.groups:
             raise ArgumentError(
                 f"{self.where}: expected a number of groups that divides the {self.num_features} channels, "
                 f"got groups={self.groups}"
             )
-        if not self.eps >= 0:
-            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {self.eps!r}")
-        check_choice(self.statistics, ("covariance", "whitening"), "statistics", self.where)
-        check_choice(self.init, ("ones", "uniform"), "init", self.where)
+        check_range(self.eps, "eps", self.where, 0)
+        check_range(self.momentum, "momentum", self.where, 0, 1, ends="[]")
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
@@ -131,8 +127,11 @@ class RunningNorm(SpectralModule):
         assert averaged is not None
         return averaged
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
-        """W (G, d, d) as a differentiable function of covariances (G, d, d); ``watch`` sees what is decomposed."""
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
+        """W (G, d, d) as a differentiable function of covariances (G, d, d); ``watch`` sees what is decomposed.
+
+        ``eps`` (G, 1, 1) replaces the layer's ε for features that were divided by a power of two.
+        """
         raise NotImplementedError
 
     def forward(self, X: Tensor) -> Tensor:
@@ -143,10 +142,12 @@ class RunningNorm(SpectralModule):
         return apply_matrix(X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype)
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
-        matrix_of = partial(self.matrix, watch=Watch(self))
-        result = normalize(
-            X, matrix_of, self.weight, self.bias, groups=self.groups, dtype=self.compute_dtype, reduce=reduce
-        )
+        watch, options = Watch(self), {"groups": self.groups, "dtype": self.compute_dtype, "reduce": reduce}
+
+        def matrix_of(C: Tensor, eps: Tensor | None = None) -> Tensor:
+            return self.matrix(C, watch, eps)
+
+        result = normalize(X, matrix_of, self.weight, self.bias, eps=self.eps, **options)  # type: ignore[arg-type]
         if self.training and self.track_running_stats:
             self._update(result)
         return result.output
@@ -185,6 +186,12 @@ class RunningNorm(SpectralModule):
     def _from_running(self) -> Tensor:
         assert self.running_cov is not None
         C = self.running_cov.detach()
+        if function.eager(C) and bool(C.diagonal(dim1=-2, dim2=-1).isinf().any()):
+            raise SpectralError(
+                f"{self.where}: expected a finite running covariance, got one that overflowed {C.dtype}: the features "
+                "in training were too large for their squares. Scale them down, pass statistics='whitening', or keep "
+                "the layer in float64; reset_running_stats() starts again."
+            )
         half = C.dtype != working_dtype(C.dtype)
         C = C.to(self.compute_dtype or working_dtype(C.dtype))
         return self.matrix(positive_part(C) if half else C)

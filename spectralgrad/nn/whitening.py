@@ -7,7 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ..errors import MethodError, check_choice
+from ..dispatch.arguments import checked
+from ..errors import MethodError
 from ..linalg.covariances import shifted
 from ..rules import Method
 from .base import Watch
@@ -16,6 +17,7 @@ from .running_norm import RunningNorm, Statistics
 
 
 class _DecorrelatedBatchNorm(RunningNorm):
+    @checked
     def __init__(
         self,
         num_features: int,
@@ -23,7 +25,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
         momentum: float | None = 0.1,
         affine: bool = True,
         track_running_stats: bool = True,
-        device: Any = None,
+        device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         *,
         bias: bool = True,
@@ -36,7 +38,6 @@ class _DecorrelatedBatchNorm(RunningNorm):
         sync: bool = False,
         process_group: Any = None,
     ) -> None:
-        check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
         self.operation, self.whitening = OPERATION[whitening], whitening
         super().__init__(
             num_features,
@@ -65,9 +66,9 @@ class _DecorrelatedBatchNorm(RunningNorm):
             )
         return rule
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        M = shifted(C, self.eps)
+        M = shifted(C, self.eps if eps is None else eps)
         return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
@@ -102,7 +103,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
 
     Running statistics are ``running_mean`` (C,) and ``running_cov`` (G, d, d), without ε and unbiased (n − 1) like
     torch's ``running_var``. The papers average the biased covariance with ε included; with n in the thousands the
-    difference is negligible.
+    difference is negligible. Features of any size are whitened, also where their squares overflow; a running covariance
+    that overflows is infinite, and evaluation raises an error that says so.
 
     Args:
         num_features: C.
@@ -135,6 +137,7 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         ArgumentError: ``groups`` does not divide the number of channels, or ε is negative.
         ShapeError: the input has the wrong dimension or number of channels, or a single value per channel in training.
         NonFiniteError: the batch contains NaN or infinity.
+        SpectralError: the running covariance overflowed.
 
     Example:
         >>> layer = DecorrelatedBatchNorm2d(4, affine=False)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..errors import ArgumentError, check_choice, check_number
+from ..dispatch.arguments import check_range, checked
 from ..rules import Method
 from .base import SpectralModule
 from .functional.whitening_loss import check_partition, whitening_mse
@@ -53,6 +53,7 @@ class WhiteningMSELoss(SpectralModule):
     Reference: Ermolov, Siarohin, Sangineto and Sebe, Whitening for Self-Supervised Representation Learning, ICML 2021.
     """
 
+    @checked
     def __init__(
         self,
         sub_batch: int | None = 128,
@@ -63,12 +64,9 @@ class WhiteningMSELoss(SpectralModule):
         method: str | Method | None = None,
         normalize: bool = True,
     ) -> None:
-        check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", type(self).__name__)
         self.operation = OPERATION[whitening]
         super().__init__(DEFAULT[whitening] if method is None else method)
-        check_number(eps, "eps", self.where)
-        if not eps >= 0:
-            raise ArgumentError(f"{self.where}: expected eps ≥ 0, got {eps!r}")
+        check_range(eps, "eps", self.where, 0)
         check_partition(sub_batch, iterations, self.where)
         self.sub_batch, self.iterations, self.eps = sub_batch, iterations, eps
         self.whitening, self.normalize = whitening, normalize

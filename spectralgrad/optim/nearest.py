@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import solvers
+from ..dispatch.arguments import check_tolerance, checked
 from ..errors import MethodError, SpectralError, check_matrix
 from ..precision import full_precision, magnitude, rank_tolerance, widen
 from .parameters import Chosen
@@ -26,6 +27,7 @@ _LIFT, _SETTLE = (3.4445, -4.7750, 2.0315), (15 / 8, -10 / 8, 3 / 8)
 _SCHEDULE = (_LIFT,) * 7 + (_SETTLE,) * 4
 
 
+@checked
 def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = None) -> Tensor:
     r"""The partial isometry :math:`U_rV_r^H` of :math:`G=U\Sigma V^H`, without gradient.
 
@@ -58,8 +60,8 @@ def nearest_orthogonal(G: Tensor, *, method: str = "gram", rtol: float | None = 
     Reference: Song, Sebe and Wang, ECCV 2022, Eq. 14–17; Higham, Functions of Matrices (2008), section 8.1.
     """
     check_matrix(G, "nearest_orthogonal")
-    if method not in _METHODS:
-        raise MethodError(f"nearest_orthogonal: expected method {_LISTED}, got {method!r}")
+    _check_method(method, "nearest_orthogonal")
+    check_tolerance(rtol, "nearest_orthogonal")
     if G.numel() == 0:
         return torch.zeros_like(G)
     with torch.no_grad(), full_precision(G):
@@ -110,6 +112,7 @@ class NearestOrthogonalGradient(Treatment):
 
     order: ClassVar[int] = 0
 
+    @checked
     def __init__(
         self,
         optimizer: Optimizer,
@@ -119,8 +122,8 @@ class NearestOrthogonalGradient(Treatment):
         keep_norm: bool = False,
         rtol: float | None = None,
     ) -> None:
-        if method not in _METHODS:
-            raise MethodError(f"NearestOrthogonalGradient: expected method {_LISTED}, got {method!r}")
+        _check_method(method, "NearestOrthogonalGradient")
+        check_tolerance(rtol, "NearestOrthogonalGradient")
         self.method, self.keep_norm, self.rtol = method, keep_norm, rtol
         super().__init__(optimizer, parameters)
 
@@ -157,6 +160,11 @@ class NearestOrthogonalGradient(Treatment):
         G.copy_(R.reshape(G.shape))
 
 
+def _check_method(method: str, where: str) -> None:
+    if method not in _METHODS:
+        raise MethodError(f"{where}: expected method {' or '.join(map(repr, _METHODS))}, got {method!r}")
+
+
 def _tolerance(A: Tensor, stored: torch.dtype) -> float:
     return max(rank_tolerance(max(A.shape[-2:]), A.dtype), torch.finfo(stored).eps)
 
@@ -189,4 +197,3 @@ def _polynomial(A: Tensor, tolerance: float) -> Tensor:
 
 
 _METHODS = {"svd": _svd, "gram": _gram, "polynomial": _polynomial}
-_LISTED = " or ".join(repr(name) for name in _METHODS)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ..errors import check_choice
+from ..dispatch.arguments import checked
 from ..precision import widen
 from .nearest import NearestOrthogonalGradient
-from .optimal_rates import optimal_rate
+from .optimal_rates import rate_of
 from .parameters import Chosen, Target
 from .treatment import ConditioningWarning, Treatment, treatments
 
@@ -86,11 +86,15 @@ class OptimalLearningRate(Treatment):
 
     order: ClassVar[int] = 1
 
+    @checked
     def __init__(
-        self, optimizer: Optimizer, parameters: Chosen, *, objective: str = "paper", direction: str = "gradient"
+        self,
+        optimizer: Optimizer,
+        parameters: Chosen,
+        *,
+        objective: Literal["paper", "exact"] = "paper",
+        direction: Literal["gradient", "update"] = "gradient",
     ) -> None:
-        check_choice(objective, ("paper", "exact"), "objective", "OptimalLearningRate")
-        check_choice(direction, ("gradient", "update"), "direction", "OptimalLearningRate")
         self.objective, self.direction = objective, direction
         self._found: dict[int, Tensor] = {}
         self._before: dict[int, tuple[Tensor, Tensor | None]] = {}
@@ -115,9 +119,7 @@ class OptimalLearningRate(Treatment):
             if self.direction == "gradient":
                 wanted = -G if group.get("maximize") else G
                 scale = getattr(optimizer, "grad_scale", None)
-                wanted = optimal_rate(
-                    W, wanted if scale is None else wanted / scale, objective=self.objective, limit=float(group["lr"])
-                )
+                wanted = rate_of(W, wanted if scale is None else wanted / scale, self.objective, float(group["lr"]))
             self._before[i] = (W.clone(memory_format=torch.preserve_format), wanted)
 
     def after(self, optimizer: Optimizer) -> None:
@@ -130,7 +132,7 @@ class OptimalLearningRate(Treatment):
             W = target.parameter
             if rate is None:
                 taken = (widen(old).double() - widen(W).double()) / limit
-                rate = optimal_rate(old, taken, objective=self.objective, limit=limit)
+                rate = rate_of(old, taken, self.objective, limit)
             self._found[i] = rate
             # On an accelerator the rate is not read, which would synchronise; at rate = limit lerp returns W.
             if rate.device.type != "cpu" or float(rate) < limit:

@@ -11,11 +11,15 @@ Newton step from η = 0 on :math:`\lVert w-\eta l\rVert^4`, which makes W small 
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import ShapeError, check_choice
+from ..dispatch.arguments import check_range, checked
+from ..dispatch.finite import check_finite
+from ..errors import ShapeError, check_matrix
 from ..precision import full_precision
 
 OBJECTIVES = ("paper", "exact")
@@ -23,7 +27,10 @@ _REAL = 1e-6  # a root of the cubic counts as real up to this relative imaginary
 _DOUBT = 64 * np.finfo(np.float64).eps  # relative rounding error of a value of the quartic
 
 
-def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float | None = None) -> Tensor:
+@checked
+def optimal_rate(
+    W: Tensor, G: Tensor, *, objective: Literal["paper", "exact"] = "paper", limit: float | None = None
+) -> Tensor:
     r"""The learning rate η for which :math:`W-\eta G` is meant to be as close to orthogonal as possible.
 
     ``"paper"`` is Eq. 20 for the flattened w and l,
@@ -47,7 +54,8 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
 
     Raises:
         ShapeError: ``W`` and ``G`` have different shapes or fewer than two dimensions.
-        ArgumentError: ``objective`` is unknown.
+        ArgumentError: ``objective`` is unknown, or ``limit`` negative or not finite.
+        NonFiniteError: ``W`` or ``G`` contains NaN or infinity.
 
     Example:
         >>> W = torch.eye(3, dtype=torch.float64)
@@ -58,12 +66,20 @@ def optimal_rate(W: Tensor, G: Tensor, *, objective: str = "paper", limit: float
 
     Reference: Song, Sebe and Wang, ECCV 2022, Eq. 18–21.
     """
-    check_choice(objective, ("paper", "exact"), "objective", "optimal_rate")
-    if W.shape != G.shape or W.dim() < 2:
+    for name, X in (("W", W), ("G", G)):
+        check_matrix(X, f"optimal_rate, {name}")
+        check_finite(X, f"optimal_rate, {name}", X.dim())
+    if W.shape != G.shape or W.dtype.is_complex != G.dtype.is_complex:
         raise ShapeError(
-            "optimal_rate: expected a weight and a gradient of one shape (m, n), "
-            f"got {tuple(W.shape)} and {tuple(G.shape)}"
+            "optimal_rate: expected a weight W and a gradient G of one shape (m, n), both real or both complex, "
+            f"got {tuple(W.shape)} of {W.dtype} and {tuple(G.shape)} of {G.dtype}"
         )
+    check_range(limit, "limit", "optimal_rate", 0)
+    return rate_of(W, G, objective, limit)
+
+
+def rate_of(W: Tensor, G: Tensor, objective: str, limit: float | None) -> Tensor:
+    """Return :func:`optimal_rate` without its checks; zero, or the limit, if ``G`` is not finite."""
     with torch.no_grad(), full_precision(W):
         W, G = (x.detach().flatten(1).to(torch.complex128 if x.dtype.is_complex else torch.float64) for x in (W, G))
         if objective == "exact":

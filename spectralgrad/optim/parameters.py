@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize
 from torch.optim import Optimizer
 
-from ..errors import ShapeError, SpectralError
+from ..errors import ShapeError, SpectralError, check_layout
 from ..nn.orthogonal import OrthogonalConv2d
 from .tracing import PreSpectral
 
@@ -35,7 +35,7 @@ def targets(parameters: Chosen, optimizer: Optimizer, operation: str) -> list[Ta
     """
     chosen = _listed(parameters)
     if not chosen:
-        raise SpectralError(f"{operation}: expected at least one parameter or layer, got none")
+        raise SpectralError(f"{operation}: expected parameters to be at least one tensor or layer, got none")
     found: dict[int, Target] = {}
     for item in chosen:
         target = _target(item, operation)
@@ -61,7 +61,7 @@ def _target(item: One, operation: str) -> Target:
     if isinstance(item, nn.Module):
         return Target(_weight(item, operation), _orthogonal(item))
     raise SpectralError(
-        f"{operation}: expected tensors or modules, got {type(item).__name__}; "
+        f"{operation}: expected parameters to be tensors or modules, got {type(item).__name__}; "
         "pass the object, such as model.conv1 or model.conv1.weight"
     )
 
@@ -92,14 +92,15 @@ def _orthogonal(module: nn.Module) -> bool:
 
 
 def _check(parameter: Tensor, operation: str, stepped: bool) -> None:
+    check_layout(parameter, f"{operation}, parameters")
     shape = tuple(parameter.shape)
     if parameter.dim() < 2:
         raise ShapeError(
-            f"{operation}: expected a matrix or a filter (≥ 2 dimensions), got a parameter of shape {shape}"
+            f"{operation}: expected parameters that are matrices or filters (≥ 2 dimensions), got one of shape {shape}"
         )
     if not stepped:
         raise SpectralError(
-            f"{operation}: the parameter of shape {shape} is in none of the optimiser's groups; "
+            f"{operation}: expected parameters of the optimiser, got one of shape {shape} in none of its groups; "
             "for a parametrised weight pass the layer, or layer.parametrizations.weight.original"
         )
     if type(parameter).__name__ == "DTensor":

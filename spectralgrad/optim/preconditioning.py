@@ -6,17 +6,18 @@ the fallbacks of the library.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..errors import ArgumentError, IndefiniteError, NonFiniteError, check_number, check_square, check_tolerance
-from ..precision import narrow, widen
+from ..dispatch.arguments import check_range, check_tolerance, checked
+from ..errors import ArgumentError, AsymmetricError, IndefiniteError, NonFiniteError, check_square
+from ..precision import narrow, rounded_to, widen
 
 
+@checked
 def inverse_root(
     A: Tensor, p: float, *, eps: float = 0.0, relative: bool = False, rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -39,7 +40,7 @@ def inverse_root(
 
     Raises:
         ArgumentError: ``p`` or ``eps`` is out of range, or ``relative`` is given without ``eps``.
-        IndefiniteError: an eigenvalue is negative beyond rounding error.
+        IndefiniteError: an eigenvalue of :math:`A+\epsilon I` is negative beyond rounding error.
         NonFiniteError: the input contains NaN or Inf; the message lists the batch positions.
 
     Example:
@@ -55,6 +56,7 @@ def inverse_root(
     return _root(A, "inverse_root", p, eps, relative, rtol, clamp)
 
 
+@checked
 def inverse_roots(
     matrices: Sequence[Tensor],
     p: float | Sequence[float],
@@ -87,12 +89,12 @@ def inverse_roots(
 
     Reference: as in :func:`inverse_root`.
     """
-    if isinstance(matrices, Tensor):
-        raise ArgumentError("inverse_roots: expected a list of matrices; for one tensor use inverse_root")
-    roots = [p] * len(matrices) if isinstance(p, (int, float, str)) else list(p)
+    roots = list(p) if isinstance(p, Sequence) else [p] * len(matrices)
     if len(roots) != len(matrices):
-        raise ArgumentError(f"inverse_roots: expected one root for each of {len(matrices)} matrices, got {len(roots)}")
-    _check_arguments("inverse_roots", eps, relative, rtol, roots)  # type: ignore[arg-type]
+        raise ArgumentError(
+            f"inverse_roots: expected one root p for each of {len(matrices)} matrices, got {len(roots)}"
+        )
+    _check_arguments("inverse_roots", eps, relative, rtol, roots)
     results: list[Tensor] = list(matrices)
     for members in _buckets(matrices, roots):
         batch = torch.stack([matrices[k] for k in members])
@@ -101,9 +103,12 @@ def inverse_roots(
         except NonFiniteError as error:
             positions = [(members[position[0]],) for position in error.positions]
             raise NonFiniteError(positions, (len(matrices),), "inverse_roots") from None
+        except AsymmetricError as error:
+            position = (members[error.position[0]],)
+            raise AsymmetricError(error.asymmetry, position, "inverse_roots", error.tolerance) from None
         except IndefiniteError as error:
             position = (members[error.position[0]],)
-            raise IndefiniteError(error.eigenvalue, position, "inverse_roots", error.tolerance) from None
+            raise IndefiniteError(error.eigenvalue, position, "inverse_roots", error.tolerance, error.dtype) from None
         for k, root in zip(members, found.unbind(), strict=True):
             results[k] = root
     return results
@@ -122,17 +127,13 @@ def _buckets(matrices: Sequence[Tensor], roots: Sequence[float]) -> list[list[in
 
 def _check_arguments(operation: str, eps: float, relative: bool, rtol: float | None, roots: Sequence[float]) -> None:
     check_tolerance(rtol, operation)
-    check_number(eps, "eps", operation)
-    if not 0 <= eps < math.inf:
-        raise ArgumentError(f"{operation}: expected a finite eps ≥ 0, got {eps!r}")
+    check_range(eps, "eps", operation, 0)
     if relative and eps == 0:
         raise ArgumentError(f"{operation}: expected eps > 0 with relative=True, which multiplies eps, got eps=0")
     for p in roots:
-        check_number(p, "the root p", operation)
-        if not 0 < p < math.inf:
-            raise ArgumentError(f"{operation}: expected a root p > 0, got {p!r}")
+        check_range(p, "the root p", operation, 0, ends="()")
 
 
 def _root(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float | None, clamp: bool) -> Tensor:
-    arguments = operation, float(p), float(eps), relative, -1.0 if rtol is None else float(rtol), clamp
+    arguments = operation, float(p), float(eps), relative, -1.0 if rtol is None else float(rtol), clamp, rounded_to(A)
     return narrow(solvers.inverse_root(widen(A.detach()), *arguments), A.dtype)

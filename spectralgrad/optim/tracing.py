@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ..dispatch.arguments import checked
 from ..errors import SpectralError
 from ..nn.base import spectral_layers
 from ..nn.orthogonal import OrthogonalConv2d
@@ -31,6 +32,7 @@ class PreSpectral(NamedTuple):
     module: nn.Module
 
 
+@checked
 def pre_spectral_layers(
     model: nn.Module, *inputs: Any, choose: Mapping[str, str] | None = None, **options: Any
 ) -> dict[str, PreSpectral]:

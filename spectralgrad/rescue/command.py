@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from typing import NoReturn
 
 from ..io import programs
 from .override import override_linalg
 
 _DESCRIPTION = """\
 Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad,
-whose gradients are finite at repeated eigenvalues. The program is not modified. The replacement applies to all its
-threads and to the processes that it starts by multiprocessing, such as workers of a DataLoader."""
+whose gradients are finite at repeated eigenvalues. The program is not modified, and runs as `python` runs it. The
+replacement applies to all its threads and to the processes that it starts by multiprocessing, such as workers of a
+DataLoader, until the process ends."""
 _EXAMPLES = """\
 examples:
   spectralgrad rescue train.py --epochs 3
@@ -32,10 +34,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=rescue)
 
 
-def rescue(options: argparse.Namespace) -> int:
-    """Run the program and return its exit status."""
-    switch = override_linalg(options.method).enable()
-    try:
-        return programs.run(options)
-    finally:
-        switch.disable()
+def rescue(options: argparse.Namespace) -> NoReturn:
+    """Start the program, with :func:`begin` when it has imported torch."""
+    override_linalg(options.method)  # an unknown method is an error now
+    programs.start(options, f"{__name__}:{begin.__name__}", {"method": options.method})
+
+
+def begin(method: str) -> None:
+    """Switch the replacement on; it stays on until the process ends."""
+    override_linalg(method).enable()

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..autograd.hermitian import from_lower
 from ..dispatch.function import transformed
 from ..dispatch.torch_internals import nested
 from ..errors import ShapeError, check_matrix
@@ -145,12 +146,12 @@ def _pinv(
     if not 0 <= tolerance <= 1:
         return NotImplemented
     if hermitian:
-        return matrix_power(A, -1, rtol=tolerance)
+        return matrix_power(from_lower(A, "pinv"), -1, rtol=tolerance)  # as torch reads it
     return singular_value_function(A, torch.reciprocal, lambda s: -s.square().reciprocal(), rtol=tolerance).mH
 
 
 def _matrix_sqrth(method: Method, A: Tensor) -> Any:
-    return matrix_sqrt(A) if _square(A) else NotImplemented
+    return matrix_sqrt(from_lower(A, "matrix_sqrth")) if _square(A) else NotImplemented
 
 
 def _polar(method: Method, A: Tensor, *, out: Any = None) -> Any:

@@ -1,5 +1,6 @@
 """The named gradient methods, each a frozen dataclass, and the registry that looks them up by name."""
 
+from .._lazy import listing
 from .approximants import MPA, MTP
 from .base import GapMethod, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
@@ -10,6 +11,7 @@ from .pseudo_inverse import SVDInv
 from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
 from .tensor_networks import Lorentzian, Masked
 
+__dir__ = listing(__name__)
 __all__ = [
     "METHODS",
     "MPA",

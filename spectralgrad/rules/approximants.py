@@ -21,6 +21,7 @@ class _Approximant(Method):
     lyapunov_steps: int = 8
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.degree >= 1, self, "degree", "≥ 1")
         require(self.lyapunov_steps >= 1, self, "lyapunov_steps", "≥ 1")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar
 
@@ -12,8 +13,10 @@ from torch import Tensor
 from ..autograd import eigenvectors, singular_vectors, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
+from ..autograd.rescaling import overflowed, rescaled
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
-from ..errors import MethodError
+from ..dispatch.arguments import Kind, kinds_of, refuse
+from ..errors import MethodError, SpectralError
 from ..precision import saturated
 
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
@@ -66,6 +69,21 @@ class Method:
     operations: ClassVar[frozenset[str]]
     exact: ClassVar[bool] = False
     set_by_layers: ClassVar[frozenset[str]] = frozenset()  # parameters for which a layer has its own default
+    argument_error: ClassVar[type[SpectralError]] = MethodError  # raised for arguments that are no method
+
+    _kinds: ClassVar[dict[str, Kind]] = {}  # what the parameters may be
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        with suppress(NameError):  # names that a user's module does not import when it runs
+            cls._kinds = {name: kind._replace(error=MethodError) for name, kind in kinds_of(cls).items()}
+
+    def __post_init__(self) -> None:
+        """Check the parameters against their annotations; subclasses extend it with what else they require."""
+        for name, kind in self._kinds.items():
+            value = getattr(self, name)
+            if type(value) not in kind.types and not kind.accepts(value):
+                refuse(value, name, type(self).__name__, kind)
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
@@ -102,7 +120,12 @@ class Method:
             f: a function of eigenvalues with its derivative and divided differences.
             domain: as in :meth:`root`.
         """
-        return self.compose(A, f, domain.spectrum(A))
+        spectrum = domain.spectrum(A)
+        e = None if f.degree is None else overflowed(A, spectrum.values)
+        if e is None or f.degree is None:
+            return self.compose(A, f, spectrum)
+        result: Tensor = rescaled(lambda A: self.function(A, f.at(e), domain), (A,), (e,), (e * f.degree,))
+        return result
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""

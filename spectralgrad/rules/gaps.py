@@ -200,8 +200,8 @@ class Taylor(PublishedRule):
         faithful: use the sign of the released code at ties, :math:`\hat K_{ij}=\hat K_{ji}=+(K+1)/\lambda` (claim G10).
 
     Example:
-        >>> Taylor().gaps(torch.tensor([0.01, 0.02]))[1, 0]
-        tensor(99.9023)
+        >>> Taylor().gaps(torch.tensor([0.01, 0.02]))[1, 0].round(decimals=1)  # 100 (1 - 2⁻¹⁰)
+        tensor(99.9000)
 
     Reference: Wang et al., Robust Differentiable SVD, TPAMI 2021, Eq. 9-12.
     """

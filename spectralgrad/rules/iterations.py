@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -95,7 +96,9 @@ class SVDPI(GapMethod):
     unrolled: bool = False
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.iterations >= 1, self, "iterations", "≥ 1")
+        _require_stopping(self)
 
     @property
     def skew(self) -> bool:
@@ -122,6 +125,13 @@ class SVDPI(GapMethod):
 
     def bound(self, w: Tensor) -> Tensor:
         return Taylor(degree=self.iterations - 1).bound(w)
+
+
+def _require_stopping(method: SVDPI | PI) -> None:
+    """Raise :class:`MethodError` unless the parameters of the three stopping rules are in their ranges."""
+    require(0 <= method.eps < math.inf, method, "eps", "≥ 0 and finite")
+    require(0 <= method.energy < math.inf, method, "energy", "≥ 0 and finite")
+    require(method.tolerance >= 0, method, "tolerance", "≥ 0")
 
 
 @dataclass(frozen=True)
@@ -157,7 +167,10 @@ class PI(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.iterations >= 0, self, "iterations", "≥ 0")
+        require(self.seed >= 0, self, "seed", "≥ 0")
+        _require_stopping(self)
 
     @property
     def _algorithm(self) -> PowerIteration:
@@ -204,9 +217,9 @@ class NewtonSchulz(Method):
     on_residual: Callable[[Tensor], None] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
-        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
-        require(self.backward in ("unrolled", "lyapunov"), self, "backward", "'unrolled' or 'lyapunov'")
+        require(self.lyapunov_steps >= 1, self, "lyapunov_steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         M = domain.matrix(A)
@@ -240,8 +253,8 @@ class SVDNewton(Method):
     normalize: Literal["trace", "frobenius"] = "trace"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
-        require(self.normalize in ("trace", "frobenius"), self, "normalize", "'trace' or 'frobenius'")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]

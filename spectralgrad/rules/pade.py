@@ -8,6 +8,7 @@ A construction that determines the rank finds the right degree, [0/1], which is 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -63,7 +64,7 @@ class Pade(PublishedRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require(self.floor is None or self.floor > 0, self, "floor", "> 0")
+        require(self.floor is None or 0 < self.floor < math.inf, self, "floor", "> 0 and finite")
         require(self.degree >= 2, self, "degree", "≥ 2")
 
     @property

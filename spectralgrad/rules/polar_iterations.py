@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -120,10 +121,11 @@ class PolarExpress(_Iteration):
     quintics: tuple[Quintic, ...] = field(default=(), init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
         require(0 < self.lowest < 1, self, "lowest", "between 0 and 1")
         require(0 <= self.cushion < 1, self, "cushion", "from 0 to 1")
-        require(self.safety >= 1, self, "safety", "≥ 1")
+        require(1 <= self.safety < math.inf, self, "safety", "≥ 1 and finite")
         found = polar_express_quintics(self.steps, self.lowest, self.cushion, self.safety, self.faithful)
         object.__setattr__(self, "quintics", found)
 
@@ -158,6 +160,7 @@ class Muon(_Iteration):
     steps: int = 5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:

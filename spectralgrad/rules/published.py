@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -35,7 +37,8 @@ class PublishedRule(GapMethod):
     clamp: float | None
 
     def __post_init__(self) -> None:
-        require(self.clamp is None or self.clamp > 0, self, "clamp", "> 0")
+        super().__post_init__()
+        require(self.clamp is None or 0 < self.clamp < math.inf, self, "clamp", "> 0 and finite")
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if self.clamp is not None:

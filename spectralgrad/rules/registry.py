@@ -63,7 +63,7 @@ def methods(operation: str | None = None) -> MethodList:
         >>> "newton-schulz" in methods("sqrt"), "newton-schulz" in methods("eigh")
         (True, False)
     """
-    if operation not in (None, *OPERATIONS):
+    if operation is not None and not (isinstance(operation, str) and operation in OPERATIONS):
         known = ", ".join(sorted(OPERATIONS))
         raise MethodError(f"methods: expected an operation from {known}, got {operation!r}")
     for name in plugins.names(GROUP):

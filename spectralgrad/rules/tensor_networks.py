@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,7 +34,8 @@ class Lorentzian(GapMethod):
     broadening: float = 1e-6
 
     def __post_init__(self) -> None:
-        require(self.broadening > 0, self, "broadening", "> 0")
+        super().__post_init__()
+        require(0 < self.broadening < math.inf, self, "broadening", "> 0 and finite")
 
     def gaps(self, w: Tensor) -> Tensor:
         size = norm(w)[..., None, None]
@@ -64,7 +66,8 @@ class Masked(GapMethod):
     tolerance: float | None = None
 
     def __post_init__(self) -> None:
-        require(self.tolerance is None or self.tolerance >= 0, self, "tolerance", "≥ 0")
+        super().__post_init__()
+        require(self.tolerance is None or 0 <= self.tolerance < math.inf, self, "tolerance", "≥ 0 and finite")
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

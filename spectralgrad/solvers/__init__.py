@@ -1,5 +1,6 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
+from .._lazy import listing
 from .at_once import eigh as eigh_at_once
 from .at_once import eigvalsh as eigvalsh_at_once
 from .at_once import prepared, prepared_svd
@@ -29,6 +30,7 @@ from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singul
 from .tuning import tune
 from .value_functions import compose_singular, divided_differences, singular_derivative
 
+__dir__ = listing(__name__)
 __all__ = [
     "SolverReport",
     "Ties",

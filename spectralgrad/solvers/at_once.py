@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..native import kernel
-from ..native.functions import INV_SQRT, SQRT, checked
+from ..native.functions import INV_SQRT, SQRT, UNCHECKED, checked
+from ..precision import rounded_to
 from . import choice, fused
 from .batch_invariance import active as batch_invariant
 from .call_counts import counts
@@ -32,7 +33,7 @@ def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor] | None:
     A = A if A.is_contiguous() else A.contiguous()
     pointer = A.data_ptr()
     w, V = A.new_empty(*plan.values), torch.empty_like(A)  # torch reads separate sizes faster than a tuple
-    failed = plan.eigh(pointer, w.data_ptr(), V.data_ptr(), plan.batch, plan.d, torch.get_num_threads())
+    failed = plan.eigh(pointer, w.data_ptr(), V.data_ptr(), plan.batch, plan.d, UNCHECKED, torch.get_num_threads())
     counts.call(plan.batch)
     if failed:
         w, V = EIGH.completed(A, ((w, V), checked("eigh", failed)), operation)
@@ -51,14 +52,14 @@ def eigvalsh(A: Tensor) -> Tensor | None:
         return None
     A = A if A.is_contiguous() else A.contiguous()
     w = A.new_empty(*plan.values)
-    if plan.eigh(A.data_ptr(), w.data_ptr(), None, plan.batch, plan.d, torch.get_num_threads()):
+    if plan.eigh(A.data_ptr(), w.data_ptr(), None, plan.batch, plan.d, UNCHECKED, torch.get_num_threads()):
         return None
     counts.call(plan.batch)
     return w
 
 
 def root_and_eigenpairs(
-    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """The same for :func:`spectralgrad.solvers.root_and_eigenpairs`."""
     plan = _plan(A)
@@ -67,12 +68,16 @@ def root_and_eigenpairs(
     A = A if A.is_contiguous() else A.contiguous()
     s, V, S = A.new_empty(*plan.values), torch.empty_like(A), torch.empty_like(A)
     pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
-    tolerances = plan.zero if rtol < 0 else rtol, math.inf if clamp else plan.negative
+    tolerances = plan.tolerances
+    if rtol >= 0 or clamp or dtype is not plan.dtype:
+        zero, negative, asymmetry = choice.tolerances(plan.d, plan.dtype, dtype)
+        tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
     which = INV_SQRT if inverse else SQRT
     doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
     counts.call(plan.batch)
     if checked("root", doubtful):
-        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp)
+        own = dtype is plan.dtype  # and under autocast, the type of products, for which the kernel was too strict
+        fused.repair(A, (S, s, V), operation, inverse, rtol, clamp, rounded_to(A) if own else dtype)
     return S, s, V
 
 

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ..native import Kernel, kernel
-from ..precision import negative_tolerance, rank_tolerance
+from ..native.functions import UNCHECKED
+from ..precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
 from .lapack import Factors
@@ -26,17 +27,36 @@ _INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs 
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 
 
-def eigh_by_kernel(A: Tensor) -> tuple[Factors, int] | None:
+def eigh_by_kernel(A: Tensor, dtype: torch.dtype | None = None) -> tuple[Factors, int] | None:
     """Return eigenvalues and eigenvectors, and the number of failed matrices, from the kernel; None if it is not used.
 
-    The kernel checks its input for NaN and Inf, so matrices that it does not count as failed need no further check.
+    The kernel checks its input for NaN and Inf, and with a ``dtype`` for asymmetry beyond rounding, so matrices that it
+    does not count as failed need no further check.
     """
     found = _eigensolver(A)
     if found is None:
         return None
     native, lanes = found
-    w, V, failed = native.eigh(A) if lanes else native.eigh_single(A)
+    limit = asymmetry_limit(dtype)
+    w, V, failed = native.eigh(A, limit) if lanes else native.eigh_single(A, limit)
     return (w, V), failed
+
+
+@lru_cache
+def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float, float]:
+    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero, and asymmetry.
+
+    Matrices with larger negative eigenvalues are left to :func:`spectralgrad.solvers.fused.repair`: those that rounding
+    to a half type explains say how large the rounding errors are.
+    """
+    zero = rank_tolerance(d, dtype)
+    negative = negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
+    return zero, negative, asymmetry_limit(rounded_to)
+
+
+def asymmetry_limit(dtype: torch.dtype | None) -> float:
+    """Return the limit on the asymmetry as the kernel expects it; None stands for no limit."""
+    return UNCHECKED if dtype is None else asymmetry_tolerance(dtype)
 
 
 def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:
@@ -101,8 +121,8 @@ class Plan(NamedTuple):
     batch: int
     d: int
     values: tuple[int, ...]  # the shape of the eigenvalues
-    zero: float  # the default tolerances of roots, relative to the norm
-    negative: float
+    dtype: torch.dtype
+    tolerances: tuple[float, float, float]  # of roots of matrices that are rounded to this type
 
 
 @lru_cache(maxsize=1024)
@@ -117,8 +137,7 @@ def plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> Plan
         return None
     eigh, *functions = native.symmetric(lanes, dtype)
     root, frechet = functions if d <= table().fused else (None, None)
-    tolerances = rank_tolerance(d, dtype), negative_tolerance(d, dtype)
-    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), *tolerances)
+    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), dtype, tolerances(d, dtype, dtype))
 
 
 class SVDPlan(NamedTuple):

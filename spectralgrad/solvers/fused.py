@@ -3,82 +3,109 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from ..errors import IndefiniteError, batch_positions
-from ..precision import full_precision, negative_tolerance, rank_tolerance, reciprocal, resolved
+from ..errors import batch_positions
+from ..precision import exponent, full_precision, ldexp, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
-from .symmetry import hermitian, mirrored
+from .symmetry import hermitian, mirrored, noise, refuse_asymmetric, refuse_negative
 
 
-def positive_part(w: Tensor, operation: str, rtol: float, clamp: bool) -> tuple[Tensor, Tensor]:
+def positive_part(
+    w: Tensor, operation: str, rtol: float, clamp: bool, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
     """Set negative eigenvalues to zero; return the eigenvalues and the mask of the range.
 
-    Without ``clamp``, an eigenvalue that is negative beyond rounding error raises :class:`IndefiniteError`. A negative
-    ``rtol`` stands for the default tolerance.
+    Without ``clamp``, an eigenvalue that is negative beyond the rounding error of ``dtype`` raises
+    :class:`IndefiniteError`; None stands for the type of ``w``. A negative ``rtol`` stands for the default tolerance.
     """
     d = w.shape[-1]
     size = w.abs().amax(-1) if d else w.new_zeros(w.shape[:-1])
+    least = (rank_tolerance(d, w.dtype) if rtol < 0 else rtol) * size
     if w.numel() and not clamp:
-        limit = negative_tolerance(d, w.dtype) * resolved(size)
-        for position in batch_positions(w.amin(-1) < -limit)[:1]:
-            raise IndefiniteError(float(w[position].amin()), position, operation, float(limit[position]))
+        refuse_negative(w, size, operation, dtype or w.dtype)
+        if rtol < 0 and dtype not in (None, w.dtype):
+            least = torch.maximum(least, noise(w, size))
     values = w.clamp_min(0)
-    tolerance = rank_tolerance(d, w.dtype) if rtol < 0 else rtol
-    return values, values > tolerance * size.unsqueeze(-1)
+    return values, values > least.unsqueeze(-1)
 
 
 def root_and_eigenpairs(
-    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return A^(1/2) or A^(-1/2) on the range, √λ with zeros off the range, and the eigenvectors."""
     native = choice.kernel_for_functions(A)
     if native is None:
-        w, V = EIGH.solve(A, operation)
-        return *_composed_root(w, V, operation, inverse, rtol, clamp), V.contiguous()
+        w, V = EIGH.solve(A, operation, dtype)
+        if not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
+            e = exponent(A)
+            w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
+            return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()
+        return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
     counts.call(A.shape[:-2].numel())
-    zero, negative = _default_tolerances(A.shape[-1], A.dtype)
+    zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
     single = not choice.in_lanes(A.shape, A.dtype)
     S, s, V, doubtful = native.root_and_eigenpairs(
-        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single
+        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single, asymmetry
     )
     if doubtful:
-        repair(A, (S, s, V), operation, inverse, rtol, clamp)
+        repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
     return S, s, V
 
 
 def repair(
-    A: Tensor, results: tuple[Tensor, Tensor, Tensor], operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor,
+    results: tuple[Tensor, Tensor, Tensor],
+    operation: str,
+    inverse: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None,
 ) -> None:
-    """Complete, in place, what the kernel left undone: matrices failed, or are indefinite, which is an error.
+    """Complete, in place, what the kernel left undone: matrices failed, overflowed or have negative eigenvalues.
 
-    Errors for NaN input come first; then the failed matrices are decomposed again; then eigenvalues that are negative
-    beyond rounding raise an error.
+    Errors for NaN and asymmetric input come first; then the failed matrices are decomposed again; then eigenvalues that
+    are negative beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type,
+    of which it does not know, explains the negative eigenvalues.
     """
     S, s, V = results
+    refuse_asymmetric(A, operation, dtype)
     A = EIGH.readable(A, operation)
+    e = exponent(mirrored(A))
+    A = ldexp(A, -e[..., None, None])  # so that no eigenvalue overflows
     w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
     failed = EIGH.repair(A, (w, V), operation)
-    composed = _composed_root(w, V, operation, inverse, rtol, clamp)
-    for position in failed:
-        S[position], s[position] = (x[position] for x in composed)
+    root, values = _scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype)
+    again = (values > 0) != (s > 0) if dtype not in (None, A.dtype) else torch.zeros_like(s, dtype=torch.bool)
+    for position in {*failed, *batch_positions((e > 0) | again.any(-1))}:
+        S[position], s[position] = root[position], values[position]
 
 
-@lru_cache
-def _default_tolerances(d: int, dtype: torch.dtype) -> tuple[float, float]:
-    return rank_tolerance(d, dtype), negative_tolerance(d, dtype)
+def _scaled_root(
+    w: Tensor,
+    V: Tensor,
+    e: Tensor,
+    operation: str,
+    inverse: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the root and √λ of matrices 2ᵉ V diag(w) Vᴴ."""
+    S, s = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
+    half = e.unsqueeze(-1) / 2
+    return ldexp(S, (-half if inverse else half).unsqueeze(-1)), ldexp(s, half)
 
 
 def _composed_root(
-    w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    w: Tensor, V: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None
 ) -> tuple[Tensor, Tensor]:
     """Return the root and √λ, computed from eigenpairs."""
-    values, support = positive_part(w, operation, rtol, clamp)
+    values, support = positive_part(w, operation, rtol, clamp, dtype)
     s = torch.where(support, values, 0).sqrt()
     scale = torch.where(support, values.rsqrt(), 0) if inverse else s
     with full_precision(V):
@@ -108,7 +135,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     return congruence(V, first, hermitian(G), weights)
 
 
-def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
+def inverse_sums(s: Tensor, least: Tensor | float = 0) -> Tensor:
     """Return 1/(sᵢ + sⱼ) (*, d, d), for s ≥ 0 the divided differences of the root; 0 for sums up to ``least``."""
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     return reciprocal(total, total > least)
@@ -131,7 +158,7 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return congruence(V, gamma, hermitian(G))
 
 
-def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
+def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1) -> Tensor:
     """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
     with full_precision(V):
         return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH

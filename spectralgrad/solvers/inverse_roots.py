@@ -7,14 +7,24 @@ import math
 import torch
 from torch import Tensor
 
-from ..precision import full_precision, negative_tolerance, rank_tolerance
+from ..precision import full_precision, negative_tolerance, resolved
 from . import choice
 from .call_counts import counts
 from .fused import positive_part
 from .ladder import EIGH
+from .symmetry import refuse_negative
 
 
-def inverse_root(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool) -> Tensor:
+def inverse_root(
+    A: Tensor,
+    operation: str,
+    p: float,
+    eps: float,
+    relative: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     r"""Return :math:`(A+\epsilon I)^{-1/p}`.
 
     Args:
@@ -26,28 +36,39 @@ def inverse_root(A: Tensor, operation: str, p: float, eps: float, relative: bool
         rtol: eigenvalues up to this multiple of the largest are left out. If negative, those at rounding level are, and
             with a positive ε none.
         clamp: set negative eigenvalues to zero instead of raising an error.
+        dtype: as in :func:`spectralgrad.solvers.fused.positive_part`.
     """
     native = choice.kernel_for_functions(A) if rtol < 0 or not eps else None
     if native is not None:
-        negative = math.inf if clamp else negative_tolerance(A.shape[-1], A.dtype)
-        least = rtol if rtol >= 0 else 0.0 if eps else rank_tolerance(A.shape[-1], A.dtype)
-        S, doubtful = native.power(A, -1 / p, eps, relative, least, negative, not choice.in_lanes(A.shape, A.dtype))
+        zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
+        least = rtol if rtol >= 0 else 0.0 if eps else zero
+        limits = least, math.inf if clamp else negative, asymmetry
+        S, doubtful = native.power(A, -1 / p, eps, relative, limits, not choice.in_lanes(A.shape, A.dtype))
         if not doubtful:
             counts.call(A.shape[:-2].numel())
             return S
-    w, V = EIGH.solve(A, operation)  # with the fallbacks for matrices that failed
-    return _composed(w, V, operation, p, eps, relative, rtol, clamp)
-
-
-def _composed(
-    w: Tensor, V: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool
-) -> Tensor:
-    """Return YYᴴ with Y = V (λ + ε)^(−1/2p)."""
-    values, support = positive_part(w, operation, rtol, clamp)
-    if eps:
-        values = values + (eps * w.abs().amax(-1, keepdim=True) if relative and w.shape[-1] else eps)
-        support = support & (values > 0) if rtol >= 0 else values > 0
+    w, V = EIGH.solve(A, operation, dtype)  # with the fallbacks for matrices that failed
+    values, support = _shifted(w, operation, eps, relative, rtol, clamp, dtype)
     scale = torch.where(support, values, 1).pow(-0.5 / p).clamp_max(torch.finfo(w.dtype).max ** 0.5)
     Y = V * torch.where(support, scale, 0).unsqueeze(-2)
     with full_precision(V):
         return Y @ Y.mH
+
+
+def _shifted(
+    w: Tensor, operation: str, eps: float, relative: bool, rtol: float, clamp: bool, dtype: torch.dtype | None
+) -> tuple[Tensor, Tensor]:
+    """Return λ + ε and the mask of the eigenvalues to which the power is applied.
+
+    Eigenvalues that are negative by rounding error count as zero before ε is added. Others must not be negative
+    afterwards, which is an error.
+    """
+    if not eps:
+        return positive_part(w, operation, rtol, clamp, dtype)
+    size = w.abs().amax(-1, keepdim=True) if w.shape[-1] else w
+    least = negative_tolerance(w.shape[-1], dtype or w.dtype) * resolved(size)
+    values = torch.where((w < 0) & (clamp | (w >= -least)), 0, w) + (eps * size if relative else eps)
+    if w.numel() and not clamp:
+        refuse_negative(values, size.squeeze(-1), operation, dtype or w.dtype)
+    support = values > 0
+    return values, support & (w > rtol * size) if rtol >= 0 else support

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
-from ..precision import resolved
+from ..precision import exponent, ldexp, resolved
 from . import choice, lapack
 from .call_counts import counts
 from .lapack import Factors
-from .symmetry import mirrored
+from .symmetry import mirrored, refuse_asymmetric
 
 THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖, with u = eps/2
 _FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]
@@ -32,7 +32,8 @@ class Problem:
     """A kind of decomposition: its drivers, and the test by which the result for one matrix is accepted."""
 
     name: str
-    kernel: Callable[[Tensor], tuple[Factors, int] | None]  # factors and the number of NaN matrices, or None
+    # Factors and the number of NaN matrices, or None; of the second argument, see solve.
+    kernel: Callable[[Tensor, torch.dtype | None], tuple[Factors, int] | None]
     fast: Callable[
         [Tensor], Factors
     ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
@@ -42,18 +43,24 @@ class Problem:
     values: int  # index of the factor that holds the eigenvalues or singular values
     read: Callable[[Tensor], Tensor]  # the matrix that the driver sees: for eigh the mirrored lower triangle
 
-    def solve(self, A: Tensor, operation: str) -> Factors:
-        """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks."""
-        counts.call(A.shape[:-2].numel())
-        return self.completed(A, self.kernel(A), operation)
+    def solve(self, A: Tensor, operation: str, dtype: torch.dtype | None = None) -> Factors:
+        """Decompose a batch by the kernel or the fastest driver; matrices that fail go through the fallbacks.
 
-    def completed(self, A: Tensor, by_kernel: tuple[Factors, int] | None, operation: str) -> Factors:
+        For eigh, a ``dtype`` requires that the matrices are symmetric up to its rounding error.
+        """
+        counts.call(A.shape[:-2].numel())
+        return self.completed(A, self.kernel(A, dtype), operation, dtype)
+
+    def completed(
+        self, A: Tensor, by_kernel: tuple[Factors, int] | None, operation: str, dtype: torch.dtype | None = None
+    ) -> Factors:
         """Return what the kernel found, where it was used and succeeded, and otherwise the result of the fallbacks.
 
         The kernel comes first, because it checks for NaN itself and the check below would be wasted.
         """
         if by_kernel is not None and not by_kernel[1]:
             return by_kernel[0]
+        refuse_asymmetric(A, operation, dtype)
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
         try:
             factors = self.fast(A) if by_kernel is None else by_kernel[0]
@@ -96,19 +103,23 @@ class Problem:
         return failed
 
     def _climb(self, A: Tensor, position: tuple[int, ...], operation: str) -> Factors:
-        A, tried = self.read(A), []
+        """Return the first result that is accepted, of a matrix of ordinary size; values that overflow are ±inf."""
+        given, tried = self.read(A), []
+        e = exponent(given)
+        A = ldexp(given, -e)
         for rung, attempt in self._rungs(A):
             tried.append(rung)
             try:
-                factors = attempt()
+                factors = list(attempt())
             except _FAILURES:
                 continue
-            if self.ratio(A, factors) < THRESHOLD:
-                if rung != "plain":
-                    counts.rescued(rung)
-                return factors
+            if self.ratio(A, tuple(factors)) < THRESHOLD:
+                if rung != "plain" or bool(e):
+                    counts.rescued("scale" if rung == "plain" else rung)
+                factors[self.values] = ldexp(factors[self.values], e)
+                return tuple(factors)
         counts.failed()
-        raise SolverError(operation, position, A, tried, _dump(A, self.name))
+        raise SolverError(operation, position, given, tried, _dump(given, self.name))
 
     def _rungs(self, A: Tensor) -> Iterator[tuple[str, Callable[[], Factors]]]:
         yield "plain", lambda: self._run(self.driver, A)
@@ -187,7 +198,7 @@ def _dump(A: Tensor, name: str) -> str | None:
 
 EIGH = Problem(
     name="eigh",
-    kernel=lambda A: choice.eigh_by_kernel(A),
+    kernel=lambda A, dtype: choice.eigh_by_kernel(A, dtype),
     fast=lambda A: choice.eigh_by_lapack(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
@@ -197,7 +208,7 @@ EIGH = Problem(
 )
 SVD = Problem(
     name="svd",
-    kernel=lambda M: choice.svd_by_kernel(M),
+    kernel=lambda M, _: choice.svd_by_kernel(M),
     fast=lambda M: choice.svd_by_lapack(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),

@@ -66,20 +66,23 @@ def _packed(function: Callable[P, R]) -> Callable[P, R]:
 
 
 @Operator
-def eigh(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
-    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
-    w, V = EIGH.solve(A, operation)
+def eigh(A: Tensor, operation: str = "eigh", dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A``.
+
+    The lower triangle is read. With a ``dtype``, asymmetry beyond its rounding error is an error.
+    """
+    w, V = EIGH.solve(A, operation, dtype)
     return w, V  # LAPACK's are in column-major order; only the operator makes them contiguous
 
 
 @eigh.operator.register_fake
-def _(A: Tensor, operation: str = "eigh") -> tuple[Tensor, Tensor]:
+def _(A: Tensor, operation: str = "eigh", dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     return A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
 @eigh.operator.register_vmap
-def _(info, in_dims, A, operation="eigh"):  # type: ignore[no-untyped-def]
-    return eigh(A.movedim(in_dims[0], 0), operation), (0, 0)
+def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
+    return eigh(A.movedim(in_dims[0], 0), *settings), (0, 0)
 
 
 @Operator
@@ -179,20 +182,22 @@ def _(info, in_dims, M, operation="svdvals"):  # type: ignore[no-untyped-def]
 
 @Operator
 def root_and_eigenpairs(
-    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.fused.root_and_eigenpairs`."""
-    return fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp)
+    return fused.root_and_eigenpairs(A, operation, inverse, rtol, clamp, dtype)
 
 
 @root_and_eigenpairs.operator.register_fake
-def _(A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool) -> tuple[Tensor, Tensor, Tensor]:
+def _(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     return A.new_empty(A.shape), A.new_empty(A.shape[:-1], dtype=A.dtype.to_real()), A.new_empty(A.shape)
 
 
 @root_and_eigenpairs.operator.register_vmap
-def _(info, in_dims, A, operation, inverse, rtol, clamp):  # type: ignore[no-untyped-def]
-    return root_and_eigenpairs(A.movedim(in_dims[0], 0), operation, inverse, rtol, clamp), (0, 0, 0)
+def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
+    return root_and_eigenpairs(A.movedim(in_dims[0], 0), *settings), (0, 0, 0)
 
 
 @Operator
@@ -273,13 +278,22 @@ def _(info, in_dims, M, operation="polar"):  # type: ignore[no-untyped-def]
 
 
 @Operator
-def inverse_root(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool) -> Tensor:
+def inverse_root(
+    A: Tensor,
+    operation: str,
+    p: float,
+    eps: float,
+    relative: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     """See :func:`spectralgrad.solvers.inverse_roots.inverse_root`."""
-    return inverse_roots.inverse_root(A, operation, p, eps, relative, rtol, clamp)
+    return inverse_roots.inverse_root(A, operation, p, eps, relative, rtol, clamp, dtype)
 
 
 @inverse_root.operator.register_fake
-def _(A: Tensor, operation: str, p: float, eps: float, relative: bool, rtol: float, clamp: bool) -> Tensor:
+def _(A, *settings, **_):  # type: ignore[no-untyped-def]
     return A.new_empty(A.shape)
 
 

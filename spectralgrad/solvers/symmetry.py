@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from ..dispatch.torch_internals import conjugates_applied
-from ..errors import IndefiniteError, NonFiniteError, batch_positions
-from ..precision import negative_tolerance, resolved
+from ..errors import AsymmetricError, IndefiniteError, NonFiniteError, batch_positions
+from ..precision import asymmetry_tolerance, largest, negative_tolerance, rank_tolerance, resolved
 
 
 def hermitian(G: Tensor) -> Tensor:
@@ -24,27 +24,44 @@ def mirrored(A: Tensor) -> Tensor:
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
+def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> None:
+    """Raise an error for matrices that are not finite, or asymmetric far beyond the rounding error of ``dtype``.
+
+    None stands for matrices that need no check. The kernel makes the same comparison while it reads them.
+    """
+    if dtype is None or not A.numel():
+        return
+    bad = ~torch.isfinite(A).flatten(-2).all(-1)
+    if bool(bad.any()):
+        raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
+    limit, size = asymmetry_tolerance(dtype), resolved(largest(A))[..., None, None]
+    ratio = largest(A / size - (A / size).mH)  # of the scaled matrices, whose difference does not overflow
+    for position in batch_positions(ratio > limit)[:1]:
+        raise AsymmetricError(float(ratio[position]), position, operation, limit)
+
+
 @torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
-def checked_hermitian(A: Tensor, operation: str, positive: bool) -> Tensor:
+def checked_hermitian(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mirrored matrix after checking it; an operator, so that torch.compile need not trace the checks."""
     with conjugates_applied():
+        refuse_asymmetric(A, operation, dtype)
         M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
     if bool(bad.any()):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
     if positive and M.numel():
-        _refuse_indefinite(M, operation)
+        _remove_noise(M, operation, dtype)
     return M
 
 
 @checked_hermitian.register_fake
-def _(A: Tensor, operation: str, positive: bool) -> Tensor:
+def _(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None = None) -> Tensor:
     return torch.empty_like(A, memory_format=torch.contiguous_format)
 
 
 @checked_hermitian.register_vmap
-def _(info, in_dims, A, operation, positive):  # type: ignore[no-untyped-def]
-    return checked_hermitian(A.movedim(in_dims[0], 0), operation, positive), 0
+def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
+    return checked_hermitian(A.movedim(in_dims[0], 0), *settings), 0
 
 
 @torch.library.custom_op("spectralgrad::checked_finite", mutates_args=())
@@ -66,9 +83,10 @@ def _(info, in_dims, M, operation):  # type: ignore[no-untyped-def]
     return checked_finite(M.movedim(in_dims[0], 0), operation), 0
 
 
-def _refuse_indefinite(M: Tensor, operation: str) -> None:
-    """Raise :class:`IndefiniteError` for matrices that are indefinite beyond rounding error.
+def _remove_noise(M: Tensor, operation: str, dtype: torch.dtype | None) -> None:
+    """Raise :class:`IndefiniteError` for matrices that are indefinite beyond rounding error of ``dtype``.
 
+    Iterations diverge on negative eigenvalues of the size that rounding to a half type leaves, so these are removed.
     A Cholesky factorisation of the slightly shifted matrix is cheaper than eigenvalues, which are computed only for
     matrices on which it fails.
     """
@@ -77,7 +95,30 @@ def _refuse_indefinite(M: Tensor, operation: str) -> None:
     scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]
     shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
     for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
-        w = torch.linalg.eigvalsh(M[position])
-        limit = tolerance * float(resolved(w.abs().amax()))
-        if float(w[0]) < -limit:
-            raise IndefiniteError(float(w[0]), position, operation, limit)
+        w, V = torch.linalg.eigh(M[position])
+        refuse_negative(w, w.abs().amax(), operation, dtype or M.dtype, position)
+        level = noise(w, w.abs().amax())
+        M[position] -= (V * torch.where((w <= level) & (level > 0), w, 0)) @ V.mH
+
+
+def refuse_negative(
+    w: Tensor, size: Tensor, operation: str, dtype: torch.dtype, where: tuple[int, ...] | None = None
+) -> None:
+    """Raise :class:`IndefiniteError` for eigenvalues (*, d) that are negative beyond the rounding error of ``dtype``.
+
+    ``size`` (*,) is the largest in modulus; ``where`` is the batch position, if the caller selected one matrix.
+    """
+    limit = negative_tolerance(w.shape[-1], dtype) * resolved(size)
+    for at in batch_positions(w.amin(-1) < -limit)[:1]:
+        position = at if where is None else where
+        raise IndefiniteError(float(w[at].amin()), position, operation, float(limit[at]), dtype)
+
+
+def noise(w: Tensor, size: Tensor) -> Tensor:
+    """Return the level (*,) up to which eigenvalues of a matrix that was rounded to a half type are rounding error.
+
+    It is twice the most negative eigenvalue, if that is not zero to rounding error in the type of ``w``: rounding
+    spreads zero eigenvalues to both sides of zero alike. Otherwise it is zero.
+    """
+    lowest = -w.amin(-1)
+    return torch.where(lowest > rank_tolerance(w.shape[-1], w.dtype) * resolved(size), 2 * lowest, 0)

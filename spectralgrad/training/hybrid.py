@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
+from ..dispatch.arguments import check_count, checked
 from ..errors import MethodError, SpectralError
 from ..nn.base import SpectralModule, spectral_layers
-from ..rules import Method
+from ..rules import Method, named
 from .milestones import LastDecay, epoch_of, last_decay, move
+
+_LOG = logging.getLogger(__name__)
 
 
 class HybridSwitch:
@@ -20,6 +24,10 @@ class HybridSwitch:
     Let w be the number of warm-up epochs and D the epoch of the last learning-rate decay. The layers use ``first``
     before epoch D − w, ``method`` in the warm-up epochs D − w to D − 1 (still at the old rate), and ``method`` from
     epoch D on (at the decayed rate).
+
+    Making a switch already sets the method of every layer: to ``first``, whatever method the layer was made with, or to
+    ``method`` if the scheduler is at a later epoch. Every change of a method is logged at level INFO by the logger
+    ``spectralgrad.training.hybrid``, with the layer's name and both methods.
 
     Call :meth:`step` after ``scheduler.step()``. The method depends only on the epoch. To resume training, load the
     state of the switch in addition to those of model, optimiser and scheduler, in any order; without it, the layers
@@ -69,6 +77,7 @@ class HybridSwitch:
     Reference: Song, Sebe and Wang, ICCV 2021, section 3.4.
     """
 
+    @checked
     def __init__(
         self,
         model: nn.Module,
@@ -83,8 +92,10 @@ class HybridSwitch:
         if (scheduler is None) == (decay_epoch is None):
             got = "neither" if scheduler is None else "both"
             raise SpectralError(f"HybridSwitch: expected exactly one of scheduler and decay_epoch, got {got}")
-        if warmup_epochs < 0:
-            raise SpectralError(f"HybridSwitch: expected warmup_epochs ≥ 0, got {warmup_epochs}")
+        check_count(warmup_epochs, "warmup_epochs", "HybridSwitch", 0)
+        check_count(decay_epoch, "decay_epoch", "HybridSwitch", 0)
+        for argument, given in (("first", first), ("method", method)):
+            _check_known(given, argument)
         self.first, self.method, self.warmup_epochs = first, method, warmup_epochs
         self.layers = _switchable(model, first, method)
         self._scheduler = scheduler
@@ -93,8 +104,7 @@ class HybridSwitch:
         self.switch_epoch = self.decay_epoch - (0 if postpone else warmup_epochs)
         if self.switch_epoch < 0:
             raise SpectralError(
-                f"HybridSwitch: expected warmup_epochs ≤ {self.decay_epoch}, the epoch of the last decay, "
-                f"got {warmup_epochs}"
+                f"HybridSwitch: expected warmup_epochs ≤ {self.decay_epoch}, the decay_epoch, got {warmup_epochs}"
             )
         if postpone:
             self._move_decay(self.decay_epoch + warmup_epochs)
@@ -106,6 +116,7 @@ class HybridSwitch:
         """True if the layers use the method of the last stage."""
         return self.epoch >= self.switch_epoch
 
+    @checked
     def step(self, epoch: int | None = None) -> None:
         """Set the layers for an epoch.
 
@@ -148,13 +159,28 @@ class HybridSwitch:
         )
 
     def _set(self) -> None:
-        for layer in self.layers.values():
-            layer.method = self.method if self.switched else self.first
+        changed = []
+        for name, layer in self.layers.items():
+            before = str(layer.method)
+            layer.method = self.method if self.switched else self.first  # type: ignore[assignment]
+            if str(layer.method) != before:
+                changed.append(f"{name or type(layer).__name__}: {before} → {layer.method}")
+        if changed:
+            _LOG.info("HybridSwitch sets the method of layers for epoch %d: %s", self.epoch, "; ".join(changed))
 
     def _move_decay(self, epoch: int) -> None:
         if self._decay is not None and epoch != self._decay.epoch:
             self._decay = move(self._decay, epoch)
         self.decay_epoch = epoch
+
+
+def _check_known(method: str | Method, argument: str) -> None:
+    """Raise :class:`MethodError` for a misspelt name, which is no reason to skip a layer."""
+    try:
+        if isinstance(method, str):
+            named(method)
+    except MethodError as problem:
+        raise MethodError(f"HybridSwitch: {argument}: {problem}") from None
 
 
 def _switchable(model: nn.Module, *methods: str | Method) -> dict[str, SpectralModule]:
@@ -179,8 +205,6 @@ def _refusal(layer: SpectralModule, methods: tuple[str | Method, ...]) -> str | 
         for method in methods:
             layer.method = method  # type: ignore[assignment]
     except MethodError as problem:
-        if "unknown method" in str(problem):  # a misspelt name is an error, not a reason to skip the layer
-            raise
         return str(problem)
     finally:
         layer.method = before

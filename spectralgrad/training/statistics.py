@@ -11,12 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from ..dispatch.arguments import checked
 from ..errors import SpectralError
 from ..nn.running_norm import RunningNorm
 
 Layer: TypeAlias = "RunningNorm | _BatchNorm"
 
 
+@checked
 @torch.no_grad()
 def renew_statistics(model: nn.Module, batches: Iterable[Any], forward: Callable[[Any], object] | None = None) -> None:
     r"""Recompute the running statistics of all normalisation layers with the current weights.

@@ -109,13 +109,13 @@ template <class T> Matrix got(const T* from, I m, I n, int parts = 1, double sca
 }
 
 template <class T>
-void pairs(const char* name, int (*eigh)(const T*, T*, T*, I, I, int), int parts, I d, I batch) {
+void pairs(const char* name, int (*eigh)(const T*, T*, T*, I, I, T, int), int parts, I d, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   Maker maker{std::mt19937((unsigned)(d * 100 + batch)), parts == 2};
   const size_t square = (size_t)(d * d * parts);
   std::vector<T> A(square * (size_t)batch), V(A.size()), w((size_t)(batch * d)), values(w.size());
   for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), d, d, f32, true), parts, A.data() + (size_t)b * square);
-  const int failed = eigh(A.data(), w.data(), V.data(), batch, d, 1) + eigh(A.data(), values.data(), nullptr, batch, d, 1);
+  const int failed = eigh(A.data(), w.data(), V.data(), batch, d, T(-1), 1) + eigh(A.data(), values.data(), nullptr, batch, d, T(-1), 1);
   check(name, failed, 1, 1e-30);
   for (I b = 0; b < batch; b++) {
     const int kind = (int)(b % kinds);
@@ -149,10 +149,10 @@ template <class T> void roots(const Entry<T>& entry, I d, I batch) {  // conditi
     put(Q * diagonal(w0) * adjoint(Q), 1, A.data() + (size_t)b * square);
     put(noise + adjoint(noise), 1, G.data() + (size_t)b * square);
   }
-  int failed = entry.eigh(A.data(), w.data(), U.data(), batch, d, 1);
+  int failed = entry.eigh(A.data(), w.data(), U.data(), batch, d, T(-1), 1);
   for (auto root : {entry.root, entry.root_single}) {
     for (int f : {1, 2}) {
-      failed += root(f, A.data(), s.data(), V.data(), S[f - 1].data(), batch, d, T(0), T(1), 1);
+      failed += root(f, A.data(), s.data(), V.data(), S[f - 1].data(), batch, d, T(0), T(1), T(-1), 1);
       entry.frechet(f, 0, V.data(), s.data(), nullptr, G.data(), D[f - 1].data(), batch, d, 1);
     }
     check("roots", failed, 1, 1e-30);

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ...errors import ArgumentError
+from ...dispatch.arguments import check_count, checked
 from .watch import Watch
 
 
+@checked
 def doctor(*, sample: int = 64, places: int = 200) -> Watch:
     r"""Find the spectral call that makes a gradient non-finite or untrustworthy, and what to write instead.
 
@@ -19,7 +20,8 @@ def doctor(*, sample: int = 64, places: int = 200) -> Watch:
     eager code: compiled functions are not examined, nor are gradients inside the transforms of torch.func.
 
     Args:
-        sample: number of matrices of a batch whose cotangents are examined beyond being finite, evenly spaced.
+        sample: number of matrices of a batch whose cotangents are examined beyond being finite, evenly spaced; of this
+            library's functions all are.
         places: number of lines of source in the report; calls from further lines are counted only.
 
     Returns:
@@ -38,8 +40,9 @@ def doctor(*, sample: int = 64, places: int = 200) -> Watch:
         >>> finding.verdict, finding.ties, finding.composed[0].instead(is_svd=False)
         ('non-finite', 3, 'sg.matrix_sqrt(A)')
 
-    Reference: :mod:`spectralgrad.autograd.gauge` derives when a composed function loses gradient.
+    Reference: :mod:`spectralgrad.autograd.existence` derives which derivatives do not exist, and when a composed
+    function loses gradient.
     """
-    if sample < 1 or places < 1:
-        raise ArgumentError(f"doctor: expected sample ≥ 1 and places ≥ 1, got {sample} and {places}")
+    check_count(sample, "sample", "doctor")
+    check_count(places, "places", "doctor")
     return Watch(sample, places)

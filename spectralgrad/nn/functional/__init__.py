@@ -1,11 +1,13 @@
 """The layers as functions of tensors, without state."""
 
+from ..._lazy import listing
 from .coloring import color, wct, whiten
 from .normalization import apply_matrix, normalize
 from .pooling import covariance_pooling, upper_triangle
 from .whitening_loss import whitening_mse
 from .whitening_matrices import principal_projector, whitening_matrix
 
+__dir__ = listing(__name__)
 __all__ = [
     "apply_matrix",
     "color",

@@ -12,16 +12,20 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...errors import ArgumentError, ShapeError, check_choice, check_features
+from ...autograd.rescaling import homogeneous
+from ...dispatch.arguments import check_count, check_range, checked
+from ...dispatch.finite import check_finite
+from ...errors import ArgumentError, ShapeError, broadcast, check_features
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
 from ...rules import Method, resolve
 from .normalization import normalize
 from .range_whitening import root_on_range, whitened_on_range
-from .whitening_matrices import DEFAULT, OPERATION, Whitening, check_finite, whitening_matrix
+from .whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 
 
+@checked
 def whiten(
     X: Tensor,
     *,
@@ -65,9 +69,9 @@ def whiten(
 
     Reference: Wang et al., TPAMI 2021, Eq. 30 and 31.
     """
-    check_choice(whitening, ("zca", "pca", "cholesky"), "whitening", where)
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
     _check(X, groups, where)
+    check_range(eps, "eps", where, 0)
     if not X.numel():
         return X.clone()
     if whitening == "zca" and eps == 0 and rule.exact:
@@ -75,15 +79,16 @@ def whiten(
             return _restored(whitened_on_range(_grouped(X, groups, per_sample, where), watch, where), X, per_sample)
     samples = X.shape[0] if per_sample else 1
 
-    def matrix_of(C: Tensor) -> Tensor:
-        M = shifted(C.unflatten(0, (samples, groups)), eps)
+    def matrix_of(C: Tensor, shift: float | Tensor = eps) -> Tensor:
+        M = shifted(C, shift).unflatten(0, (samples, groups))
         return whitening_matrix(M if watch is None else watch(M), whitening, rule, where).flatten(0, 1)
 
     # Samples with statistics of their own are groups of channels of one sample.
     joined = X.reshape(1, -1, *X.shape[2:]) if per_sample else X
-    return normalize(joined, matrix_of, None, None, groups=samples * groups).output.reshape(X.shape)
+    return normalize(joined, matrix_of, None, None, groups=samples * groups, eps=eps).output.reshape(X.shape)
 
 
+@checked
 def color(
     X: Tensor,
     style: Tensor | None = None,
@@ -132,6 +137,7 @@ def color(
         raise ArgumentError(
             f"{where}: expected exactly one of style and matrix, got {'neither' if style is None else 'both'}"
         )
+    check_range(eps, "eps", where, 0)
     per_sample = per_sample or matrix is not None  # given statistics are not those of X
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
@@ -148,6 +154,7 @@ def color(
         return _restored(S @ features + shift, X, per_sample)
 
 
+@checked
 def wct(
     content: Tensor,
     style: Tensor | None = None,
@@ -188,12 +195,34 @@ def wct(
     Reference: Li et al., Universal Style Transfer via Feature Transforms, NeurIPS 2017; Wang et al., TPAMI 2021,
     section 5.3.1.
     """
+    _check_strength(strength, content, where)
     options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "watch": watch, "where": where}
-    white = whiten(content, **options)  # type: ignore[arg-type]
-    colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
+
+    def transformed(content: Tensor, style: Tensor | None = style) -> Tensor:
+        white = whiten(content, **options)  # type: ignore[arg-type]
+        return color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
+
+    if style is None or eps or not resolve(method, "sqrt").exact or min(content.dim(), style.dim()) < 3:
+        colored = transformed(content)
+    else:  # on the range the result has the size of the style, whatever the size of the content
+        trailing = tuple(x.dim() - per_sample for x in (content, style))
+        colored = homogeneous(transformed, (content, style), ((1, 0), (0,)), ((0, 1), (1,)), trailing=trailing)
     if isinstance(strength, (float, int)) and strength == 1:
         return colored
     return (strength * colored + (1 - strength) * content).to(content.dtype)
+
+
+def _check_strength(strength: float | Tensor, content: Tensor, where: str) -> None:
+    if not isinstance(strength, Tensor):
+        check_range(strength, "strength", where)
+        return
+    check_features(strength, f"{where}, strength")
+    if not broadcast(strength.shape, content.shape) or strength.dim() > content.dim():
+        raise ShapeError(
+            f"{where}: expected strength to broadcast against content {tuple(content.shape)}, "
+            f"got shape {tuple(strength.shape)}"
+        )
+    check_finite(strength, f"{where}, strength", 0)
 
 
 def _style(
@@ -207,8 +236,9 @@ def _style(
     where: str,
 ) -> tuple[Tensor, Tensor]:
     """The square root (B, G, d, d) of the style's covariance, and its mean (B, G, d, 1)."""
-    fits = not per_sample or style.shape[0] in (1, X.shape[0])
-    if style.dim() < 3 or style.shape[1] != X.shape[1] or not fits:
+    check_features(style, f"{where}, style")
+    fits = style.dim() > 2 and (not per_sample or style.shape[0] in (1, X.shape[0]))
+    if not fits or style.shape[1] != X.shape[1]:
         raise ShapeError(
             f"{where}: expected style features (N, C, *) with {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
             f"got shape {tuple(style.shape)}"
@@ -217,15 +247,24 @@ def _style(
     if eps == 0 and resolve(method, "sqrt").exact:
         root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
         return root.to(features.dtype), mean.to(features.dtype)
-    M = covariance(features, eps=eps)
-    M = M if watch is None else watch(M)
-    check_finite(M, where)
-    return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+
+    def statistics(features: Tensor, shift: float | Tensor = eps) -> tuple[Tensor, Tensor]:
+        M = shifted(covariance(features), shift if isinstance(shift, float) else shift.square()[..., None, None])
+        M = M if watch is None else watch(M)
+        check_finite(M, where)
+        return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+
+    if not resolve(method, "sqrt").exact:  # some methods have absolute thresholds
+        return statistics(features)
+    given = features, features.new_tensor(eps**0.5)
+    found: tuple[Tensor, Tensor] = homogeneous(statistics, given, ((1, 1), (1, 1)), trailing=(2, 0))
+    return found
 
 
 def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:
     """Check the given matrices and means, and reshape them to fit the grouped features (B, G, d, n)."""
     batch, groups, d, _ = features.shape
+    check_features(matrix, f"{where}, matrix")
     if matrix.shape[-3:] != (groups, d, d) or matrix.shape[:-3] not in ((), (1,), (batch,)):
         raise ShapeError(
             f"{where}: expected matrix of shape ({groups}, {d}, {d}) or ({batch}, {groups}, {d}, {d}), "
@@ -233,6 +272,7 @@ def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) ->
         )
     if mean is None:
         return matrix.to(features.dtype), features.new_zeros(1, groups, d, 1)
+    check_features(mean, f"{where}, mean")
     if mean.shape[-1:] != (groups * d,) or mean.shape[:-1] not in ((), (1,), (batch,)):
         raise ShapeError(
             f"{where}: expected mean of shape ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
@@ -252,7 +292,8 @@ def _check(X: Tensor, groups: int, where: str) -> None:
     check_features(X, where)
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
-    if groups < 1 or X.shape[1] % groups:
+    check_count(groups, "groups", where)
+    if X.shape[1] % groups:
         raise ArgumentError(f"{where}: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
 
 

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.domain import Domain
-from ...errors import ArgumentError, ShapeError, check_choice, check_features
+from ...dispatch.arguments import check_range, checked
+from ...dispatch.finite import check_finite
+from ...errors import ArgumentError, ShapeError, check_features, check_square
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
-from .whitening_matrices import check_finite
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -37,6 +38,7 @@ def operation_of(power: float | str) -> str:
     return {0.5: "sqrt", -0.5: "inv_sqrt"}.get(float(power), "power")
 
 
+@checked
 def covariance_pooling(
     X: Tensor,
     *,
@@ -89,8 +91,9 @@ def covariance_pooling(
 
     Reference: Li et al., MPN-COV, ICCV 2017; Wang et al., TPAMI 2021, Algorithm 3; Song et al., ICCV 2021, Eq. 1.
     """
-    check_choice(output, ("triangle", "full"), "output", where)
-    check_choice(side, ("auto", "channels", "positions"), "side", where)
+    check_range(eps, "eps", where, 0)
+    if power != "log":
+        check_range(power, "power", where)
     rule = resolve(method, operation_of(power))
     check_features(X, where)
     if X.dim() < 3:
@@ -102,6 +105,7 @@ def covariance_pooling(
         return (S if output == "full" else upper_triangle(S)).to(X.dtype)
 
 
+@checked
 def upper_triangle(S: Tensor) -> Tensor:
     """The entries on and above the diagonal, row by row.
 
@@ -115,6 +119,7 @@ def upper_triangle(S: Tensor) -> Tensor:
         >>> upper_triangle(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
         tensor([1., 2., 3.])
     """
+    check_square(S, "upper_triangle")
     d = S.shape[-1]
     rows, columns = torch.triu_indices(d, d, device=S.device)
     return S.flatten(-2).index_select(-1, rows * d + columns)
@@ -169,14 +174,14 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     """The power or logarithm of σ²M for σ = ``size``."""
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
-    f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
+    f = scalar_functions.logarithm(2 * size[..., 0, 0].log2())
     return Exact().function(M, f, Domain("matrix_log"))
 
 
 def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
     """As :func:`_of_channels` for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
-        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), Domain("matrix_log"))
+        return of_shifted(M, C, shift, scalar_functions.logarithm(2 * size[..., 0, 0].log2()), Domain("matrix_log"))
     exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
     return of_shifted(M, C, shift, scalar_functions.real_power(exponent), Domain("matrix_power")) * size ** (
         2 * float(power)

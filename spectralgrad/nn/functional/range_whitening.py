@@ -23,10 +23,10 @@ from torch import Tensor
 from ... import solvers
 from ...autograd import covariance_root, scalar_functions
 from ...autograd.domain import Spectrum
+from ...dispatch.finite import check_finite
 from ...linalg.covariances import root_of_count, scaled
 from ...precision import rank_tolerance
 from ...rules import Exact
-from .whitening_matrices import check_finite
 
 Watch = Callable[[Tensor], Tensor]
 

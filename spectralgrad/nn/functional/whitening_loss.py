@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Sized
 from itertools import combinations
-from typing import SupportsIndex
 
 import torch
 from torch import Tensor
 
+from ...dispatch.arguments import check_count, check_range, checked
 from ...errors import ArgumentError, ShapeError, check_features
 from ...precision import full_precision, reciprocal, widen
 from ...rules import Method
@@ -22,6 +22,7 @@ from .whitening_matrices import Whitening
 Watch = Callable[[Tensor], Tensor]
 
 
+@checked
 def whitening_mse(
     views: Tensor | Sequence[Tensor],
     *,
@@ -110,14 +111,13 @@ def _stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
 
 def check_partition(sub_batch: int | None, iterations: int, where: str) -> None:
     """Raise :class:`ArgumentError` unless ``iterations`` is an integer ≥ 1 and ``sub_batch`` one ≥ 2, or None."""
-    if not isinstance(iterations, SupportsIndex) or iterations < 1:
-        raise ArgumentError(f"{where}: expected iterations ≥ 1, got {iterations!r}")
-    if sub_batch is not None and (not isinstance(sub_batch, SupportsIndex) or sub_batch < 2):
-        raise ArgumentError(f"{where}: expected sub_batch ≥ 2 or None, got {sub_batch!r}")
+    check_count(iterations, "iterations", where)
+    check_count(sub_batch, "sub_batch", where, 2)
 
 
 def _check(z: Tensor, sub_batch: int | None, iterations: int, eps: float, whitening: str, where: str) -> None:
     check_partition(sub_batch, iterations, where)
+    check_range(eps, "eps", where, 0)
     _, n, d = z.shape
     together = n if sub_batch is None else min(n, sub_batch)
     if whitening == "cholesky" and eps == 0 and 0 < together <= d:

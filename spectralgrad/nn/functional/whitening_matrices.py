@@ -9,7 +9,9 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...errors import NonFiniteError, SpectralError, batch_positions
+from ...dispatch.arguments import check_range, checked, is_integer
+from ...dispatch.finite import check_finite
+from ...errors import ArgumentError, SpectralError, check_features, check_square
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
@@ -20,6 +22,7 @@ OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a
 DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
 
 
+@checked
 def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str = "whitening_matrix") -> Tensor:
     r"""A matrix W with :math:`WMW^\top=I` on the range of M.
 
@@ -45,6 +48,8 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
 
     Reference: Kessy, Lewin and Strimmer, Optimal Whitening and Decorrelation, 2018.
     """
+    check_features(M, where)
+    check_square(M, where)
     check_finite(M, where)
     if whitening == "cholesky":
         return _cholesky(M, where)
@@ -66,6 +71,7 @@ def scale(M: Tensor) -> Tensor:
     return torch.where(largest > 0, largest, 1).log2().mul(0.5).round().exp2()[..., None, None]
 
 
+@checked
 def principal_projector(
     C: Tensor, keep: int | float, eps: float, method: Method, watch: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
@@ -89,7 +95,20 @@ def principal_projector(
 
     Reference: Wang et al., NeurIPS 2019, section 3.2.
     """
-    variance = C.diagonal(dim1=-2, dim2=-1) + eps
+    check_features(C, "principal_projector")
+    check_square(C, "principal_projector")
+    check_range(eps, "eps", "principal_projector", 0)
+    check_keep(keep, C.shape[-1], "principal_projector")
+    if function.eager(C) and bool((C.diagonal(dim1=-2, dim2=-1) + eps < 0).any()):
+        raise ArgumentError("principal_projector: expected a covariance C, got one with a negative variance")
+    return standardized_projector(C, keep, eps, method, watch)
+
+
+def standardized_projector(
+    C: Tensor, keep: int | float, eps: float | Tensor, method: Method, watch: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """The same without checks, for layers; ``eps`` may be a tensor that broadcasts to (*, 1, 1)."""
+    variance = C.diagonal(dim1=-2, dim2=-1) + (eps[..., 0] if isinstance(eps, Tensor) else eps)
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
         return torch.diag_embed(inverse)
@@ -97,6 +116,16 @@ def principal_projector(
     w, V = eigh(R if watch is None else watch(R), method=method)
     chosen = leading(w, keep).to(V.dtype)
     return ((V * chosen.unsqueeze(-2)) @ V.mT) * inverse.unsqueeze(-2)
+
+
+def check_keep(keep: int | float, d: int, where: str) -> None:
+    """Raise :class:`ArgumentError` unless ``keep`` is a number of components up to d, or a share of the variance."""
+    whole = is_integer(keep) and 1 <= keep <= d
+    if not whole and not (isinstance(keep, float) and 0 < keep <= 1):
+        raise ArgumentError(
+            f"{where}: expected keep to be an integer from 1 to {d} or a float 0 < keep ≤ 1.0 "
+            f"(a share of the variance), got {keep!r}"
+        )
 
 
 def leading(w: Tensor, keep: int | float) -> Tensor:
@@ -120,18 +149,6 @@ def positive_part(C: Tensor) -> Tensor:
     """The nearest positive semi-definite matrix; rounding to float16 or bfloat16 can make eigenvalues negative."""
     w, V = eigh(C)
     return (V * w.clamp_min(0).unsqueeze(-2)) @ V.mT
-
-
-def check_finite(M: Tensor, where: str) -> None:
-    """Raise an error that names the layer if M contains NaN or infinity.
-
-    Under compile, tracing or function transforms values cannot be read; the solver then makes the check.
-    """
-    if not function.eager(M):
-        return
-    bad = ~torch.isfinite(M.detach()).flatten(-2).all(-1)
-    if bool(bad.any()):
-        raise NonFiniteError(batch_positions(bad), M.shape[:-2], where)
 
 
 def _principal(M: Tensor, method: Method) -> Tensor:
