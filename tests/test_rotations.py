@@ -149,11 +149,14 @@ def test_procrustes_recovers_the_motion(translation, scale, dtype):
 
 @pytest.mark.parametrize("translation", [False, True])
 @pytest.mark.parametrize("special", [False, True])
+@pytest.mark.parametrize("learning", [False, True])
 @pytest.mark.parametrize("k", [3, 10])  # the kernel takes up to eight coordinates
-def test_procrustes_is_a_minimum(k, special, translation, both_ways):
+def test_procrustes_is_a_minimum(k, learning, special, translation, both_ways):
     """Nothing near it is better: small rotations, translations and scales of a fit with noise."""
     X, Y, weights = clouds(k=k, n=2 * k)
-    R, t, s, residual, _ = sg.procrustes(X, Y, weights, scale=True, special=special, translation=translation)
+    leaf = X.clone().requires_grad_(learning)
+    found = sg.procrustes(leaf, Y, weights, scale=True, special=special, translation=translation)
+    R, t, s, residual, _ = (part.detach() for part in found)
     assert translation or bool((t == 0).all())
     generator = torch.Generator().manual_seed(1)
     for size in (1e-1, 1e-3):
