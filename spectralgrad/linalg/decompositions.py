@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import pencil, singular_vectors
+from ..autograd import decompositions, pencil
 from ..autograd.rescaling import homogeneous
 from ..autograd.singular_vectors import completed
 from ..dispatch.arguments import check_count
@@ -152,7 +152,7 @@ class SVDResult(NamedTuple):
 
 
 def _svd_at_once(M: Tensor) -> SVDResult | None:
-    found = singular_vectors.at_once(M, _DEFAULT)
+    found = decompositions.triplets_at_once(M, _DEFAULT)
     return None if found is None else SVDResult(*found)
 
 
