@@ -1,12 +1,14 @@
 """Builds the native kernel together with the package. If that fails, the package is installed without it."""
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import setuptools
 from setuptools import Extension, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 if int(setuptools.__version__.partition(".")[0]) < 77:
@@ -21,6 +23,17 @@ HERE = Path(__file__).parent
 NATIVE = HERE / "spectralgrad" / "native"
 
 
+class Build(build):
+    """Starts without the files of an earlier build, because a wheel has everything that lies in their folder."""
+
+    def run(self):
+        """Empty the folder of the package, unless it is the source itself, and build."""
+        package = Path(self.build_lib, "spectralgrad").resolve()
+        if package != HERE.resolve() / "spectralgrad":
+            shutil.rmtree(package, ignore_errors=True)
+        super().run()
+
+
 class BuildKernel(build_ext):
     """Builds the kernel with spectralgrad/native/build.py; it is a plain shared library, not a Python module."""
 
@@ -29,16 +42,26 @@ class BuildKernel(build_ext):
         return str(Path(*fullname.split("."))) + ".so"
 
     def build_extension(self, ext):
-        """Build the kernel, or print why it cannot be built."""
+        """Build the kernel, or print why it cannot be built. An older one is removed first."""
+        target = Path(self.get_ext_fullpath(ext.name))
+        target.unlink(missing_ok=True)
         # build.py is loaded from its path: importing the package would need torch.
         spec = importlib.util.spec_from_file_location("spectralgrad_native_build", NATIVE / "build.py")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         try:
-            module.build(Path(self.get_ext_fullpath(ext.name)), Path(self.build_temp))
+            module.build(target, Path(self.build_temp))
         except (OSError, subprocess.CalledProcessError) as problem:
             detail = getattr(problem, "stderr", "") or problem
             print(f"spectralgrad: native kernel not built, torch.linalg will be used: {detail}", file=sys.stderr)
+
+    def copy_extensions_to_source(self):
+        """Put the kernel into the source tree, for an editable installation, in place of an older one."""
+        kernel, new = NATIVE / "_kernel.so", Path(self.build_lib, "spectralgrad", "native", "_kernel.so")
+        if kernel.exists() and not new.exists():
+            print("spectralgrad: the kernel of an earlier build was removed from the source tree", file=sys.stderr)
+        kernel.unlink(missing_ok=True)
+        super().copy_extensions_to_source()
 
 
 class Wheel(bdist_wheel):
@@ -57,5 +80,5 @@ class NoModule(Extension):
 
 setup(
     ext_modules=[NoModule("spectralgrad.native._kernel", sources=[], optional=True)],
-    cmdclass={"build_ext": BuildKernel, "bdist_wheel": Wheel},
+    cmdclass={"build": Build, "build_ext": BuildKernel, "bdist_wheel": Wheel},
 )

@@ -5,6 +5,7 @@ Half types are computed in float32, and autocast is disabled. Scale factors are 
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 
@@ -71,35 +72,113 @@ def full_precision(A: Tensor) -> AbstractContextManager[object]:
     return nullcontext()
 
 
-def largest(X: Tensor) -> Tensor:
-    """Return the largest real or imaginary part, in modulus, of each matrix (*, 1, 1), without gradient."""
+def largest(X: Tensor, trailing: int = 2) -> Tensor:
+    """Return the largest modulus of each matrix (*,), or of vectors or numbers (``trailing`` 1 or 0); no gradient."""
     X = X.detach()
-    if 0 in X.shape[-2:]:
-        return X.real.new_zeros((*X.shape[:-2], 1, 1))
+    dims = tuple(range(-trailing, 0))
+    if not X.shape[X.dim() - trailing :].numel():
+        return X.real.new_zeros(X.shape[: X.dim() - trailing])
+    # Parts instead of moduli: the modulus of a finite complex number may overflow.
     size = torch.maximum(X.real.abs(), X.imag.abs()) if X.dtype.is_complex else X.abs()
-    return size.amax((-2, -1), keepdim=True)
+    return size.amax(dims) if dims else size
+
+
+def exponent_range(dtype: torch.dtype) -> int:
+    """Return the binary exponent at which the dtype overflows."""
+    return _EXPONENTS[dtype]
+
+
+def _bits(dtype: torch.dtype) -> int:
+    """The largest exponent of ordinary numbers: squares of 2^±bits, to the power −3/2, use half of the range."""
+    return _EXPONENTS[dtype] // 6
+
+
+def _is_ordinary(size: Tensor) -> Tensor:
+    limit = 2.0 ** _bits(size.dtype)
+    return (size == 0) | ((size >= 1 / limit) & (size <= limit))
 
 
 def ordinary(X: Tensor) -> Tensor:
-    """True for each matrix (*, 1, 1) whose products, and their power −3/2, stay well within the dtype's range."""
-    # Entries of 2^±bits have squares of 2^±2·bits, whose power −3/2 is 2^∓3·bits: half of the exponent range.
-    size, bits = largest(X), _EXPONENTS[X.dtype] // 6
-    return (size == 0) | ((size >= 2.0**-bits) & (size <= 2.0**bits))
+    """True for each matrix (*,) whose products, and their power −3/2, stay well within the dtype's range."""
+    return _is_ordinary(largest(X))
 
 
-def all_ordinary(X: Tensor) -> bool:
+def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
     """True if all matrices are :func:`ordinary`. It reads values, so it cannot be traced."""
-    if X.numel() > _FEW or not X.numel() or X.dtype.is_complex:
-        return bool(ordinary(X).all())
-    limit = 2.0 ** (_EXPONENTS[X.dtype] // 6)
-    for entries in X.reshape(-1, X.shape[-2] * X.shape[-1]).tolist():
-        sizes = [abs(x) for x in entries]
-        if not all(size <= limit for size in sizes) or not (max(sizes) >= 1 / limit or not any(sizes)):
-            return False  # also for NaN
-    return True
+    limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
+    if not batch and count and not X.dtype.is_complex:  # one matrix
+        if count > _FEW:
+            low, high = X.detach().aminmax()
+            size = max(-low.item(), high.item())
+        else:
+            size = max(map(abs, X.flatten().tolist()))
+        return 1 / limit <= size <= limit or size == 0
+    if count > _FEW or X.dtype.is_complex:
+        least, most = (x.item() for x in largest(X, trailing).aminmax())
+        return most <= limit and (least >= 1 / limit or bool(_is_ordinary(largest(X, trailing)).all()))
+    sizes = [max(map(abs, row)) for row in X.reshape(-1, X.shape[batch:].numel()).tolist()] if count else []
+    return all(1 / limit <= size <= limit or size == 0 for size in sizes)
 
 
-def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
+def moderate(w: Tensor, degree: float) -> bool:
+    """True if no number but 0, to the power ±(``degree`` + 2), uses more than half of the range; it reads values."""
+    limit = _limit(w.dtype, degree)
+    if w.numel() > _FEW:
+        size = torch.where(w == 0, 1, w.abs()).aminmax()
+        return 1 / limit < size.min.item() and size.max.item() < limit
+    values = w.flatten().tolist()
+    if values and min(values) > 1 / limit and max(values) < limit:
+        return True
+    return all(1 / limit < abs(x) < limit for x in values if x)
+
+
+@lru_cache
+def _limit(dtype: torch.dtype, degree: float) -> float:
+    return float(2.0 ** (_EXPONENTS[dtype] / 2 / (degree + 2)))
+
+
+def any_infinite(w: Tensor) -> bool:
+    """True if a number is ±inf; it reads values."""
+    if w.numel() > _FEW:
+        return not w.abs().amax().item() < math.inf
+    return math.inf in map(abs, w.flatten().tolist())
+
+
+def exponent(X: Tensor, trailing: int = 2) -> Tensor:
+    """Return e (*,), even and without gradient, such that 2⁻ᵉ times each matrix has its largest entry in [1/2, 2].
+
+    It is 0 for :func:`ordinary` matrices and for those with NaN or infinity.
+
+    Args:
+        X: matrices (*, m, n), vectors (*, n) or numbers (*,).
+        trailing: 2, 1 or 0 accordingly.
+    """
+    size = largest(X, trailing)
+    return torch.where(_is_ordinary(size), 0, exponent_of(size))
+
+
+def exponent_of(size: Tensor) -> Tensor:
+    """Return the even exponents of positive numbers; 0 for other numbers."""
+    proper = (size > 0) & (size < torch.inf)
+    e = torch.frexp(torch.where(proper, size, 1).detach()).exponent.to(size.dtype)
+    return torch.where(proper, torch.floor(e / 2) * 2, 0)
+
+
+def ldexp(X: Tensor, e: Tensor) -> Tensor:
+    """Return X·2ᵉ, correctly rounded: ±inf where it overflows, and never NaN for X without NaN.
+
+    One power of two may be beyond the range where the product is not, so there are three. Parts of complex numbers are
+    multiplied separately: a product with a complex number would turn inf·0 into NaN.
+    """
+    if X.dtype.is_complex:
+        return torch.complex(ldexp(X.real, e), ldexp(X.imag, e))
+    e = e.to(X.dtype).clamp(-2.2 * _EXPONENTS[X.dtype], 2.2 * _EXPONENTS[X.dtype])  # beyond, all numbers are inf or 0
+    third = torch.trunc(e / 3)
+    power = torch.exp2(third)
+    return X * power * power * torch.exp2(e - 2 * third)
+
+
+def magnitude(X: Tensor, before: Tensor | float = 1) -> Tensor:
     """Return the power of two (*, 1, 1), without gradient, by which to divide matrices (*, m, n) before squaring them.
 
     It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down to a power of two. Gradients are
@@ -110,8 +189,8 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
         X: matrices (*, m, n).
         before: what X has already been divided by; the lower limit applies to the product.
     """
-    size, bits = largest(X), _EXPONENTS[X.dtype] * 15 // 16
-    size = torch.where(ordinary(X) | (size == torch.inf), 1, size)
+    size, bits = largest(X)[..., None, None], _EXPONENTS[X.dtype] * 15 // 16
+    size = torch.where(_is_ordinary(size) | (size == torch.inf), 1, size)
     mantissa, _ = torch.frexp(size)  # in [1/2, 1)
     least = 2.0**-bits / torch.as_tensor(before, dtype=size.dtype, device=size.device)
     return torch.maximum(size / (2 * mantissa), least)
@@ -119,7 +198,7 @@ def magnitude(X: Tensor, before: Tensor | float = 1.0) -> Tensor:
 
 def room(size: Tensor) -> Tensor:
     """Return the part of a scale from :func:`magnitude` that can be undone while the matrices remain ordinary."""
-    bits = _EXPONENTS[size.dtype] // 6 - 1
+    bits = _bits(size.dtype) - 1
     return size.clamp(2.0**-bits, 2.0**bits)
 
 
@@ -178,7 +257,7 @@ def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:
     return torch.where(where, x / torch.where(where, y, 1), 0)
 
 
-def saturated(x: Tensor, share: float = 1.0) -> Tensor:
+def saturated(x: Tensor, share: float = 1) -> Tensor:
     """Clamp the real and imaginary parts of ``x`` to ``share`` times the largest finite number."""
     if x.dtype.is_complex:
         return torch.complex(saturated(x.real, share), saturated(x.imag, share))

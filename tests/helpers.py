@@ -7,7 +7,7 @@ import torch
 
 import spectralgrad as sg
 from spectralgrad.native import build
-from spectralgrad.testing import with_spectrum
+from spectralgrad.testing import random_orthogonal, with_spectrum
 
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 REAL = (torch.float32, torch.float64)
@@ -59,11 +59,51 @@ def symmetric_noise(d: int, dtype: torch.dtype = torch.float64, seed: int = 1) -
     return ((G + G.mH) / 2).to(dtype)
 
 
+def noise(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
+    """Random numbers; matrices of them have no symmetry."""
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return torch.randn(shape, dtype=wide, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def rectangular(values, m: int = 0, n: int = 0, dtype: torch.dtype = torch.float64, seed: int = 0):
+    """A matrix (m, n), by default square, with these singular values and random singular vectors.
+
+    A negative value mirrors the matrix: if all others are positive, the determinant of a square matrix has its sign.
+    """
+    k, wide = len(values), torch.complex128 if dtype.is_complex else torch.float64
+    U, V = (random_orthogonal(size or k, dtype=wide, seed=2 * seed + i) for i, size in ((1, m), (2, n)))
+    for Q in (U, V):
+        Q[:, -1] *= (torch.linalg.det(Q) / torch.linalg.det(Q).abs()).conj()
+    return ((U[:, :k] * torch.as_tensor(values, dtype=torch.float64)) @ V[:, :k].mH).to(dtype)
+
+
+def lopsided(G: torch.Tensor, seed: int = 0) -> torch.Tensor:
+    """A matrix without symmetry whose Hermitian part is the Hermitian matrix G exactly: of a pair of entries one is
+    doubled and the other zero.
+    """
+    upper = torch.rand(G.shape[-2:], generator=torch.Generator().manual_seed(seed)).round().triu(1) * 2
+    return G * (upper + (2 - upper.mT).tril(-1) + torch.eye(G.shape[-1])).to(G.real.dtype)
+
+
 def gradient(f, A: torch.Tensor, G: torch.Tensor) -> torch.Tensor:
-    """The gradient of Re⟨f(A), G⟩."""
+    """The gradient of Re⟨f(A), G⟩. For a Hermitian G and Hermitian values, of Re⟨f(A), lopsided(G)⟩, which is the same.
+
+    So no test is blind to an error in how a gradient is symmetrized.
+    """
     A = A.detach().clone().requires_grad_()
-    (g,) = torch.autograd.grad((f(A) * G.conj()).sum().real, A)
+    value = f(A)
+    if _is_hermitian(G) and _is_hermitian(A) and _is_hermitian(value):
+        G = lopsided(G)
+    (g,) = torch.autograd.grad((value * G.conj()).sum().real, A)
     return g
+
+
+def _is_hermitian(x: torch.Tensor) -> bool:
+    """True for Hermitian matrices, up to rounding error."""
+    if x.dim() < 2 or x.shape[-1] != x.shape[-2]:
+        return False
+    x = x.detach()
+    return bool(((x - x.mH).abs() <= 64 * torch.finfo(x.dtype).eps * x.abs().amax((-2, -1), keepdim=True)).all())
 
 
 def symmetrized(f):

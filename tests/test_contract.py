@@ -21,6 +21,7 @@ from .helpers import (
     SPECTRA,
     gradient,
     matrix,
+    noise,
     pairs,
     symmetric_noise,
     unit,
@@ -208,7 +209,7 @@ def test_n8_autocast_changes_nothing(name):
 
 
 def test_n8_autocast_changes_no_decomposition():
-    A, H = matrix("spread", torch.float32).requires_grad_(), symmetric_noise(6, torch.float32)
+    A, H = matrix("spread", torch.float32).requires_grad_(), noise(6, 6, dtype=torch.float32)
     for f in (lambda X: sg.eigh(X).eigenvectors, lambda X: sg.svd(X).U, sg.polar, sg.covariance_sqrt, sg.covariance):
         expected = gradient(f, A, H)
         with torch.autocast("cpu", dtype=torch.bfloat16):

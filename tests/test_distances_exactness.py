@@ -14,6 +14,8 @@ from . import distances
 from .distances import FACTORS, ONE_RANGE, leaves
 from .helpers import REAL, unit
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 DOUBLE = torch.float64
 SINGULAR_FIRST = [*FACTORS, "rank-three-and-two"]
 MEANS = [[1], [-2], [0], [3]]

@@ -4,6 +4,7 @@ import gc
 import json
 import threading
 import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import spectralgrad as sg
 from spectralgrad.diagnostics import doctor
 from spectralgrad.diagnostics.checkup.findings import VERDICTS
 from spectralgrad.diagnostics.checkup.lineage import _ALIVE, Lineage, Trace
+from spectralgrad.diagnostics.checkup.places import _SKIPPED
 from spectralgrad.testing import with_spectrum
 
 linalg = torch.linalg
@@ -533,3 +535,19 @@ def test_a_batch_is_sampled_but_checked_for_nan_as_a_whole():
         linalg.eigh(A).eigenvectors[:, 0, 0].sum().backward()
     assert report.findings[0].verdict == "non-finite"
     assert report.findings[0].ties == 6
+
+
+def test_packages_whose_names_begin_like_ours_or_torchs_are_places():
+    for package in (torch, sg):
+        folder = Path(package.__file__).parent
+        assert str(folder / "nn" / "module.py").startswith(_SKIPPED)
+        assert not str(folder.with_name(f"{folder.name}vision") / "ops.py").startswith(_SKIPPED)
+
+
+def test_further_arguments_reach_the_function():
+    """Positional and by name; the lower triangle of this matrix is wrong."""
+    A = APART.triu() - torch.ones(4, 4, dtype=torch.float64).tril(-1)
+    with doctor():
+        for w in (linalg.eigh(A, "U").eigenvalues, linalg.eigvalsh(A, UPLO="U")):
+            torch.testing.assert_close(w, linalg.eigvalsh(APART))
+        assert linalg.svd(A[:3], False).Vh.shape == (3, 4)

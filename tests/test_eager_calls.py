@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad import diagnostics, solvers
-from spectralgrad.autograd.gauge import GaugeWarning
+from spectralgrad.diagnostics import GaugeWarning
 from spectralgrad.native import Kernel, kernel
 from spectralgrad.testing import with_spectrum
 

@@ -12,6 +12,8 @@ from spectralgrad.testing import relative_error
 
 from .helpers import gradient, symmetric_noise
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 HADAMARD = {
     sg.Taylor(): (0.0, 0.63),
     sg.Taylor(faithful=True): (-40.0, 26),

@@ -9,6 +9,8 @@ from spectralgrad.rules import METHODS, GapMethod
 
 from .helpers import DECOMPOSERS, DTYPES, SPECTRA, matrix, symmetric_noise
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 FLOORS = {torch.float32: 1e-40, torch.float64: 1e-310, torch.complex64: 1e-40, torch.complex128: 1e-310}
 POSITIVE = [(name, method) for name in ("sqrt", "inv_sqrt") for method in sg.methods(name)] + [("log", "exact")]
 

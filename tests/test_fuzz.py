@@ -1,8 +1,10 @@
 """A few thousand difficult matrices through every operation and method; ``spectralgrad fuzz`` runs a million."""
 
 import json
+import math
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
@@ -42,6 +44,48 @@ def test_a_few_thousand_matrices_of_every_family_type_and_scale():
     assert all(bool(torch.isfinite(case.matrices).all()) for case in cases)
 
 
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_are_what_their_names_say(name, is_complex):
+    family = FAMILIES[name]
+    for d in (1, 2, 5, 8):
+        A = family.make(np.random.default_rng(d), 6, d, is_complex)
+        assert len(A) == 6
+        if family.kind == "features":
+            continue
+        assert np.array_equal(A, A.conj().swapaxes(-1, -2)) or name not in ("laplacian", "diagonal", "scalar")
+        w, largest = np.linalg.eigvalsh(A), np.abs(A).max()
+        np.testing.assert_allclose(A, A.conj().swapaxes(-1, -2), rtol=0, atol=1e-13 * largest)
+        if family.kind == "positive":
+            assert w.min() >= -1e-13 * max(largest, 1e-300) * d
+        if name == "laplacian" and not is_complex:
+            assert np.array_equal(A.sum(-1), np.zeros((6, d)))
+        if name == "hadamard":
+            assert np.abs(w - w.round()).max() < 1e-12
+            assert set(w.round().ravel()) <= {0.0, 1.0, 2.0, 3.0}
+
+
+def test_scales_and_cotangents_of_the_cases():
+    """The largest entry has the exponent that the name of the scale means, and cotangents have an imaginary part."""
+    cases = [draw(0, number, batch=2) for number in range(400)]
+    for case in cases:
+        info, G = torch.finfo(case.matrices.dtype), case.cotangent(case.matrices)
+        assert torch.equal(G, case.cotangent(case.matrices))
+        assert not G.is_complex() or float(G.imag.abs().max()) > 0
+        largest = float(case.matrices.abs().max())
+        if not largest:
+            continue
+        exponent, least, most = math.log2(largest), math.log2(info.tiny), math.log2(info.max)
+        if case.scale == "tiny":
+            assert abs(exponent - least / 2) <= 2
+        elif case.scale == "huge":
+            assert most / 2 - math.log2(case.matrices.shape[-2]) - 3 <= exponent <= most / 2
+        elif case.scale == "edge":
+            assert most - math.log2(case.matrices.shape[-2]) - 5 <= exponent <= most - 1
+        elif case.scale == "denormal":
+            assert least + math.log2(info.eps) - 1 <= exponent <= least + 1
+
+
 @pytest.mark.parametrize("name", ["sqrt", "inv_sqrt", "log", "exp"])
 def test_the_references_agree_with_fifty_digits(name):
     """The closed forms in double precision are themselves checked, on real matrices of ordinary scale."""
@@ -74,6 +118,24 @@ def test_wrong_results_are_noticed(monkeypatch):
     assert {"value", "gradient", "S·S = A"} == {f.check for f in campaign.failures}
 
 
+@pytest.mark.parametrize("factor", [0, 2])
+def test_vectors_that_are_not_orthonormal_are_noticed(factor, monkeypatch):
+    """Also those of singular values that are zero, which the product of the factors does not see."""
+    from spectralgrad.diagnostics.fuzzing import rectangular
+
+    svd = sg.svd
+
+    def spoiled(M, **options):
+        return [f * 1.001 if number == factor else f for number, f in enumerate(svd(M, **options))]
+
+    zero = draw(0, 0, batch=2)
+    zero = zero._replace(matrices=torch.zeros(2, 4, 3, dtype=torch.float64))
+    for decompose, noticed in ((svd, set()), (spoiled, {"LAPACK ratio"})):
+        monkeypatch.setattr(rectangular, "svd", decompose)
+        found = rectangular.judge_svd(zero, rectangular.Rectangle(zero.matrices), "svd-clip")
+        assert {f.check for f in found if f.failed} == noticed
+
+
 def test_an_exception_is_charged_to_its_matrix(monkeypatch):
     from spectralgrad.diagnostics.fuzzing import hermitian
 
@@ -100,6 +162,7 @@ def test_the_command_prints_a_table_and_writes_json(capsys, tmp_path):
     assert all(word in out for word in ("worst ratio", "worst gradient", "eigh", "covariance"))
     table = json.loads(target.read_text())["operations"]
     assert all(row["failures"] == [] and row["ratio"] < 30 for row in table)
+    assert max(row["ratio"] for row in table) > 0.1  # something was measured
 
 
 def test_the_command_reports_a_failure_and_how_to_see_it_again(capsys, monkeypatch):

@@ -50,7 +50,7 @@ def test_every_way_through_the_kernel_gives_the_same_power(batch, d, dtype):
 
 
 @pytest.mark.parametrize("dtype", REAL, ids=str)
-def test_singular_matrices(dtype):
+def test_singular_matrices(dtype, both_ways):
     """Without ε a root of the pseudo-inverse; with it ε^(−1/p) on the null space, however small ε is."""
     X = torch.tensor([[2.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, -1.0]], dtype=dtype)
     A = (X.mT @ X).expand(20, 4, 4)
@@ -61,6 +61,8 @@ def test_singular_matrices(dtype):
     assert_close(inverse_root(zero, 4, eps=1e-20), 1e5 * torch.eye(4, dtype=dtype).expand_as(zero))
     diagonal = torch.diag(torch.tensor([1.0, 1e-3], dtype=dtype))
     assert_close(inverse_root(diagonal, 2, rtol=1e-2).diagonal(), torch.tensor([1.0, 0.0], dtype=dtype))
+    zeros = inverse_root(torch.diag(torch.tensor([1.0, 0.0], dtype=dtype)), 2, rtol=0.0, eps=3.0).diagonal()
+    assert_close(zeros, torch.tensor([0.5, 0.0], dtype=dtype))  # left out, although ε is added to the others
     found = inverse_root(diagonal, 2, rtol=1e-2, eps=3.0).diagonal()
     assert_close(found, torch.tensor([0.5, 0.0], dtype=dtype))
 

@@ -228,7 +228,7 @@ def test_half_types_return_their_own_type():
 def test_bad_input_is_refused(monkeypatch):
     A = _matrix()
     for k in (0, N + 1, 1.5, True):
-        with pytest.raises(sg.ArgumentError, match=f"k to be an integer from 1 to {N}"):
+        with pytest.raises(sg.ArgumentError, match="k to be an integer"):
             sg.eigsh(A, k)
     with pytest.raises(sg.ArgumentError, match="Hermitian"):
         sg.eigsh(A + torch.ones(N, N).triu(1), K)

@@ -313,6 +313,20 @@ def test_pool_equals_torch():
     assert w.shape == (7, 1, 20)
 
 
+def test_the_pool_leaves_the_number_of_threads_as_it_is():
+    """Its workers use one thread each, which must not become the setting of threads that start later."""
+    found, before = [], torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        choice.lapack_pool.eigh(torch.eye(3).expand(7, 3, 3))
+        later = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        later.start()
+        later.join()
+        assert found == [3]
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize(("d", "expected"), [(1, 1), (4, 1), (5, 1), (600, None)])
 def test_table_covers_every_size(d, expected):
     assert thresholds.Table(float32=(1,) * 9 + (None, None)).smallest_batch(d, torch.float32) == expected

@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.nn import convert_decorrelated_batchnorm, fuse_whitening
+from spectralgrad.nn import convert_decorrelated_batchnorm, fuse_whitening, fusion
 
 
 class Residual(nn.Module):
@@ -396,3 +396,174 @@ class TestRefusals:
         with pytest.raises(sg.ArgumentError, match=r"torch.fx cannot trace this network .* pass an example"):
             fuse_whitening(net)
         assert_close(fuse_whitening(net, x)(x), expected)
+
+
+class Reported(sg.nn.DecorrelatedBatchNorm2d):
+    """A subclass that changes nothing about the result."""
+
+    def extra_repr(self):
+        return "reported"
+
+
+class Activated(sg.nn.DecorrelatedBatchNorm2d):
+    def forward(self, X):
+        return torch.relu(super().forward(X))
+
+
+class Doubled(nn.Conv2d):
+    def _conv_forward(self, *args):
+        return 2 * super()._conv_forward(*args)
+
+
+class Through(nn.Module):
+    """The norm is called by a second name, or through a list that is not registered."""
+
+    def __init__(self, registered):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3), sg.nn.DecorrelatedBatchNorm2d(4)
+        if registered:
+            self.again = self.norm
+        else:
+            self.listed = [self.norm]
+
+    def forward(self, x):
+        return (self.again if hasattr(self, "again") else self.listed[0])(self.conv(x))
+
+
+def pair(conv=nn.Conv2d, norm=sg.nn.DecorrelatedBatchNorm2d):
+    net = nn.Sequential(conv(3, 4, 3), norm(4)).double()
+    net(X)
+    return net.eval()
+
+
+def patched(place):
+    net = pair()
+    original = net[place].forward
+    net[place].forward = lambda x: original(x).abs()
+    return net
+
+
+PASSES = ("forward", "forward_pre", "full_backward", "full_backward_pre")
+
+
+class TestWhatUsersAttach:
+    """Subclasses, patched methods, hooks and attributes are carried over, or the layer is refused."""
+
+    @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
+    @pytest.mark.parametrize(
+        ("net", "reason"),
+        [
+            (pair(norm=Activated), "'1' has its own forward method"),
+            (pair(conv=Doubled), "'0' has its own _conv_forward method|comes from call_function mul"),
+            (patched(0), "'0' has its own forward method"),
+            (patched(1), "'1' has its own forward method"),
+        ],
+        ids=["subclass", "convolution", "patched convolution", "patched norm"],
+    )
+    def test_a_layer_that_computes_something_else_is_not_folded(self, net, reason, watched):
+        expected = net(X)
+        with pytest.raises(sg.ArgumentError, match=reason):
+            fuse_whitening(net, X if watched else None)
+        assert_close(net(X), expected, rtol=0, atol=0)
+
+    @pytest.mark.parametrize(
+        "kind", ["forward", "forward_pre", "full_backward", "full_backward_pre", "state_dict_post"]
+    )
+    @pytest.mark.parametrize("place", [0, 1], ids=["convolution", "norm"])
+    def test_a_layer_with_hooks_is_not_folded(self, kind, place):
+        net = pair()
+        handle = getattr(net[place], f"register_{kind}_hook")(lambda *_: None)
+        if place == 0 and "state" in kind:  # the convolution stays, and so do its hooks
+            assert isinstance(fuse_whitening(net)[1], nn.Identity)
+            return
+        with pytest.raises(sg.ArgumentError, match=f"'{place}' has .*hooks"):
+            fuse_whitening(net)
+        handle.remove()
+        assert isinstance(fuse_whitening(net)[1], nn.Identity)
+
+    def test_a_subclass_that_computes_the_same_is_folded(self):
+        net = pair(norm=Reported)
+        expected = net(X)
+        assert_close(fuse_whitening(net)(X), expected)
+        assert isinstance(net[1], nn.Identity)
+
+    @pytest.mark.parametrize("watched", [False, True], ids=["traced", "watched"])
+    def test_a_layer_with_two_names_is_replaced_under_both(self, watched):
+        net = Through(registered=True).double()
+        net(X)
+        expected = net.eval()(X)
+        assert_close(fuse_whitening(net, X if watched else None)(X), expected)
+        assert net.norm is net.again
+
+    def test_a_layer_in_an_unregistered_list_is_not_folded(self):
+        net = Through(registered=False).double()
+        net(X)
+        expected = net.eval()(X)
+        for example, reason in ((None, "calls a folded layer in another way"), (X, "gives a different result")):
+            with pytest.raises(sg.ArgumentError, match=reason):
+                fuse_whitening(net, example)
+            assert_close(net(X), expected, rtol=0, atol=0)
+
+    def test_a_converted_layer_keeps_its_hooks_and_their_handles(self):
+        net, seen = nn.Sequential(nn.BatchNorm2d(3)).double(), []
+
+        def note(kind):
+            return lambda layer, *args, **kwargs: seen.append((kind, type(layer).__name__))
+
+        states = ("state_dict_post", "state_dict_pre", "load_state_dict_pre", "load_state_dict_post")
+        handles = [getattr(net[0], f"register_{kind}_hook")(note(kind)) for kind in (*PASSES, *states)]
+        convert_decorrelated_batchnorm(net)
+        net(X.clone().requires_grad_()).sum().backward()
+        net.load_state_dict(net.state_dict())
+        assert {kind for kind, _ in seen} == {*PASSES, *states}
+        assert {layer for _, layer in seen} == {"DecorrelatedBatchNorm2d"}
+        for handle in handles:
+            handle.remove()
+        seen.clear()
+        net(X.clone().requires_grad_()).sum().backward()
+        net.load_state_dict(net.state_dict())
+        assert seen == []
+
+    def test_a_converted_layer_keeps_attributes(self):
+        old = nn.BatchNorm2d(3)
+        old.stage, old.name = "stem", "first"
+        new = convert_decorrelated_batchnorm(old)
+        assert (new.stage, new.name) == ("stem", "first")
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (lambda layer: setattr(layer, "forward", torch.relu), "has its own forward method"),
+            (lambda layer: weight_norm(layer), "has 'parametrizations'"),
+            (lambda layer: layer.register_buffer("count", torch.zeros(1)), "has 'count'"),
+            (lambda layer: setattr(layer, "matrix", 1), "has an attribute 'matrix', which means something else"),
+            (lambda layer: setattr(layer, "__class__", Frozen), "has its own train method"),
+        ],
+        ids=["patched", "parametrization", "buffer", "attribute", "subclass"],
+    )
+    def test_a_layer_that_would_lose_something_is_not_converted(self, change, reason):
+        net = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm2d(3))
+        change(net[1])
+        with pytest.raises(sg.ArgumentError, match=reason):
+            convert_decorrelated_batchnorm(net, "all")
+        assert type(net[0]) is nn.BatchNorm2d
+
+
+class Frozen(nn.BatchNorm2d):
+    def train(self, mode=True):
+        return super().train(False)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "share"), [(torch.float32, 1e3 * 2**-23), (torch.float64, 1e3 * 2**-52), (torch.bfloat16, 2**-4)]
+)
+def test_two_results_are_the_same_within_a_share_of_the_largest_entry(dtype, share):
+    for size in (1.0, 2.0**40):
+        x = torch.tensor([size, 0.0, -size / 2], dtype=dtype)
+        for factor, same in ((0.7, True), (1.5, False)):
+            y = x + torch.tensor([0.0, factor * share * size, 0.0]).to(dtype)
+            assert fusion._same([{"a": y}, 3], [{"a": x}, 3]) is same
+    zero = torch.zeros(3, dtype=dtype)
+    assert fusion._same(zero, zero)
+    assert not fusion._same(zero + 1e-20, zero)
+    assert not fusion._same(torch.tensor([1, 2]), torch.tensor([1, 3]))

@@ -10,7 +10,7 @@ import spectralgrad as sg
 from spectralgrad.nn import functional
 from spectralgrad.nn.functional.whitening_matrices import leading
 
-from .helpers import unit
+from .helpers import noise, unit
 from .layers import LAYERS, RUNNING, channel_covariance, conv1, layer_and_input, whitened
 
 
@@ -408,3 +408,25 @@ def test_normalised_pooling_does_not_depend_on_the_scale(scale):
     X = torch.randn(2, 3, 8, generator=torch.Generator().manual_seed(0))
     pooled = lambda features: functional.covariance_pooling(features, power=1.0, normalize=True)  # noqa: E731
     assert_close(pooled(X * scale**0.5), pooled(X))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_normalization_by_a_matrix_whose_gradient_is_not_symmetric(groups):
+    """W = BCD: then C̄ = BᵀW̄Dᵀ has no symmetry, and only its symmetric part is a gradient of the features."""
+    X, G = noise(5, 4, 3), noise(5, 4, 3, seed=1)
+    B, D = noise(4 // groups, 4 // groups, seed=2), noise(4 // groups, 4 // groups, seed=3)
+    weight, bias = (noise(4, seed=seed).requires_grad_() for seed in (4, 5))
+
+    def composed(x):
+        parts = []
+        for part in x.transpose(0, 1).reshape(groups, -1, 15):
+            centered = part - part.mean(-1, keepdim=True)
+            parts.append(B @ (centered @ centered.mT / 15) @ D @ centered)
+        Y = torch.stack(parts).reshape(4, 5, 3).transpose(0, 1)
+        return weight[:, None] * Y + bias[:, None]
+
+    ours = lambda x: functional.normalization.normalize(x, lambda C: B @ C @ D, weight, bias, groups=groups).output  # noqa: E731
+    assert_close(ours(X), composed(X))
+    for leaf in (X.requires_grad_(), weight, bias):
+        expected, found = (torch.autograd.grad(f(X), leaf, G)[0] for f in (composed, ours))
+        assert_close(found, expected)

@@ -345,3 +345,29 @@ def test_without_gradient_or_without_rate_there_is_nothing_to_find(direction, lr
     optimizer.step()
     assert olr.rates == [None]
     assert torch.equal(W.detach(), 2 * torch.eye(2))
+
+
+class Failing(torch.optim.Optimizer):
+    """Fails where there is a gradient, and does nothing elsewhere."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 100.0})
+
+    def step(self, closure=None):
+        if self.param_groups[0]["params"][0].grad is not None:
+            raise ValueError("no step")
+
+
+def test_a_step_that_failed_leaves_nothing_behind():
+    """The weights of before it are forgotten, so that a later step without a gradient does not restore them."""
+    W = torch.nn.Parameter(2 * torch.eye(2))
+    optimizer = Failing([W])
+    OptimalLearningRate(optimizer, W)
+    W.grad = W.detach().clone()
+    with pytest.raises(ValueError, match="no step"):
+        optimizer.step()
+    optimizer.zero_grad()
+    with torch.no_grad():
+        W.fill_(3.0)
+    optimizer.step()
+    assert bool((W == 3).all())

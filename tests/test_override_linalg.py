@@ -127,6 +127,19 @@ def test_gradients_are_finite_at_ties_and_at_rank_deficiency(name, tie):
     assert gradient.isfinite().all()
 
 
+@pytest.mark.parametrize("order", [2, -2])
+def test_equal_singular_values_share_the_gradient_of_a_norm(order):
+    """Signed permutations of a diagonal matrix, which are tied exactly."""
+    M = torch.zeros(4, 3, dtype=torch.float64)
+    M[[3, 0, 1], [1, 2, 0]] = torch.tensor([2.0, -1.0, 1.0] if order < 0 else [-2.0, 2.0, 1.0], dtype=torch.float64)
+    tied = M.abs() == (1 if order < 0 else 2)
+    M.requires_grad_()
+    with sg.override_linalg():
+        value = linalg.matrix_norm(M, order)
+    assert value.item() == (1 if order < 0 else 2)
+    assert torch.equal(torch.autograd.grad(value, M)[0], torch.where(tied, M.detach().sign() / 2, 0))
+
+
 @pytest.mark.parametrize("function", [linalg.eigh, linalg.svd, torch.svd], ids=lambda f: f.__name__)
 def test_torch_alone_fails_at_these_ties(function):
     """Otherwise the test above could not fail."""

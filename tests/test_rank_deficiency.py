@@ -11,6 +11,8 @@ from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import FUNCTIONS, REAL, gradient, symmetric_noise, unit
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 DOUBLE = torch.float64
 # The rules that leave resolved gaps as they are, so that they agree with the exact gradient.
 TRUTHFUL = ("svd", "svd-trunc", "svd-topn", "svd-pade", "masked")

@@ -1,5 +1,7 @@
 """N11: a matrix the driver fails on goes down the ladder, alone, and is accepted on its true residual."""
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ import spectralgrad as sg
 from spectralgrad.native import library
 from spectralgrad.solvers import choice, ladder, lapack, orthogonal
 
-from .helpers import DTYPES
+from .helpers import DTYPES, rectangular, unit
 from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
 
 SOLVE = {"eigh": sg.eigh, "svd": sg.svd}
@@ -323,3 +325,22 @@ def test_eigenvalues_of_a_matrix_that_fails_are_computed_again_alone(by_kernel, 
     assert torch.equal(values[[0, 1, 2, 4]], expected[[0, 1, 2, 4]])
     assert_close(values[3], expected[3], rtol=1e-13, atol=1e-13 * float(A[3].abs().max()))
     assert sg.solvers.report().matrices == 5
+
+
+@pytest.mark.parametrize("name", SOLVE)
+def test_a_ratio_sees_an_error_in_any_factor(name):
+    """Also in vectors of singular values that are zero, which M = U S Vh does not see; and nothing below the bar."""
+    A = rectangular([2.0, 1.0, 0.0, 0.0]) if name == "svd" else sg.testing.with_spectrum([0.0, 0.0, 1.0, 2.0])
+    ratio, factors = {"svd": sg.solvers.svd_ratio, "eigh": sg.solvers.eigh_ratio}[name], SOLVE[name](A)
+    places = [(number, column) for number in range(len(factors)) for column in range(4)]
+    for of in (RATIO[name], lambda A, *found: ratio(A, found)):
+        assert of(A, *factors) < BAR / 3
+        for (number, column), size in itertools.product(places, (1e3, 1e-3)):
+            spoiled = [factor.clone() for factor in factors]
+            vector = spoiled[number][column] if number == 2 else spoiled[number][..., column]
+            vector += size * BAR * 4 * unit(torch.float64)
+            assert (of(A, *spoiled) > BAR) == (size > 1), (number, column)
+            edge = 1.9 * 2.0**1022  # the values still fit, sums of entries do not
+            huge = [f * edge if f.dim() == 1 else f for f in spoiled]
+            for B, found in ((A, spoiled), (A * edge, huge)) if size > 1 else ():
+                assert ratio(B, found) == pytest.approx(RATIO[name](B, *found), rel=1e-2)

@@ -191,3 +191,17 @@ def test_a_compiled_model_is_switched():
         torch.testing.assert_close(compiled(x), expected[name])
         switch.step()
     assert not torch.allclose(expected[NS], expected[SVD])
+
+
+def test_every_change_of_a_method_is_logged_also_the_first(caplog):
+    """Making a switch replaces the method that the layers were made with."""
+    with caplog.at_level("INFO", logger="spectralgrad"):
+        net, optimizer, scheduler, switch = start(method="svd-pade", warmup_epochs=1)
+        made = [record.getMessage() for record in caplog.records]
+        run(net, optimizer, scheduler, switch, range(EPOCHS))
+    later = [record.getMessage() for record in caplog.records][len(made) :]
+    assert made == ["HybridSwitch sets the method of layers for epoch 0: 1: exact → newton-schulz"]
+    assert len(later) == 1
+    assert later[0].startswith("HybridSwitch sets the method of layers for epoch 5: 1: newton-schulz")
+    assert "svd-pade" in later[0]
+    assert {record.levelname for record in caplog.records} == {"INFO"}

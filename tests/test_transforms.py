@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
@@ -9,7 +10,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, symmetric_noise, symmetrized
+from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, noise, symmetric_noise, symmetrized
 
 
 def _recomposed(result, keep):
@@ -271,3 +272,45 @@ def test_forward_mode_and_second_derivatives_leave_compiled_code(nested):
     torch._dynamo.reset()  # it has marked what it could not compile
     with pytest.raises(Exception, match="forward mode and second derivatives"):
         torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)
+
+
+FAKE = {
+    **{name: (f, (2, 3, 3)) for name, f in HERMITIAN.items()},
+    **{name: (f, (2, 5, 3)) for name, f in GENERAL.items()},
+    "eigvalsh": (sg.eigvalsh, (2, 3, 3)),
+    "svdvals": (sg.svdvals, (2, 5, 3)),
+    "svdvals-wide": (sg.svdvals, (2, 3, 5)),
+    "pencil": (lambda A: sg.eigh(A, torch.eye(3, dtype=A.dtype).expand_as(A)), (2, 3, 3)),
+    "pencil values": (lambda A: sg.eigvalsh(A, torch.eye(3, dtype=A.dtype).expand_as(A)), (2, 3, 3)),
+    "nuclear norm": (sg.nuclear_norm, (2, 5, 3)),
+    "low rank": (lambda M: sg.low_rank(M, 2), (2, 5, 3)),
+}
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", FAKE)
+def test_results_of_fake_tensors_have_the_shape_and_type_of_real_ones(name, dtype):
+    """torch.compile plans with them, before anything is computed."""
+    f, shape = FAKE[name]
+    M = torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    M = M @ M.mH + torch.eye(3, dtype=dtype) if shape[-1] == shape[-2] else M
+    described = lambda r: [(x.shape, x.dtype) for x in (r if isinstance(r, tuple) else (r,))]  # noqa: E731
+    expected = described(f(M))
+    with FakeTensorMode() as mode:
+        fake = mode.from_tensor(M)
+        assert described(f(fake)) == described(f(fake.requires_grad_())) == expected
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+@pytest.mark.parametrize("name", HERMITIAN)
+def test_only_the_hermitian_part_of_directions_and_cotangents_counts(name, dtype):
+    """In forward mode, and in the backward pass that can be differentiated again."""
+    A, E = with_spectrum([0.5, 1.0, 2.0], dtype=dtype), noise(3, 3, dtype=dtype)
+    f = (lambda X: HERMITIAN["eigh"](X)[1]) if name == "eigh" else HERMITIAN[name]
+    sym = (E + E.mH) / 2
+    assert_close(jvp(f, (A,), (E,))[1], jvp(f, (A,), (sym,))[1])
+    leaf = A.clone().requires_grad_()
+    for graph in (False, True):
+        found, expected = (torch.autograd.grad(f(leaf), leaf, G, create_graph=graph)[0] for G in (E, sym))
+        assert_close(found, expected)
+        assert_close(found, found.mH)

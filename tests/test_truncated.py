@@ -10,6 +10,8 @@ from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import DTYPES, matrix, symmetric_noise, symmetrized
 
+pytestmark = pytest.mark.usefixtures("both_ways")
+
 SPREAD = [0.4, 0.9, 1.7, 2.5, 3.1]
 
 

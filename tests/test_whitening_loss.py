@@ -175,10 +175,13 @@ def test_bad_input():
             WhiteningMSELoss()(bad)
     with pytest.raises(sg.ArgumentError, match=r"more samples in a sub-batch than the 6 features .* got 4\. Use"):
         whitening_mse(z[:, :4])
-    for options, message in (({"sub_batch": 1}, "sub_batch ≥ 2"), ({"iterations": 0}, "iterations ≥ 1")):
+    for options, message in (
+        ({"sub_batch": 1}, "sub_batch to be an integer ≥ 2"),
+        ({"iterations": 0}, "iterations to be an integer ≥ 1"),
+    ):
         with pytest.raises(sg.ArgumentError, match=message):
             whitening_mse(z, **options)
-    with pytest.raises(sg.ArgumentError, match="eps ≥ 0"):
+    with pytest.raises(sg.ArgumentError, match="eps to be a finite number ≥ 0"):
         WhiteningMSELoss(eps=-1.0)
     with pytest.raises(sg.ArgumentError, match="expected whitening"):
         WhiteningMSELoss(whitening="none")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from spectralgrad import __version__
+from spectralgrad.errors import SpectralError
 from spectralgrad.native import kernel
 
 
@@ -35,6 +36,22 @@ def machine() -> dict[str, Any]:
         "spectralgrad": __version__,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def set_threads(count: int, error: type[SpectralError]) -> None:
+    """Set the number of torch's threads; the thread library ends the process if it cannot start that many.
+
+    Raises:
+        error: more than four for each processor.
+
+    Example:
+        >>> set_threads(torch.get_num_threads(), SpectralError)
+    """
+    processors = os.cpu_count() or 1
+    if not 1 <= count <= 4 * processors:
+        why = f"as this machine has {processors} processor{'s' if processors > 1 else ''}"
+        raise error(f"threads: expected 1 to {4 * processors}, {why}, got {count}")
+    torch.set_num_threads(count)
 
 
 def load() -> float | None:

@@ -60,7 +60,7 @@ def lifted(A: Tensor) -> Tensor:
 
 
 def features(
-    X: Tensor, center: bool, scale: float | Tensor, least: float = 0.0, steep: bool = False
+    X: Tensor, center: bool, scale: float | Tensor, least: float = 0, steep: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return features (*, d, N), centred and multiplied by ``scale``, and the power of two (*, 1, 1) that divides them.
 

@@ -32,17 +32,17 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers import Ties
 from ..solvers.symmetry import hermitian
-from . import curvature, eigenvectors
+from . import curvature, eigenvectors, existence
 from .gap_rule import GapRule
 
 
-def values(A: Tensor, rule: GapRule, operation: str) -> Tensor:
+def values(A: Tensor, rule: GapRule, operation: str, ties: Ties | None = None) -> Tensor:
     """Return the eigenvalues of ``A`` in working precision; ``rule`` is for third derivatives only."""
-    w: Tensor = function.apply(_Values, A, rule, operation, grouping(A))[0]
+    w: Tensor = function.apply(_Values, A, rule, operation, grouping(A) if ties is None else ties)[0]
     return w
 
 
@@ -55,6 +55,11 @@ def grouping(*inputs: Tensor) -> Ties:
     if function.forward_over_reverse():
         return Ties.NEAR
     return Ties.ROUNDING if any(map(function.tracked_twice, inputs)) else Ties.NONE
+
+
+def differentiated_twice(*inputs: Tensor) -> bool:
+    """True if forward mode is applied to what may be a gradient, so that eigenvalues need a derivative of their own."""
+    return not torch.compiler.is_compiling() and grouping(*inputs) is not Ties.NONE
 
 
 def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties = Ties.NONE) -> Tensor:
@@ -99,6 +104,8 @@ class _Values(function.DerivativeRule):
         if gw is None:
             return None, None, None, None
         A, w, V = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_values(w, gw))
         if not function.differentiating() and function.eager(V, gw):
             fused = solvers.eigh_gradient((w, V), (gw, None), lambda w: None, False, False)
             if fused is not None:

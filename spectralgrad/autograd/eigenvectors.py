@@ -19,33 +19,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import gauge
+from . import existence, gauge
 from .gap_rule import GapRule
-
-
-def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
-    """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
-    w, V = function.apply(_Eigh, A, None, None, None, rule, operation)
-    return without_gradient(w, V, rule.kept(A, w, V))
-
-
-def at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
-    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
-    found = solvers.eigh_at_once(A)
-    if found is not None:
-        return _replaced(*found, rule)
-    if not solvers.prepared(A):
-        return None
-    w, V = _Eigh.run(A, None, None, None, rule, "eigh")
-    return without_gradient(w, V, rule.kept(A, w, V))
-
-
-def _replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
-    replaced = rule.replaced(w)
-    return (w if replaced is None else replaced), V
 
 
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -55,8 +33,14 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | Non
     """
     if function.needs_no_gradient(A):
         return w, V
-    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule, "")
+    result: tuple[Tensor, Tensor] = function.apply(Eigh, A, w, V, support, rule, "")
     return result
+
+
+def replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs with the eigenvalues that the rule uses instead, if it does."""
+    others = rule.replaced(w)
+    return (w if others is None else others), V
 
 
 def within(K: Tensor, support: Tensor | None) -> Tensor:
@@ -73,7 +57,7 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
     return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
 
 
-class _Eigh(function.DerivativeRule):
+class Eigh(function.DerivativeRule):
     """The eigenpairs of A: those given, as copies, or those of the solver."""
 
     @staticmethod
@@ -82,7 +66,7 @@ class _Eigh(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor]:
         if w is not None and V is not None:
             return w.clone(), V.clone()
-        return _replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
+        return replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -93,11 +77,17 @@ class _Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        return _backward(ctx.saved_tensors, gw, gV, ctx.rule), None, None, None, None, None
+        Eigh.observed(ctx, gw, gV)
+        return _backward(ctx.saved_tensors[:3], gw, gV, ctx.rule), None, None, None, None, None
+
+    @staticmethod
+    def observed(ctx, gw, gV):  # type: ignore[no-untyped-def]
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_eigenpairs(*ctx.saved_tensors[:2], gw, gV))
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        w, V, support = ctx.saved_tensors
+        w, V, support = ctx.saved_tensors[:3]
         with full_precision(V):
             inner = V.mH @ hermitian(dA) @ V
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)
@@ -110,27 +100,24 @@ def _backward(
     given = [g for g in (gw, gV) if g is not None]
     if not given:
         return None
-    if support is None and not function.differentiating() and not gauge.watching and function.eager(V, *given):
+    if support is None and not function.differentiating() and function.eager(V, *given):
         fused = solvers.eigh_gradient((w, V), (gw, gV), rule.fused_gaps, rule.filters_gauge, rule.saturates)
         if fused is not None:
             return fused
     with full_precision(V):
-        inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gw, gV, rule)
+        inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gV, rule)
         if gw is not None:
             inner = inner + torch.diag_embed(gw.to(V.dtype))
         return V @ inner @ V.mH
 
 
-def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gw: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
+def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:
     """Return the part of the gradient, in the eigenbasis, that comes from the eigenvectors."""
-    return rotations(w, V.mH @ gV, gauge.column_norms(gV), support, gw, rule)
+    return rotations(w, V.mH @ gV, gauge.column_norms(gV), support, rule)
 
 
-def rotations(
-    w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, gw: Tensor | None, rule: GapRule
-) -> Tensor:
+def rotations(w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, rule: GapRule) -> Tensor:
     """The same from the coupling VᴴV̄ and the norms of the columns of V̄ in the basis V."""
-    gauge.watch(coupling, sizes, w, gw)
     if rule.filters_gauge:
         coupling = gauge.drop_noise(coupling, sizes, w)
     return hermitian(rule.weighed(within(rule.gaps(w), support).mT, coupling))

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import divided_differences
+from . import divided_differences, existence
 
 _CHUNK = 2**18  # number of second-order coefficients per matrix held in memory at a time
 
@@ -58,27 +58,25 @@ class _Function(function.DerivativeRule):
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, w, V, _, gamma, curvature = inputs
-        ctx.save_for_backward(A, w, V, gamma, curvature)
-        ctx.save_for_forward(A, w, V, gamma, curvature)
+        A, w, V, values, gamma, curvature = inputs
+        ctx.save_for_backward(A, w, V, gamma, curvature, values)
+        ctx.save_for_forward(A, w, V, gamma, curvature, values)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
-        A, *spectrum = ctx.saved_tensors
-        V = spectrum[1]
+        A, *spectrum, values = ctx.saved_tensors
+        w, V, gamma, _ = spectrum
         with full_precision(V):
             G = hermitian(gS)
+            if observation.wanted():
+                observation.tell(ctx, lambda: existence.of_cut(w, values, gamma, V.mH @ G @ V))
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
-            gA = (
-                derivative(A, G, *spectrum)
-                if function.differentiating()
-                else solvers.function_derivative(V, spectrum[2], G)
-            )
+            gA = derivative(A, G, *spectrum) if function.differentiating() else solvers.function_derivative(V, gamma, G)
             return gA, None, None, diagonal, None, None
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, *_):  # type: ignore[no-untyped-def]
-        A, *spectrum = ctx.saved_tensors
+        A, *spectrum, _ = ctx.saved_tensors
         V = spectrum[1]
         with full_precision(V):
             dS = torch.zeros_like(A) if dA is None else derivative(A, hermitian(dA), *spectrum)

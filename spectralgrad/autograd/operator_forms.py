@@ -62,6 +62,12 @@ class Entries:
         (values, indices), asked = tensors, self.request
         return entries.projected_solve(values, indices, asked.n, w, V, R, asked.sign, asked.residual(V.dtype))
 
+    def following(self, tensors: Tensors, w: Tensor, V: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return the first eigenpair beyond the k that were asked for, or None if there is none."""
+        (values, indices), asked = tensors, self.request
+        product = entries.matrix(values.detach(), indices, asked.n).__matmul__
+        return krylov.following(product, w, V, asked.largest, asked.tol)
+
     def pushforward(self, tensors: Tensors, X: Tensor, changes: Tensors) -> Tensor:
         """Return dA X for changes of the tensors; None stands for no change."""
         values, indices = changes[0], tensors[1]
@@ -105,6 +111,9 @@ class Products:
     def solve(self, tensors: Tensors, w: Tensor, V: Tensor, R: Tensor) -> Tensor:
         product, asked = self._product(tensors), self.request
         return projected.solve_any(product, w, V, R, asked.sign, asked.residual(V.dtype))
+
+    def following(self, tensors: Tensors, w: Tensor, V: Tensor) -> tuple[Tensor, Tensor] | None:
+        return krylov.following(self._product(tensors), w, V, self.request.largest, self.request.tol)
 
     def pushforward(self, tensors: Tensors, X: Tensor, changes: Tensors) -> Tensor:
         """The pullback is linear in the cotangent of the product, and this is its transpose."""

@@ -26,9 +26,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
 from ..solvers.entries import one_by_one
+from . import existence
 from .eigenvectors import rotations
 from .gauge import column_norms
 from .operator_forms import Entries, Products, Tensors
@@ -75,6 +76,8 @@ class _Pairs(function.DerivativeRule):
         w, V, *tensors = ctx.saved_tensors
         if gw is None and gV is None:
             return None, *[None] * len(tensors)
+        if observation.wanted():
+            observation.tell(ctx, lambda: _judged(ctx.form, tensors, w, V, gw, gV))
         with full_precision(V):
             return None, *ctx.form.pullback(tensors, V, _cotangent(ctx.form, tensors, w, V, gw, gV))
 
@@ -93,10 +96,21 @@ def _cotangent(form: Form, tensors: Tensors, w: Tensor, V: Tensor, gw: Tensor | 
     if gV is None:
         assert gw is not None
         return V * gw
-    inner = rotations(w, V.mH @ gV, column_norms(gV), None, gw, form.request.rule)
+    inner = rotations(w, V.mH @ gV, column_norms(gV), None, form.request.rule)
     if gw is not None:
         inner = inner + torch.diag_embed(gw.to(V.dtype))
     return V @ inner + _solve(form, tensors, w, V, gV)
+
+
+def _judged(
+    form: Form, tensors: Tensors, w: Tensor, V: Tensor, gw: Tensor | None, gV: Tensor | None
+) -> list[existence.Flaw]:
+    """Judge the cotangents together with the first eigenpair that was not asked for, which has none."""
+    following = form.following(tensors, w, V)
+    if following is not None:
+        w, V = torch.cat([w, following[0]]), torch.cat([V, following[1]], -1)
+        gw, gV = (None if g is None else torch.cat([g, torch.zeros_like(g[..., :1])], -1) for g in (gw, gV))
+    return existence.of_eigenpairs(w, V, gw, gV)
 
 
 class _Solve(function.DerivativeRule):
@@ -183,6 +197,8 @@ class _Attached(torch.autograd.Function):
         AV, w, V = ctx.saved_tensors
         if gw is None and gV is None:
             return None, None, None, None
+        if observation.wanted():
+            observation.tell(ctx, lambda: _judged(ctx.form, ctx.form.closure.tensors, w, V, gw, gV))
         with torch.no_grad(), full_precision(V):
             G = _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV)
         return _Once.apply(G, AV, gw, gV), None, None, None

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
+from ..solvers import Ties
 from ..solvers.symmetry import hermitian
-from . import gauge
+from . import eigenvalues, existence, gauge, pencil_eigenvalues
 from .eigenvectors import rotations, without_gradient
 from .gap_rule import GapRule
 
@@ -32,6 +33,8 @@ from .gap_rule import GapRule
 def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and B-orthonormal eigenvectors of the pencil (A, B), differentiated by ``rule``."""
     w, X = function.apply(_Pencil, A, B, rule, operation)
+    if eigenvalues.differentiated_twice(A, B) and rule.replaced(w) is None:  # as in .decompositions
+        w = pencil_eigenvalues.values(A, B, rule, operation, Ties.ROUNDING)
     return without_gradient(w, X, None if rule.keeps_all else rule.kept(A, w, X))
 
 
@@ -45,16 +48,21 @@ class _Pencil(function.DerivativeRule):
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         ctx.rule = inputs[2]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
+        ctx.save_for_backward(*output, *inputs[:2])
+        ctx.save_for_forward(*output, *inputs[:2])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gX):  # type: ignore[no-untyped-def]
         if gw is None and gX is None:
             return None, None, None, None
-        w, X = ctx.saved_tensors
+        w, X, A, B = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_eigenpairs(w, X, gw, gX))
         with full_precision(X):
+            if gX is None and function.reversed_again() and ctx.rule.replaced(w) is None:  # as in .decompositions
+                wanted = ctx.needs_input_grad
+                return *pencil_eigenvalues.gradients((A, B), w, X.detach(), gw, ctx.rule, wanted), None, None
             C = None if gX is None else X.mH @ gX
             S = _spectral(w, X, C, gw, ctx.rule)
             gA = X @ S @ X.mH if ctx.needs_input_grad[0] else None
@@ -63,7 +71,7 @@ class _Pencil(function.DerivativeRule):
 
     @staticmethod
     def jvp(ctx, dA, dB, *_):  # type: ignore[no-untyped-def]
-        w, X = ctx.saved_tensors
+        w, X = ctx.saved_tensors[:2]
         with full_precision(X):
             M, N = (torch.zeros_like(X) if d is None else X.mH @ hermitian(d) @ X for d in (dA, dB))
             inner = M - _means(w) * N
@@ -75,12 +83,12 @@ def _spectral(w: Tensor, X: Tensor, C: Tensor | None, gw: Tensor | None, rule: G
     given = [g for g in (C, gw) if g is not None]
     if C is None:
         return torch.diag_embed(given[0]).to(X.dtype)
-    if not function.differentiating() and not gauge.watching and function.eager(X, *given):
+    if not function.differentiating() and function.eager(X, *given):
         identity = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand_as(X)
         fused = solvers.eigh_gradient((w, identity), (gw, C), rule.fused_gaps, rule.filters_gauge, rule.saturates)
         if fused is not None:
             return fused
-    S = rotations(w, C, gauge.column_norms(C), None, gw, rule)
+    S = rotations(w, C, gauge.column_norms(C), None, rule)
     return S if gw is None else S + torch.diag_embed(gw.to(X.dtype))
 
 

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import all_ordinary, full_precision, magnitude, quotient, rank_tolerance, resolved
+from ..precision import all_ordinary, full_precision, ldexp, magnitude, quotient, rank_tolerance, resolved
 from ..solvers import point_sets
 from . import polar_factor
+from .rescaling import common_exponent, rescaled
 
 
 class Options(NamedTuple):
@@ -41,9 +42,30 @@ Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     """Align points X (*, n, k) with Y of the same shape, with weights (*, n), all in working precision."""
     given = (X, Y) if w is None else (X, Y, w)
+    ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
+    if not ordinary:
+        return _of_any_scale(given, options)
     if function.needs_no_gradient(*given) or not function.reverse_only(*given):
         return composed(X, Y, w, options)
     results: Results = function.run(_Alignment, X, Y, w, options)
+    return results
+
+
+def _of_any_scale(given: tuple[Tensor, ...], options: Options) -> Results:
+    """The same; if a scale is fitted, it takes up what the sizes of X and Y differ by."""
+
+    def call(X: Tensor, Y: Tensor, w: Tensor | None = None) -> Results:
+        return composed(X, Y, w, options)
+
+    X, Y, w = given[0], given[1], given[2] if len(given) == 3 else None
+    a = b = common_exponent([(X, 1, 2), (Y, 1, 2)])
+    if options.scale:
+        own = common_exponent([(X, 1, 2)])
+        near, _ = _centered(ldexp(X, -own[..., None, None]), w, options.translation)
+        apart = _total(near, near, w) > 0  # where all points of X coincide, the scale is 1
+        a, b = torch.where(apart, own, a), torch.where(apart, common_exponent([(Y, 1, 2)]), b)
+    k = 0 * a if w is None else common_exponent([(w, 1, 1)])
+    results: Results = rescaled(call, given, (a, b, k)[: len(given)], (0 * a, b, b - a, 2 * b + k, 0 * a))
     return results
 
 
@@ -57,7 +79,7 @@ def composed(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Result
     R, h = polar_factor.with_eigenvalues(C, _tolerance(C), options.special, "procrustes")
     s = _ones(R)
     if options.scale:
-        s = _scale(R, X / inner, weighed / outer, w) * (outer / inner)[..., 0, 0]
+        s = _scale(R, X / inner, weighed / outer, w, (outer / inner)[..., 0, 0])
     misses = s[..., None, None] * (X @ R.mT) - Y
     t = torch.zeros_like(R[..., 0]) if x is None or y is None else _translation(x, y, R, s)
     return R, t, s, _total(misses, misses, w), _margin(h, options.special and not R.dtype.is_complex)
@@ -79,11 +101,11 @@ def _centered(P: Tensor, w: Tensor | None, translation: bool) -> tuple[Tensor, T
     return P - center, center
 
 
-def _scale(R: Tensor, X: Tensor, weighed: Tensor, w: Tensor | None) -> Tensor:
-    """The scale (*,); 1 if all points of X coincide."""
+def _scale(R: Tensor, X: Tensor, weighed: Tensor, w: Tensor | None, unit: Tensor) -> Tensor:
+    """The scale (*,) times ``unit``; 1 if all points of X coincide."""
     spread = _total(X, X, w)
     overlap = _total(X @ R.mT, weighed, None)
-    return torch.where(spread > 0, quotient(overlap, spread, spread > 0), 1)
+    return torch.where(spread > 0, quotient(overlap, spread, spread > 0) * unit, 1)
 
 
 def _total(P: Tensor, Q: Tensor, w: Tensor | None) -> Tensor:
@@ -117,17 +139,10 @@ class _Alignment(torch.autograd.Function):
         ctx.options = options
         ctx.set_materialize_grads(False)
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
-        # The scale needs more than C, which may be ordinary where X is huge and Y tiny.
-        near = X - x.unsqueeze(-2) if options.scale else X
-        ctx.plain = all(map(all_ordinary, (C, near, Y) if options.scale else (C,)))
-        if not ctx.plain:
-            ctx.save_for_backward(X, Y, w)
-            results = composed(X, Y, w, options)
-            ctx.mark_non_differentiable(results[-1])
-            return results
         R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
         s, spread = _ones(R), None
         if options.scale:
+            near = X - x.unsqueeze(-2)
             spread = _total(near, near, w)
             s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
         turn = R * s[..., None, None] if options.scale else R
@@ -142,7 +157,7 @@ class _Alignment(torch.autograd.Function):
         X, Y, w, *saved = ctx.saved_tensors
         wanted = list(ctx.needs_input_grad[:3])
         with full_precision(X):
-            if function.differentiating() or not ctx.plain:
+            if function.differentiating():
                 return *_recomputed((X, Y, w), wanted, (gR, gt, gs, ge), ctx.options), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)

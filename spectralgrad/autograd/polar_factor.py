@@ -21,7 +21,7 @@ from .. import solvers
 from ..dispatch import function
 from ..precision import full_precision, rank_tolerance, reciprocal
 from ..solvers.symmetry import hermitian
-from . import frechet_derivative
+from . import frechet_derivative, rescaling
 from .divided_differences import integer_power, on_range
 from .pairwise import norm
 from .square_root import solve_lyapunov
@@ -75,6 +75,10 @@ def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
 
 def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
     """Return the derivative of M ↦ Q in the direction G, which cannot be differentiated; it is self-adjoint."""
+    return rescaling.derivative(lambda h, G: _plain(G, h, Vh, Q), h, G, -1)
+
+
+def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
     if function.eager(Q, G):
         fused = solvers.polar_gradient(Q, h, Vh, G)
         if fused is not None:

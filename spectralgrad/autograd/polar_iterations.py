@@ -12,7 +12,7 @@ from .newton_schulz import magnitude_and_norm
 Quintic = tuple[float, float, float]
 
 
-def composed_quintics(M: Tensor, quintics: tuple[Quintic, ...], margin: float = 1.0) -> Tensor:
+def composed_quintics(M: Tensor, quintics: tuple[Quintic, ...], margin: float = 1) -> Tensor:
     r"""Approximate the polar factor of matrices (*, m, n) by :math:`p_T(\cdots p_1(M/(c\lVert M\rVert_F)))`.
 
     A step with the coefficients (a, b, c) is :math:`X\leftarrow aX+bX(X^HX)+cX(X^HX)^2`, which applies

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,41 +26,62 @@ from .divided_differences import (
 
 @dataclass(frozen=True)
 class Function:
-    """A function of eigenvalues: its value, its derivative (``slope``) and its divided differences."""
+    """A function of eigenvalues: its value, its derivative (``slope``) and its divided differences.
+
+    Attributes:
+        degree: p if :math:`f(c\\lambda)=c^pf(\\lambda)`, a number or a tensor that broadcasts against the batch; 0 for
+            the logarithm, whose slope has the degree −1; None for other functions.
+        scaled: for functions with a degree, returns g with :math:`f(2^e\\lambda)=2^{ep}g(\\lambda)`, given e (*,).
+    """
 
     value: Scalar
     slope: Scalar
     differences: DividedDifferences
+    degree: float | Tensor | None = field(default=None, kw_only=True)
+    scaled: Callable[[Tensor], Function] | None = field(default=None, kw_only=True)
+
+    def at(self, e: Tensor) -> Function:
+        """Return ``scaled(e)``, which is f itself for a power."""
+        return self if self.scaled is None else self.scaled(e)
+
+
+def logarithm(exponent: Tensor | None = None) -> Function:
+    """Return log λ + e log 2, for an exponent e that broadcasts against the batch."""
+    offset = 0.0 if exponent is None else exponent.unsqueeze(-1) * math.log(2)
+
+    def all_differences(w: Tensor) -> Differences:
+        values, gamma, curvature = log(w)
+        return values if exponent is None else values + offset, gamma, curvature
+
+    def value(w: Tensor) -> Tensor:
+        return w.log() if exponent is None else w.log() + offset
+
+    def scaled(e: Tensor) -> Function:
+        return logarithm(e if exponent is None else exponent + e)
+
+    return Function(value, torch.reciprocal, all_differences, degree=0.0, scaled=scaled)
 
 
 EXP = Function(torch.exp, torch.exp, exp)
-LOG = Function(torch.log, torch.reciprocal, log)
-SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt)
-INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt)
+LOG = logarithm()
+SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt, degree=0.5)
+INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt, degree=-0.5)
 
 
-def real_power(p: Tensor) -> Function:
-    """Return the power with exponent ``p``, a tensor that broadcasts against the batch."""
+def real_power(p: Tensor, degree: float | None = None) -> Function:
+    """Return the power with exponent ``p``, a tensor that broadcasts against the batch, or ``degree`` as a tensor."""
     exponent = p.unsqueeze(-1)
     return Function(
-        lambda w: to_the_power(w, exponent), lambda w: exponent * w.pow(exponent - 1), lambda w: power(w, p)
+        lambda w: to_the_power(w, exponent),
+        lambda w: exponent * w.pow(exponent - 1),
+        lambda w: power(w, p),
+        degree=p if degree is None else degree,
     )
 
 
 def whole_power(n: int) -> Function:
     """Return the power with an integer exponent of either sign."""
-    return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n))
-
-
-def shifted_log(c: Tensor) -> Function:
-    """Return log λ + c, for a tensor ``c`` that broadcasts against the batch."""
-    offset = c.unsqueeze(-1)
-
-    def all_differences(w: Tensor) -> Differences:
-        values, gamma, curvature = log(w)
-        return values + offset, gamma, curvature
-
-    return Function(lambda w: w.log() + offset, torch.reciprocal, all_differences)
+    return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n), degree=n)
 
 
 def log_over(c: Tensor) -> Function:

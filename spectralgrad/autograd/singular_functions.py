@@ -23,10 +23,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision, quotient
-from . import frechet_derivative
+from . import existence, frechet_derivative
 from .pairwise import identity_mask
+from .rescaling import overflowed, rescaled
 
 
 class Triplets(NamedTuple):
@@ -43,6 +44,24 @@ def decomposed(M: Tensor, operation: str) -> Triplets:
     return Triplets(*(solvers.svd_at_once(M, operation) or solvers.svd(M, operation)))
 
 
+def of_any_size(M: Tensor, operation: str, call: Callable[..., Tensor], *levels: Tensor) -> Tensor:
+    """Return ``call`` of M, its decomposition and ``levels`` (*, 1), also where a singular value overflows.
+
+    It must be homogeneous of degree one in the matrices and the levels.
+    """
+    triplets = decomposed(M, operation)
+    e = overflowed(M, triplets.S)
+    if e is None:
+        return call(M, triplets, *levels)
+    result: Tensor = rescaled(
+        lambda M, *levels: call(M, decomposed(M, operation), *levels),
+        (M, *(x.expand(*e.shape, 1) for x in levels)),
+        (e,) * (1 + len(levels)),
+        (e,),
+    )
+    return result
+
+
 class Weights(NamedTuple):
     """A function of singular values, and what its derivatives need, computed when it is called for.
 
@@ -51,11 +70,19 @@ class Weights(NamedTuple):
         pairs: returns :math:`\\Gamma^-` (*, k, k), with f′(σ) on the diagonal, and f(σ)/σ (*, k), the weights of
             what is orthogonal to all left or all right vectors.
         curvature: returns f″(σ) (*, k), for second derivatives only.
+        kinks: returns the mask (*, k) of the singular values at which f has no derivative, for diagnostics only; None
+            if there are none.
     """
 
     values: Tensor
     pairs: Callable[[], tuple[Tensor, Tensor]]
     curvature: Callable[[], Tensor]
+    kinks: Callable[[], Tensor] | None = None
+
+    def judged(self, S: Tensor, inner: Tensor) -> list[existence.Flaw]:
+        """Judge the cotangent ``inner`` = UᴴḠV (*, k, k) of a function of the singular values S."""
+        kinked = [] if self.kinks is None else existence.of_kinks(self.kinks(), inner)
+        return existence.of_cut(S, self.values, self.pairs()[0], inner) + kinked
 
 
 def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
@@ -164,16 +191,20 @@ class _InReverse(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, M, U, S, Vh, weights):  # type: ignore[no-untyped-def]
-        ctx.curvature = weights.curvature
+        ctx.weights = weights
+        if observation.sources:
+            observation.record(ctx)
         ctx.save_for_backward(M, U, S, Vh, *weights.pairs())
         return composed(U, weights.values, Vh)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         M, U, S, Vh, joint, outer = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: ctx.weights.judged(S, U.mH @ g @ Vh.mH))
         with full_precision(U):
             if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.curvature())
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.weights.curvature())
             else:
                 gM = _derivative(g, U, S, Vh, joint, outer)
             return gM, None, None, None, None

@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision
+from . import existence
 from .singular_functions import SingularFunction, Triplets, Weights, compose, composed
 
 
@@ -32,12 +33,16 @@ class _SumInReverse(torch.autograd.Function):
     @staticmethod
     def forward(ctx, M, total, U, S, Vh, slopes):  # type: ignore[no-untyped-def]
         ctx.slopes = slopes
+        if observation.sources:
+            observation.record(ctx)
         ctx.save_for_backward(M, U, S, Vh, slopes.values)
         return total.clone()
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         M, U, S, Vh, values = ctx.saved_tensors
+        if ctx.slopes.kinks is not None and observation.wanted():
+            observation.tell(ctx, lambda: existence.of_kinks(ctx.slopes.kinks(), g.unsqueeze(-1)))
         with full_precision(U):
             if function.differentiating():
                 gM = g[..., None, None] * compose(M, Triplets(U, S, Vh), ctx.slopes)

@@ -24,19 +24,19 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..dispatch import function
+from ..dispatch import function, observation
 from ..precision import full_precision, quotient, rank_tolerance
 from ..solvers import Ties
-from . import curvature, singular_vectors
+from . import curvature, existence, singular_vectors
 from .eigenvalues import grouping
 from .gap_rule import GapRule
 from .pairwise import norm
 from .singular_functions import Triplets, formula
 
 
-def values(M: Tensor, rule: GapRule, operation: str) -> Tensor:
+def values(M: Tensor, rule: GapRule, operation: str, ties: Ties | None = None) -> Tensor:
     """Return the singular values of ``M`` in working precision; ``rule`` is for third derivatives only."""
-    S: Tensor = function.apply(_Values, M, rule, operation, grouping(M))[1]
+    S: Tensor = function.apply(_Values, M, rule, operation, grouping(M) if ties is None else ties)[1]
     return S
 
 
@@ -72,6 +72,8 @@ class _Values(function.DerivativeRule):
         if gS is None:
             return None, None, None, None
         M, U, S, Vh = ctx.saved_tensors
+        if observation.wanted():
+            observation.tell(ctx, lambda: existence.of_values(S, gS, longer=max(M.shape[-2:])))
         if not function.differentiating() and function.eager(U, S, Vh, gS):
             fused = solvers.svd_gradient((U, S, Vh), (None, gS, None), ctx.rule.fused_gaps, False, False)
             if fused is not None:

@@ -15,6 +15,7 @@ from .. import solvers
 from ..precision import quotient
 from .divided_differences import Scalar, inside, integer_power, kept, power, restricted
 from .pairwise import differences, norm
+from .rescaling import normalized
 from .singular_functions import Weights
 from .user_functions import UserFunction
 
@@ -56,7 +57,10 @@ def threshold(S: Tensor, tau: Tensor) -> Weights:
         joint = torch.where(mixed, across, (rows & columns).to(S.dtype))
         return joint, torch.where((tau == 0) & above, 1, quotient(values, S, above & (S > 0)))
 
-    return Weights(values, pairs, lambda: torch.zeros_like(S))
+    def kinks() -> Tensor:
+        return (tau > 0) & ((S - tau).abs() <= 64 * torch.finfo(S.dtype).eps * norm(S).unsqueeze(-1))
+
+    return Weights(values, pairs, lambda: torch.zeros_like(S), kinks)
 
 
 def leading(S: Tensor, chosen: Tensor, gaps: Scalar) -> Weights:
@@ -72,14 +76,16 @@ def leading(S: Tensor, chosen: Tensor, gaps: Scalar) -> Weights:
 
     def pairs() -> Pairs:
         rows, columns = chosen.unsqueeze(-1), chosen.unsqueeze(-2)
-        return torch.where(rows & columns, 1, gaps(S) * differences(values)), share
+        size = normalized(S)
+        return torch.where(rows & columns, 1, gaps(size) * differences(size * share)), share
 
     return Weights(values, pairs, lambda: torch.zeros_like(S))
 
 
 def sign(S: Tensor, support: Tensor) -> Weights:
     """Return the weights of 1 on the support and 0 elsewhere, within the matrices of the same rank."""
-    return _on_range(S, support, torch.ones_like, lambda w: integer_power(w, 0)[1], torch.zeros_like)
+    found = _on_range(S, support, torch.ones_like, lambda w: integer_power(w, 0)[1], torch.zeros_like)
+    return found._replace(kinks=lambda: ~support)
 
 
 def mean_of_largest(S: Tensor, largest: Tensor) -> Weights:
@@ -90,7 +96,12 @@ def mean_of_largest(S: Tensor, largest: Tensor) -> Weights:
         across = largest.unsqueeze(-1) ^ largest.unsqueeze(-2)
         return quotient(differences(values), differences(S), across), quotient(values, S, largest)
 
-    return Weights(values, pairs, lambda: torch.zeros_like(S))
+    return Weights(values, pairs, lambda: torch.zeros_like(S), lambda: _shared(largest))
+
+
+def _shared(largest: Tensor) -> Tensor:
+    """The mask (*, k) of matrices without a single largest singular value."""
+    return (largest.sum(-1, keepdim=True) != 1).expand_as(largest)
 
 
 def slope_of_power(S: Tensor, p: float, support: Tensor) -> Weights:

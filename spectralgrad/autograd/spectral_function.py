@@ -12,21 +12,25 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision
+from ..precision import full_precision, ldexp, saturated
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .eigenvectors import attach, within
 from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
-from .scalar_functions import INV_SQRT, SQRT, Function
+from .rescaling import rescaled
+from .scalar_functions import INV_SQRT, SQRT, Function, real_power
+from .spectral_scale import scaled
 from .square_root import plain_derivative, root_and_eigenpairs
 
 
@@ -39,6 +43,25 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
         spectrum: the eigenpairs of ``A`` without gradient.
         eigenpairs: the rule by which the eigenpairs are differentiated if f has trainable parameters.
     """
+    found = scaled(f, spectrum)
+    if found is None:
+        return _exact(A, f, spectrum, eigenpairs)
+    e, result = found.down, A
+    if isinstance(f.degree, Tensor):
+        p = f.degree.expand(e.shape)
+        result = rescaled(partial(_learned_power, found.spectrum, eigenpairs, e), (A, p), (e, 0 * e), (found.up,))
+    else:
+        result = rescaled(lambda A: _exact(A, found.f, found.spectrum, eigenpairs), (A,), (e,), (found.up,))
+    return result
+
+
+def _learned_power(spectrum: Spectrum, eigenpairs: GapRule, e: Tensor, A: Tensor, p: Tensor) -> Tensor:
+    """Return the power p of ``A``, of which p also determines the power of two by which it is multiplied afterwards."""
+    growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1; its derivative is that of 2^(ep), without the power
+    return _exact(A, real_power(p), spectrum, eigenpairs) * growth[..., None, None]
+
+
+def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
         return _composed(V, divided_differences.kept(f.value, w, support))
@@ -118,14 +141,27 @@ class Implied:
         """Return f(λ) (*, d), zero outside the support."""
         return divided_differences.kept(self.f.value, w, self.support)
 
+    def composed(self, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
+        """Return V f(λ) Vᴴ, given the values."""
+        found = scaled(self.f, Spectrum(w, V, self.support))
+        if found is None:
+            return _composed(V, values)
+        values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
+        return ldexp(_composed(V, values), found.up[..., None, None])
+
     def gamma(self, w: Tensor) -> Tensor:
-        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ)."""
+        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
+
+        Both are clamped, if the rule saturates, so that sums of d entries cannot overflow.
+        """
         values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
+        values = saturated(values) if self.rule.saturates else values
         implied = K * differences(values)
         if not self.rule.skew:
             implied = implied + (K + K.mT) * values.unsqueeze(-2)
         slopes = divided_differences.kept(self.f.slope, w, self.support)
-        return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+        gamma = torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
+        return saturated(gamma, 0.25 / max(1, w.shape[-1])) if self.rule.saturates else gamma
 
     def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
@@ -147,7 +183,7 @@ class _ByRule(torch.autograd.Function):
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
         ctx.implied = implied
         ctx.save_for_backward(A, w, V)
-        return _composed(V, values)
+        return implied.composed(w, V, values)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]

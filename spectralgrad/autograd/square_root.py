@@ -23,8 +23,9 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, reciprocal
+from ..precision import doubled, full_precision, ldexp, reciprocal
 from ..solvers.symmetry import hermitian
+from . import rescaling
 from .domain import Domain
 
 
@@ -39,6 +40,20 @@ def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, T
     return result
 
 
+def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the root, √λ and the eigenvectors in double precision, composed there from those in working precision.
+
+    A root of a singular matrix that is rounded to single precision has full rank; in double precision the rounding
+    errors on its null space would count, and be inverted.
+    """
+    R, s, V = with_eigenpairs(A, False, domain)
+    if doubled(s) is s:
+        return R, s, V
+    root, s, V = doubled(R), doubled(s), doubled(V)
+    composed = _compose(V, s)
+    return composed if function.needs_no_gradient(R) else root + (composed - root).detach(), s, V
+
+
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the root, √λ and the eigenvectors, without gradient."""
     settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
@@ -50,6 +65,12 @@ def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int 
 
     :func:`spectralgrad.solvers.fused.root_derivative` has the arguments.
     """
+    if not inverse:
+        return _plain(V, s, G, inverse, terms)
+    return rescaling.derivative(lambda s, G: _plain(V, s, G, inverse, terms), s, G, -3)
+
+
+def _plain(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int) -> Tensor:
     found = solvers.root_derivative_at_once(V, s, G, inverse, terms)
     return solvers.root_derivative(V, s, G, inverse, terms) if found is None else found
 
@@ -134,8 +155,10 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: 
         G = hermitian(G)
         if not inverse:
             return solve_lyapunov(R, G, s, V)
-        S = exact_root(A, False, domain)
-        return solve_lyapunov(S, _inverse_moved(*inverse_and_projector(S, s, V), G), s, V)
+        e = rescaling.small_exponent(s, -3)
+        s, S = ldexp(s, -e.unsqueeze(-1)), exact_root(ldexp(A, -2 * e[..., None, None]), False, domain)
+        X = solve_lyapunov(S, _inverse_moved(*inverse_and_projector(S, s, V), G), s, V)
+        return ldexp(X, -3 * e[..., None, None])
 
 
 class _Lyapunov(function.DerivativeRule):

@@ -1,12 +1,12 @@
 """Tools that show whether a gradient can be trusted: inspection, a training monitor, conformance and fuzz tests."""
 
 from .._lazy import listing
-from ..autograd.gauge import GaugeWarning
 from .checkup import Finding, Report, doctor
-from .inspection import Inspection, gauge_warnings, inspect
+from .inspection import Inspection, inspect
 from .monitor import Monitor
 from .records import Record
 from .smoothness import effective_smoothness
+from .tie_warnings import GaugeWarning, gauge_warnings
 
 __dir__ = listing(__name__)
 __all__ = [

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -154,31 +153,6 @@ def inspect(
             gradient_error=_gradient_error(wide, rule, A.dtype),
             gauge_sensitivity=_gauge_sensitivity(w, V, cotangent, loss),
         )
-
-
-@contextmanager
-def gauge_warnings() -> Iterator[None]:
-    """Context in which a backward pass warns if its loss depends on the choice of eigenvectors at a tie.
-
-    It also warns if V f(λ) Vᴴ, computed from eigenvalues and eigenvectors, loses part of its gradient at a tie; the
-    module :mod:`spectralgrad.autograd.gauge` derives how this is detected. The warning is a :class:`GaugeWarning`. The
-    check reads values, so there are no warnings inside torch.vmap and torch.compile. It is meant for debugging: it
-    applies to the whole process and synchronises with the device.
-
-    Example:
-        >>> import warnings, spectralgrad as sg
-        >>> A = torch.eye(2, requires_grad=True)
-        >>> with warnings.catch_warnings(record=True) as caught, gauge_warnings():
-        ...     warnings.simplefilter("always")
-        ...     sg.eigh(A).eigenvectors[0, 1].backward()
-        >>> caught[0].category.__name__
-        'GaugeWarning'
-    """
-    before, gauge.watching = gauge.watching, True
-    try:
-        yield
-    finally:
-        gauge.watching = before
 
 
 def _as_used(rule: Method, w: Tensor) -> Tensor:

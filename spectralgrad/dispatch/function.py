@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import torch_internals
+from . import observation, torch_internals
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
@@ -55,6 +56,8 @@ class DerivativeRule:
         def forward(ctx: Any, *inputs: Any) -> Any:
             output = cls.forward(*inputs)
             cls.setup_context(ctx, inputs, output)
+            if observation.sources:
+                observation.record(ctx)
             return output
 
         absent = torch.autograd.Function
@@ -83,6 +86,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
                 "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
                 "zeros. Without fullgraph=True they are computed in eager mode."
             )
+        _meet_numbers(inputs)
         return rule.traced.apply(*inputs)
     if not in_transform():
         return rule.run(*inputs)
@@ -92,6 +96,24 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
             "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
         )
     return rule.transformed.apply(*inputs)
+
+
+def _meet_numbers(x: object) -> None:
+    """Use every float in the inputs of a rule once, before Dynamo traces the rule itself.
+
+    With ``dynamic=True`` a float that has a name outside the graph, such as the parameter of a method, becomes
+    symbolic. Dynamo remembers it in the graph that uses it first. If that is the derivative of one function, the
+    derivative of the next one cannot use it (``AssertionError: lift_tracked_freevar_to_input``, pytorch issue 193194).
+    Floats that are defaults of functions cannot be found here; those that derivatives call have integers instead.
+    """
+    if isinstance(x, float):
+        x + 0.0
+    elif isinstance(x, tuple):
+        for item in x:
+            _meet_numbers(item)
+    elif is_dataclass(x):
+        for field in fields(x):  # type: ignore[arg-type]
+            _meet_numbers(getattr(x, field.name))
 
 
 @torch_internals.constant_in_a_graph
@@ -108,6 +130,11 @@ def run(rule: type[torch.autograd.Function], *inputs: Any) -> Any:
 def differentiating() -> bool:
     """True if the result of a backward pass may itself be differentiated, in reverse or forward mode."""
     return torch.is_grad_enabled() or in_forward_mode()
+
+
+def reversed_again() -> bool:
+    """True if the result of a backward pass may itself be differentiated, in reverse mode only, and not compiled."""
+    return torch.is_grad_enabled() and not in_forward_mode() and not torch.compiler.is_compiling()
 
 
 def eager(*tensors: Tensor) -> bool:

@@ -2,19 +2,78 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+PLOTS = (".png", ".svg", ".pdf")  # endings of plots
 
-def require_folder(target: Path | None) -> None:
-    """Raise FileNotFoundError early if the folder of ``target`` does not exist, before minutes of work are lost."""
-    if target is not None and not target.absolute().parent.is_dir():
+
+def path_argument(text: str) -> Path:
+    """Return a path from the command line; an empty text, which would mean the current folder, is refused.
+
+    Example:
+        >>> path_argument("runs/a").name
+        'a'
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError("expected a path, got an empty text")
+    return Path(text)
+
+
+def require_folder(target: Path) -> None:
+    """Raise FileNotFoundError if the folder of ``target`` does not exist."""
+    if not target.absolute().parent.is_dir():
         raise FileNotFoundError(f"cannot write {target}: the folder {target.parent} does not exist; create it first")
+
+
+def require_writable(target: Path | None, endings: Sequence[str] = ()) -> None:
+    """Raise an OSError early if the file ``target`` cannot be written, before minutes of work are lost.
+
+    Args:
+        target: the file; None is accepted.
+        endings: of which its name must have one, because it selects the format (default: any).
+
+    Raises:
+        ValueError: its name does not have one of the endings.
+        FileNotFoundError: its folder does not exist.
+        OSError: its folder is not writable, or it is a folder, a device or a pipe.
+    """
+    if target is None:
+        return
+    if endings and target.suffix.lower() not in endings:
+        raise ValueError(f"cannot write {target}: expected a name that ends in {', '.join(endings)}")
+    require_folder(target)
+    if target.exists() and not target.is_file():
+        raise OSError(f"cannot write {target}: it is {'a folder' if target.is_dir() else 'not a file'}")
+    _probe(target)
+
+
+def require_writable_folder(target: Path | None) -> None:
+    """Raise an OSError early if no file can be written to the folder ``target``, which need not exist yet."""
+    if target is not None and target.is_dir():
+        _probe(target / "file")
+    elif target is not None:
+        require_writable(target)
+        if target.exists():
+            raise NotADirectoryError(f"cannot write to {target}: expected a folder, got a file")
+
+
+def _probe(target: Path) -> None:
+    """Create a temporary file beside the target; permissions alone do not tell."""
+    temporary = _temporary(target)
+    with naming(target, temporary):
+        temporary.open("xb").close()
+        temporary.unlink()
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
 
 
 @contextmanager
@@ -68,7 +127,7 @@ def write_bytes(path: Path, content: bytes, *, durable: bool = False) -> None:
         >>> target.read_bytes(), len(list(target.parent.iterdir()))
         (b'whole', 1)
     """
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
+    temporary = _temporary(path)
     with naming(path, temporary):
         try:
             with temporary.open("xb") as file:

@@ -23,6 +23,7 @@ from ..autograd import covariance_root, scalar_functions
 from ..autograd.divided_differences import Differences
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import norm, resolution
+from ..autograd.rescaling import homogeneous
 from ..dispatch import function
 from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable
@@ -45,8 +46,8 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
         eps: added to the diagonal.
 
     Returns:
-        the covariance (*, d, d), Hermitian. Its entries are products of features, so it overflows for features of about
-        1e19 in float32; :func:`covariance_sqrt` does not.
+        the covariance (*, d, d), Hermitian. Its entries are products of features, so they are ±inf for features above
+        about 1e19 in float32; :func:`covariance_sqrt` does not overflow.
 
     Raises:
         ShapeError: there are not more than ``correction`` positions.
@@ -66,8 +67,15 @@ def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: floa
 
 def _covariance(X: Tensor, center: bool, correction: int, eps: float) -> Tensor:
     _check_shift(eps)
-    features = scaled_features(X, center, correction)
-    return shifted(features @ features.mH, eps)
+
+    def products(X: Tensor) -> Tensor:
+        features = scaled_features(X, center, correction)
+        return features @ features.mH
+
+    C = products(X)
+    if function.eager(C) and not abs(C.detach().sum().item()) < math.inf:  # NaN where entries of both signs overflow
+        C = homogeneous(products, (widen(X),), ((1,), (2,)))
+    return shifted(C, eps)
 
 
 @overridable

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import pencil, singular_vectors
+from ..autograd import decompositions, pencil
+from ..autograd.rescaling import homogeneous
 from ..autograd.singular_vectors import completed
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import shortened
@@ -111,8 +113,13 @@ def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
         raise MethodError(f"method {rule.name!r} is not available for eigh with B; use a gap rule, such as 'svd-pade'")
     A, B = matching(A, B, "eigh")
     with full_precision(A):
-        w, V = pencil.decompose(widen(A), widen(B), rule, "eigh")
+        w, V = scaled_pencil(lambda A, B: pencil.decompose(A, B, rule, "eigh"), (A, B), (-1, -0.5))
     return narrow(w, A.dtype), narrow(V, A.dtype)
+
+
+def scaled_pencil(call: Callable[..., Any], pair: tuple[Tensor, ...], degrees: tuple[float, ...]) -> Any:
+    """Return eigenvalues, or eigenvalues and vectors, of pencils of any scale; ``degrees`` are those in B."""
+    return homogeneous(call, [widen(C) for C in pair], ((1, 0), (1, 0)[: len(degrees)]), ((0, 1), degrees))
 
 
 def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:
@@ -145,7 +152,7 @@ class SVDResult(NamedTuple):
 
 
 def _svd_at_once(M: Tensor) -> SVDResult | None:
-    found = singular_vectors.at_once(M, _DEFAULT)
+    found = decompositions.triplets_at_once(M, _DEFAULT)
     return None if found is None else SVDResult(*found)
 
 

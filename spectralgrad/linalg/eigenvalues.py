@@ -6,13 +6,13 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvalues, eigenvectors, pencil, pencil_eigenvalues, singular_values, singular_vectors
+from ..autograd import decompositions, eigenvalues, pencil, pencil_eigenvalues, singular_values
 from ..dispatch import function
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Pade
-from .decompositions import matching
+from .decompositions import matching, scaled_pencil
 
 
 @shortened(solvers.eigvalsh_at_once)
@@ -72,17 +72,19 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
     check_square(A, "eigvalsh")
     given = (A,) if B is None else matching(A, B, "eigvalsh")
     with full_precision(A):
-        w = _values(*map(widen, given))
+        w = _values(widen(A)) if B is None else scaled_pencil(_pencil_values, given, (-1,))
     return narrow(w, A.dtype)
 
 
-def _values(A: Tensor, B: Tensor | None = None) -> Tensor:
-    if B is None:
-        if function.needs_no_gradient(A):
-            return solvers.eigvalsh(A)
-        if torch.compiler.is_compiling():
-            return eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
-        return eigenvalues.values(A, Pade(), "eigvalsh")
+def _values(A: Tensor) -> Tensor:
+    if function.needs_no_gradient(A):
+        return solvers.eigvalsh(A)
+    if torch.compiler.is_compiling():
+        return decompositions.eigenpairs(A, Pade(), "eigvalsh")[0]
+    return eigenvalues.values(A, Pade(), "eigvalsh")
+
+
+def _pencil_values(A: Tensor, B: Tensor) -> Tensor:
     if function.needs_no_gradient(A, B):
         return solvers.pencil_eigvalsh(A, B)
     if torch.compiler.is_compiling():
@@ -136,5 +138,5 @@ def _singular_values(M: Tensor) -> Tensor:
     if function.needs_no_gradient(M):
         return solvers.svdvals(M)
     if torch.compiler.is_compiling():
-        return singular_vectors.decompose(M, Pade(), "svdvals")[1]
+        return decompositions.triplets(M, Pade(), "svdvals")[1]
     return singular_values.values(M, Pade(), "svdvals")

@@ -11,11 +11,15 @@ The last three terms are the squared Bures–Wasserstein distance. They are comp
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from ..autograd import modulus, procrustes, square_root
 from ..autograd.domain import Domain
+from ..autograd.rescaling import homogeneous
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
@@ -64,7 +68,8 @@ def bures_wasserstein(
     check_pair(A, B, "bures_wasserstein")
     domain = Domain.of_positive(A, "bures_wasserstein", rtol, clamp)
     with full_precision(A):
-        return narrow(finished(_between_covariances(A, B, domain), squared), A.dtype)
+        R, S = _roots(A, B, domain)
+        return narrow(_between(lambda R, S: _distance(R, S, "bures_wasserstein"), (R, S), squared), A.dtype)
 
 
 @overridable
@@ -107,9 +112,13 @@ def gaussian_wasserstein(
     _check_means(mean1, mean2, cov1.dtype, (*torch.broadcast_shapes(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
     domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
-        shift = doubled(mean1) - doubled(mean2)
-        distance = _between_covariances(cov1, cov2, domain) + _square(shift)
-        return narrow(finished(distance, squared), cov1.dtype)
+        R, S = _roots(cov1, cov2, domain)
+
+        def distance(R: Tensor, S: Tensor, mean1: Tensor, mean2: Tensor) -> Tensor:
+            return _distance(R, S, "gaussian_wasserstein") + _square(mean1 - mean2)
+
+        means = doubled(mean1), doubled(mean2)
+        return narrow(_between(distance, (R, S, *means), squared, (2, 2, 1, 1)), cov1.dtype)
 
 
 @overridable
@@ -158,9 +167,12 @@ def frechet_distance(X: Tensor, Y: Tensor, *, correction: int = 1, squared: bool
             )
     check_alike(X, Y, "frechet_distance")
     with full_precision(X):
-        (first, mean1), (second, mean2) = (_factor_and_mean(doubled(Z), correction) for Z in (X, Y))
-        distance = _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
-        return narrow(finished(distance, squared), X.dtype)
+
+        def distance(X: Tensor, Y: Tensor) -> Tensor:
+            (first, mean1), (second, mean2) = (_factor_and_mean(Z, correction) for Z in (X, Y))
+            return _distance(first, second, "frechet_distance") + _square(mean1 - mean2)
+
+        return narrow(_between(distance, (doubled(X), doubled(Y)), squared), X.dtype)
 
 
 @overridable
@@ -171,7 +183,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
 
     :math:`x\mapsto\mu_2+T(x-\mu_1)` transports one Gaussian to the other, and :math:`I-T` is the gradient of
     :func:`bures_wasserstein` in A. For a singular A, T is zero within its null space; :math:`TAT=B` then holds if B has
-    no larger rank than A and its range is not orthogonal to parts of that of A.
+    no larger rank than A and its range is not orthogonal to parts of that of A. Covariances may have any scale.
 
     Args:
         A: positive semi-definite matrices (*, d, d), real or complex.
@@ -195,13 +207,18 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     check_pair(A, B, "gaussian_transport")
     domain = Domain.of_positive(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        R, s, V = (doubled(x) for x in square_root.with_eigenpairs(widen(A), False, domain))
-        S = doubled(Exact().root(widen(B), False, domain))
-        Z, _ = square_root.inverse_and_projector(R, s, V)
-        factors = modulus.polar_on_range(S @ R, "gaussian_transport")
-        right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
-        both = Z @ modulus.modulus(S @ R, factors) @ Z
-        return narrow(right + right.mH - both, A.dtype)
+        call = partial(_transport, domain)
+        T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
+        return narrow(T, A.dtype)
+
+
+def _transport(domain: Domain, A: Tensor, B: Tensor) -> Tensor:
+    (R, s, V), (S, *_) = (square_root.in_double(C, domain) for C in (A, B))
+    Z, _ = square_root.inverse_and_projector(R, s, V)
+    factors = modulus.polar_on_range(S @ R, domain.operation)
+    right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
+    both = Z @ modulus.modulus(S @ R, factors) @ Z
+    return right + right.mH - both
 
 
 def _check_means(mean1: Tensor, mean2: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
@@ -218,9 +235,21 @@ def _check_means(mean1: Tensor, mean2: Tensor, dtype: torch.dtype, shape: tuple[
         check_finite(mean, where, 1)
 
 
-def _between_covariances(A: Tensor, B: Tensor, domain: Domain) -> Tensor:
+def _roots(A: Tensor, B: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     R, S = (doubled(Exact().root(widen(C), False, domain)) for C in (A, B))
-    return _distance(R, S, domain.operation)
+    return R, S
+
+
+def _between(
+    distance: Callable[..., Tensor], inputs: Sequence[Tensor], squared: bool, trailing: Sequence[int] = ()
+) -> Tensor:
+    """Return a squared distance, homogeneous of degree 2 in all inputs, or its root; squares do not overflow."""
+
+    def call(*inputs: Tensor) -> Tensor:
+        return finished(distance(*inputs), squared)
+
+    result: Tensor = homogeneous(call, inputs, ((1,) * len(inputs), (2 if squared else 1,)), trailing=trailing)
+    return result
 
 
 def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:

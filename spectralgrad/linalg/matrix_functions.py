@@ -32,7 +32,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
 
     The gradient does not involve eigenvalue gaps, so it is exact for equal eigenvalues, as are higher derivatives.
     Eigenvalues below ``rtol`` times the largest are treated as zero, and the derivative is that within the matrices of
-    the same rank.
+    the same rank. Matrices of any scale have accurate roots and gradients; a result that is not representable is ±inf.
 
     Args:
         A: positive semi-definite matrices (*, d, d), real or complex.
@@ -141,7 +141,8 @@ def matrix_power(
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
     exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
-    return _function(A, "power", scalar_functions.real_power(exponent), method, domain)
+    f = scalar_functions.real_power(exponent, None if isinstance(p, Tensor) else float(p))
+    return _function(A, "power", f, method, domain)
 
 
 @overridable

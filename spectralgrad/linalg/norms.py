@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..autograd import singular_weights
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, decomposed
+from ..autograd.singular_functions import Triplets, of_any_size
 from ..autograd.singular_sums import sum_of
 from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable
@@ -119,7 +119,7 @@ Norm = Callable[[Tensor, Triplets], Tensor]
 def _norm(M: Tensor, operation: str, of: Norm) -> Tensor:
     with full_precision(M):
         wide = widen(M)
-        return narrow(of(wide, decomposed(wide, operation)), M.dtype)
+        return narrow(of_any_size(wide, operation, of), M.dtype)
 
 
 def _support(M: Tensor, S: Tensor) -> Tensor:

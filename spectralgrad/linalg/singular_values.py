@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from ..autograd import singular_vectors, singular_weights, user_functions
+from ..autograd import decompositions, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed
+from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
 from ..dispatch import function
 from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
@@ -68,7 +70,9 @@ def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, r
             user_functions.check_origin(f, S, "singular_value_function")
         return found
 
-    return _apply(M, "singular_value_function", weights)
+    with full_precision(M):
+        wide = widen(M)
+        return narrow(_composed(wide, decomposed(wide, "singular_value_function"), weights), M.dtype)
 
 
 @overridable
@@ -108,7 +112,7 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     else:
         check_range(tau, "tau", "singular_value_threshold", 0)
     level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
-    return _apply(M, "singular_value_threshold", lambda S: singular_weights.threshold(S, level))
+    return _homogeneous(M, "singular_value_threshold", singular_weights.threshold, level)
 
 
 @overridable
@@ -145,16 +149,23 @@ def low_rank(M: Tensor, k: int) -> Tensor:
         chosen = leading & (tolerance * norm(S).unsqueeze(-1) < S)
         return singular_weights.leading(S, chosen, Pade().gaps)
 
-    return _apply(M, "low_rank", weights)
+    return _homogeneous(M, "low_rank", weights)
 
 
-def _apply(M: Tensor, operation: str, weights: singular_weights.OfSingularValues) -> Tensor:
-    """Return U f(S) Vᴴ for the function that ``weights`` describes."""
+def _homogeneous(M: Tensor, operation: str, weights: Callable[..., Weights], *levels: Tensor) -> Tensor:
+    """Return U f(S) Vᴴ for a function of degree one in the singular values and the ``levels`` (*, 1)."""
+
+    def call(M: Tensor, triplets: Triplets, *levels: Tensor) -> Tensor:
+        return _composed(M, triplets, lambda S: weights(S, *levels))
+
     with full_precision(M):
-        wide = widen(M)
-        triplets = decomposed(wide, operation)
-        found = weights(triplets.S)
-        if function.tracked(found.values):
-            triplets = Triplets(*singular_vectors.decompose(wide, Pade()))
-            return narrow(compose_learning(wide, triplets, weights(triplets.S)), M.dtype)
-        return narrow(compose(wide, triplets, found), M.dtype)
+        return narrow(of_any_size(widen(M), operation, call, *levels), M.dtype)
+
+
+def _composed(M: Tensor, triplets: Triplets, weights: singular_weights.OfSingularValues) -> Tensor:
+    """Return U f(S) Vᴴ for the function that ``weights`` describes."""
+    found = weights(triplets.S)
+    if not function.tracked(found.values):
+        return compose(M, triplets, found)
+    triplets = Triplets(*decompositions.triplets(M, Pade()))
+    return compose_learning(M, triplets, weights(triplets.S))

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ..autograd import modulus, scalar_functions, square_root
 from ..autograd.domain import Domain, Spectrum, same_range
+from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import check_pair
-from ..precision import doubled, full_precision, narrow, widen
+from ..precision import doubled, exponent, full_precision, moderate, narrow, widen
 from ..rules import Exact
 
 
@@ -46,7 +47,7 @@ def log_euclidean(
     domain = Domain.of_positive(A, "log_euclidean", rtol, clamp)
     with full_precision(A):
         spectra = [domain.spectrum(widen(C)) for C in (A, B)]
-        first, second = (_log(widen(C), spectrum) for C, spectrum in zip((A, B), spectra, strict=True))
+        first, second = _logs((widen(A), widen(B)), spectra)
         pairs = [(torch.where(support, w, 0).sqrt(), V) for w, V, support in spectra]
         distance = _on_one_range(_squares(first - second), pairs, domain)
         return narrow(finished(distance, squared), A.dtype)
@@ -97,8 +98,18 @@ def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: D
     return torch.where(same_range(*parts, domain.operation, domain.solver_rtol, domain.dtype), distance, 0)
 
 
-def _log(A: Tensor, spectrum: Spectrum) -> Tensor:
-    return Exact().compose(A, scalar_functions.LOG, spectrum)
+def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tensor]:
+    """Return the logarithms, both less e log 2 where the eigenvalues are about 2ᵉ, so that the difference is exact."""
+    f, values = scalar_functions.LOG, [spectrum.values for spectrum in spectra]
+    if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
+        batch = torch.broadcast_shapes(*(w.shape[:-1] for w in values))
+        matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
+        spectra = [
+            Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s))
+            for s, w in zip(spectra, values, strict=True)
+        ]
+        f = scalar_functions.logarithm(-exponent(spectra[0].values, 1))
+    return [Exact().compose(A, f, spectrum) for A, spectrum in zip(matrices, spectra, strict=True)]
 
 
 def _log_of_modulus(M: Tensor, rank: Tensor, domain: Domain) -> Tensor:

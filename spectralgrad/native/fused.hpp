@@ -81,7 +81,7 @@ template <class T, int N> struct LaneFunction {
     gather(t.w + first * N, N, count, t.w + t.batch * N, N, r);
   }
   // Replaces eigenvalues by roots on the range; returns the number of matrices with an eigenvalue below
-  // −negative·max|λ|.
+  // −negative·max|λ|, or one that overflowed.
   int roots(const Task<T>& t, int64_t first, int count) {
     spectrum(t, first, count);
     V top = {}, low = {};
@@ -92,7 +92,7 @@ template <class T, int N> struct LaneFunction {
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
     top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // rounding errors do not shrink below the normal range
-    for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k];
+    for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k] || top[k] > std::numeric_limits<T>::max();
     return bad;
   }
   void read(const T* from, const Task<T>& t, int64_t first, int count, V* to) {
@@ -248,7 +248,8 @@ template <class T> struct WholeFunction {
     r[ld - 1] = V{};
     memcpy(r, w, sizeof(T) * (size_t)n);
   }
-  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|.
+  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the largest
+  // overflowed.
   bool roots(T* w, T rtol, T negative) {
     spectrum(w);
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
@@ -256,7 +257,7 @@ template <class T> struct WholeFunction {
     for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
     memcpy(w, r, sizeof(T) * (size_t)n);
     constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
-    return low > negative * (top > normal ? top : normal);
+    return low > negative * (top > normal ? top : normal) || top > std::numeric_limits<T>::max();
   }
   void read(const T* from, V* to) {
     if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding

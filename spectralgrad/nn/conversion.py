@@ -11,8 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..dispatch.arguments import checked, described
 from ..errors import ArgumentError
+from . import attachments
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 
+_STATE = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
 Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
 
 
@@ -23,7 +25,8 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
     The new layers keep weight, bias, running mean, momentum, number of batches, device, dtype, training mode and
     ``requires_grad``. Weight and bias remain the same parameter objects, so an existing optimiser continues to train
     them. The running variances become the diagonal of the running covariance. If ``eps`` is also that of the old
-    layers, the network computes the same function in evaluation mode until it is trained further.
+    layers, the network computes the same function in evaluation mode until it is trained further. Hooks of every kind,
+    with their handles, and attributes that were set on a layer move to the new one.
 
     Args:
         net: the network. Its BatchNorm1d, BatchNorm2d, BatchNorm3d and SyncBatchNorm layers can be replaced; a
@@ -37,8 +40,9 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
         ``net``, or the new layer if ``net`` is itself a batch normalisation layer.
 
     Raises:
-        ArgumentError: no layer to replace, a name that does not belong to a batch normalisation layer, a subclass with
-            its own ``forward``, or ``groups`` that do not divide the number of channels.
+        ArgumentError: no layer to replace, a name that does not belong to a batch normalisation layer, a layer whose
+            methods were replaced (``forward``, ``train``, …) or that has other parameters, buffers or parametrizations,
+            or ``groups`` that do not divide the number of channels. Nothing is changed then.
 
     Example:
         >>> from torch import nn
@@ -54,6 +58,8 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
     found = {name: layer for name, layer in net.named_modules() if isinstance(layer, _BatchNorm)}
     chosen = _chosen(found, which)
     new = {id(found[name]): _converted(name, found[name], options) for name in chosen}
+    for name in chosen:
+        attachments.move(found[name], new[id(found[name])])
     if id(net) in new:
         return new[id(net)]
     for parent in list(net.modules()):
@@ -97,11 +103,14 @@ def _converted(name: str, old: _BatchNorm, options: dict[str, Any]) -> _Decorrel
     }
     if isinstance(old, nn.SyncBatchNorm):
         settings |= {"sync": True, "process_group": old.process_group}
+    kind = _kind(name, old)
     try:
-        new = _kind(name, old)(old.num_features, **(settings | options))
+        new = kind(old.num_features, **(settings | options))
     except ArgumentError as error:
         raise ArgumentError(f"convert_decorrelated_batchnorm: layer {name!r}: {error}") from error
-    new.name = name or None
+    for lost in (x for x in attachments.attributes(old, new) if hasattr(new, x)):
+        raise _refusal(name, old, f"has an attribute {lost!r}, which means something else in {type(new).__name__}")
+    new.name = vars(old).get("name") or name or None
     _copy(old, new)
     return new.train(old.training)
 
@@ -115,14 +124,19 @@ def _kind(name: str, old: _BatchNorm) -> type[_DecorrelatedBatchNorm]:
     }
     for kind, new in kinds.items():
         if isinstance(old, kind):
-            if type(old).forward is not kind.forward:
-                raise ArgumentError(
-                    f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} has its own forward method, "
-                    "which would be lost; select other layers with which="
-                )
+            for added in attachments.additions(old, _STATE):
+                raise _refusal(name, old, f"has {added!r}, which would be lost")
+            for method in attachments.replaced_methods(old, kind):
+                raise _refusal(name, old, f"has its own {method} method, which would be lost")
             return new
     raise ArgumentError(
         f"convert_decorrelated_batchnorm: expected BatchNorm1d, 2d or 3d at {name!r}, got {type(old).__name__}"
+    )
+
+
+def _refusal(name: str, old: _BatchNorm, why: str) -> ArgumentError:
+    return ArgumentError(
+        f"convert_decorrelated_batchnorm: {type(old).__name__} at {name!r} {why}; select other layers with which="
     )
 
 

@@ -11,7 +11,7 @@ from ..dispatch.arguments import checked
 from ..dispatch.finite import check_finite
 from ..rules import Method
 from .base import Watch
-from .functional.whitening_matrices import check_keep, principal_projector
+from .functional.whitening_matrices import check_keep, standardized_projector
 from .running_norm import RunningNorm
 
 
@@ -61,10 +61,10 @@ class _PCADenoising(RunningNorm):
         super()._check_settings()
         check_keep(self.keep, self.num_features // self.groups, self.where)
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """The projector onto the leading components of the standardised features, times the standardisation."""
         check_finite(C, self.where)
-        return principal_projector(C, self.keep, self.eps, self.method, watch)
+        return standardized_projector(C, self.keep, self.eps if eps is None else eps, self.method, watch)
 
     def extra_repr(self) -> str:
         """The settings shown by ``repr``: ``keep`` follows the number of channels."""

@@ -7,6 +7,7 @@ or a linear layer with weight K and bias c, the two are equal to one layer with 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -16,9 +17,12 @@ from torch.nn.utils import parametrize
 
 from ..dispatch.arguments import checked
 from ..errors import ArgumentError
+from . import attachments
 from .base import SpectralModule
 from .functional.normalization import with_affine
 from .running_norm import RunningNorm
+
+_LIBRARY = f"{__package__}."
 
 
 class Pair(NamedTuple):
@@ -46,8 +50,8 @@ def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
 
     Raises:
         ArgumentError: a layer is in training mode or has no running statistics; the layer before it is not a
-            convolution or linear layer, or its output is used elsewhere, or it has hooks or shared or parametrized
-            weights; or the channel groups do not match.
+            convolution or linear layer, or its output is used elsewhere, or it has shared or parametrized weights; one
+            of the two has hooks or a ``forward`` method of its own; or the channel groups do not match.
 
     Example:
         >>> from torch import nn
@@ -75,23 +79,35 @@ def fuse_whitening(net: nn.Module, example: Any = None) -> nn.Module:
     with torch.no_grad():
         expected = None if example is None else net(*inputs)
         undo = [_install(net, pair, weight, bias) for pair, (weight, bias) in zip(pairs, folded, strict=True)]
-        if example is not None and not _still(net, inputs, expected, undo):
+        if not _still(lambda: _is_rid(net) if example is None else _same(net(*inputs), expected), undo):
+            found = (
+                "calls a folded layer in another way" if example is None else "gives a different result on the example"
+            )
             raise ArgumentError(
-                "fuse_whitening: the folded network gives a different result on the example, so nothing was changed; "
+                f"fuse_whitening: the folded network {found}, so nothing was changed; "
                 "the output or the weight of a layer before a folded one is probably used elsewhere too"
             )
     return net
 
 
-def _still(net: nn.Module, inputs: tuple[Any, ...], expected: Any, undo: list[Any]) -> bool:
-    """Whether the folded network gives the expected result; if not, or if it fails, the folding is undone."""
-    same = False
+def _still(check: Callable[[], bool], undo: list[Callable[[], None]]) -> bool:
+    """Whether the folded network passes a check; if not, or if it fails, the folding is undone."""
+    passed = False
     try:
-        same = _same(net(*inputs), expected)
+        passed = check()
     finally:
-        for step in [] if same else reversed(undo):
+        for step in [] if passed else reversed(undo):
             step()
-    return same
+    return passed
+
+
+def _is_rid(net: nn.Module) -> bool:
+    """Whether the network no longer calls the layers that were replaced, as it may through a list of its own."""
+    try:
+        _Tracer().trace(net)
+    except NameError:  # "module is not installed as a submodule"
+        return False
+    return True
 
 
 def _check_evaluated(name: str, layer: nn.Module) -> None:
@@ -195,8 +211,9 @@ def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tu
         )
     if parametrize.is_parametrized(before) or "weight" not in before._parameters:
         raise _refusal(pair.layer, f"the weight of {pair.before!r} is parametrised")
-    if any(m._forward_hooks or m._forward_pre_hooks for m in (before, layer)):
-        raise _refusal(pair.layer, f"it or {pair.before!r} before it has forward hooks")
+    for name, changed in ((pair.layer, layer), (pair.before, before)):
+        for what in _changes(changed, kept=changed is before):
+            raise _refusal(pair.layer, f"{name!r} has {what}")
     owners = [name for name, p in net.named_parameters(remove_duplicate=False) if p is before.weight]
     if len(owners) > 1:
         raise _refusal(pair.layer, f"the weight of {pair.before!r} is shared: {', '.join(owners)}")
@@ -207,6 +224,14 @@ def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tu
         weight = _multiplied(A, before, pair).to(before.weight.dtype)
         bias = ((A @ c).squeeze(-1) + b).flatten().to(before.weight.dtype)
         return weight, bias
+
+
+def _changes(layer: nn.Module, kept: bool) -> list[str]:
+    """What makes the output of a layer differ from its class in the library, or would be lost with it."""
+    base = next(kind for kind in type(layer).__mro__ if kind.__module__.startswith(("torch.nn.modules.", _LIBRARY)))
+    own = attachments.replaced_methods(layer, base, ("__call__", "forward", "_conv_forward"))
+    hooks = [name for name in attachments.hooks(layer) if not (kept and "state_dict" in name)]
+    return [*(f"its own {name} method" for name in own), *(name.replace("_", " ") for name in hooks)]
 
 
 def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
@@ -229,25 +254,28 @@ def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
     return mixed.reshape(K.shape)
 
 
-def _install(net: nn.Module, pair: Pair, weight: Tensor, bias: Tensor) -> Any:
+def _install(net: nn.Module, pair: Pair, weight: Tensor, bias: Tensor) -> Callable[[], None]:
     """Install the new weight and bias; return a function that undoes it."""
-    before, layer = net.get_submodule(pair.before), net.get_submodule(pair.layer)
+    before, layer, new = net.get_submodule(pair.before), net.get_submodule(pair.layer), nn.Identity()
     old = dict(before._parameters)
     trains = all(p is None or p.requires_grad for p in old.values())
     for name, value in (("weight", weight), ("bias", bias)):
         before._parameters[name] = nn.Parameter(value, requires_grad=trains)
-    _replace(net, pair.layer, nn.Identity())
+    _replace(net, layer, new)
 
     def undo() -> None:
         before._parameters.update(old)
-        _replace(net, pair.layer, layer)
+        _replace(net, new, layer)
 
     return undo
 
 
-def _replace(net: nn.Module, name: str, new: nn.Module) -> None:
-    parent, _, child = name.rpartition(".")
-    setattr(net.get_submodule(parent), child, new)
+def _replace(net: nn.Module, old: nn.Module, new: nn.Module) -> None:
+    """Put ``new`` at every place of ``old``: a layer may be registered under several names."""
+    for parent in list(net.modules()):
+        for name, child in list(parent._modules.items()):
+            if child is old:
+                setattr(parent, name, new)
 
 
 def _same(result: Any, expected: Any) -> bool:

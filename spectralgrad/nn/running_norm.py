@@ -8,7 +8,6 @@ training and in evaluation.
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -128,8 +127,11 @@ class RunningNorm(SpectralModule):
         assert averaged is not None
         return averaged
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
-        """W (G, d, d) as a differentiable function of covariances (G, d, d); ``watch`` sees what is decomposed."""
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
+        """W (G, d, d) as a differentiable function of covariances (G, d, d); ``watch`` sees what is decomposed.
+
+        ``eps`` (G, 1, 1) replaces the layer's ε for features that were divided by a power of two.
+        """
         raise NotImplementedError
 
     def forward(self, X: Tensor) -> Tensor:
@@ -140,10 +142,12 @@ class RunningNorm(SpectralModule):
         return apply_matrix(X, self.running_mean, self.evaluation_matrix(), self.weight, self.bias, self.compute_dtype)
 
     def _by_batch(self, X: Tensor, reduce: Reduce | None) -> Tensor:
-        matrix_of = partial(self.matrix, watch=Watch(self))
-        result = normalize(
-            X, matrix_of, self.weight, self.bias, groups=self.groups, dtype=self.compute_dtype, reduce=reduce
-        )
+        watch, options = Watch(self), {"groups": self.groups, "dtype": self.compute_dtype, "reduce": reduce}
+
+        def matrix_of(C: Tensor, eps: Tensor | None = None) -> Tensor:
+            return self.matrix(C, watch, eps)
+
+        result = normalize(X, matrix_of, self.weight, self.bias, eps=self.eps, **options)  # type: ignore[arg-type]
         if self.training and self.track_running_stats:
             self._update(result)
         return result.output
@@ -182,6 +186,12 @@ class RunningNorm(SpectralModule):
     def _from_running(self) -> Tensor:
         assert self.running_cov is not None
         C = self.running_cov.detach()
+        if function.eager(C) and bool(C.diagonal(dim1=-2, dim2=-1).isinf().any()):
+            raise SpectralError(
+                f"{self.where}: expected a finite running covariance, got one that overflowed {C.dtype}: the features "
+                "in training were too large for their squares. Scale them down, pass statistics='whitening', or keep "
+                "the layer in float64; reset_running_stats() starts again."
+            )
         half = C.dtype != working_dtype(C.dtype)
         C = C.to(self.compute_dtype or working_dtype(C.dtype))
         return self.matrix(positive_part(C) if half else C)

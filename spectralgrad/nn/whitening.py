@@ -66,9 +66,9 @@ class _DecorrelatedBatchNorm(RunningNorm):
             )
         return rule
 
-    def matrix(self, C: Tensor, watch: Watch | None = None) -> Tensor:
+    def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """W with W (C + εI) Wᵀ = I."""
-        M = shifted(C, self.eps)
+        M = shifted(C, self.eps if eps is None else eps)
         return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
@@ -103,7 +103,8 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
 
     Running statistics are ``running_mean`` (C,) and ``running_cov`` (G, d, d), without ε and unbiased (n − 1) like
     torch's ``running_var``. The papers average the biased covariance with ε included; with n in the thousands the
-    difference is negligible.
+    difference is negligible. Features of any size are whitened, also where their squares overflow; a running covariance
+    that overflows is infinite, and evaluation raises an error that says so.
 
     Args:
         num_features: C.
@@ -136,6 +137,7 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
         ArgumentError: ``groups`` does not divide the number of channels, or ε is negative.
         ShapeError: the input has the wrong dimension or number of channels, or a single value per channel in training.
         NonFiniteError: the batch contains NaN or infinity.
+        SpectralError: the running covariance overflowed.
 
     Example:
         >>> layer = DecorrelatedBatchNorm2d(4, affine=False)

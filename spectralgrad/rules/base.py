@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..autograd import eigenvectors, singular_vectors, spectral_function
+from ..autograd import decompositions, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
+from ..autograd.rescaling import overflowed, rescaled
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
 from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
@@ -119,7 +120,12 @@ class Method:
             f: a function of eigenvalues with its derivative and divided differences.
             domain: as in :meth:`root`.
         """
-        return self.compose(A, f, domain.spectrum(A))
+        spectrum = domain.spectrum(A)
+        e = None if f.degree is None else overflowed(A, spectrum.values)
+        if e is None or f.degree is None:
+            return self.compose(A, f, spectrum)
+        result: Tensor = rescaled(lambda A: self.function(A, f.at(e), domain), (A,), (e,), (e * f.degree,))
+        return result
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""
@@ -199,13 +205,13 @@ class GapMethod(Method):
     saturates: ClassVar[bool] = True  # clamp values that would overflow to the largest finite number
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
-        return eigenvectors.decompose(A, self, operation)
+        return decompositions.eigenpairs(A, self, operation)
 
     def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
-        return eigenvectors.at_once(A, self) if type(self).decompose is GapMethod.decompose else None
+        return decompositions.eigenpairs_at_once(A, self) if type(self).decompose is GapMethod.decompose else None
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return singular_vectors.decompose(M, self)
+        return decompositions.triplets(M, self)
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.by_gap_rule(A, self, f, spectrum)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import batch_positions
-from ..precision import full_precision, rank_tolerance, reciprocal
+from ..precision import exponent, full_precision, ldexp, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
 from .ladder import EIGH
@@ -41,6 +41,10 @@ def root_and_eigenpairs(
     native = choice.kernel_for_functions(A)
     if native is None:
         w, V = EIGH.solve(A, operation, dtype)
+        if not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
+            e = exponent(A)
+            w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
+            return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()
         return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
     counts.call(A.shape[:-2].numel())
     zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
@@ -62,7 +66,7 @@ def repair(
     clamp: bool,
     dtype: torch.dtype | None,
 ) -> None:
-    """Complete, in place, what the kernel left undone: matrices failed, or have negative eigenvalues.
+    """Complete, in place, what the kernel left undone: matrices failed, overflowed or have negative eigenvalues.
 
     Errors for NaN and asymmetric input come first; then the failed matrices are decomposed again; then eigenvalues that
     are negative beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type,
@@ -71,12 +75,30 @@ def repair(
     S, s, V = results
     refuse_asymmetric(A, operation, dtype)
     A = EIGH.readable(A, operation)
+    e = exponent(mirrored(A))
+    A = ldexp(A, -e[..., None, None])  # so that no eigenvalue overflows
     w = (V * (mirrored(A) @ V)).sum(-2)  # Rayleigh quotients, as the kernel returns only roots of the eigenvalues
     failed = EIGH.repair(A, (w, V), operation)
-    root, values = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
+    root, values = _scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype)
     again = (values > 0) != (s > 0) if dtype not in (None, A.dtype) else torch.zeros_like(s, dtype=torch.bool)
-    for position in {*failed, *batch_positions(again.any(-1))}:
+    for position in {*failed, *batch_positions((e > 0) | again.any(-1))}:
         S[position], s[position] = root[position], values[position]
+
+
+def _scaled_root(
+    w: Tensor,
+    V: Tensor,
+    e: Tensor,
+    operation: str,
+    inverse: bool,
+    rtol: float,
+    clamp: bool,
+    dtype: torch.dtype | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the root and √λ of matrices 2ᵉ V diag(w) Vᴴ."""
+    S, s = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
+    half = e.unsqueeze(-1) / 2
+    return ldexp(S, (-half if inverse else half).unsqueeze(-1)), ldexp(s, half)
 
 
 def _composed_root(
@@ -113,7 +135,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     return congruence(V, first, hermitian(G), weights)
 
 
-def inverse_sums(s: Tensor, least: Tensor | float = 0.0) -> Tensor:
+def inverse_sums(s: Tensor, least: Tensor | float = 0) -> Tensor:
     """Return 1/(sᵢ + sⱼ) (*, d, d), for s ≥ 0 the divided differences of the root; 0 for sums up to ``least``."""
     total = s.unsqueeze(-1) + s.unsqueeze(-2)
     return reciprocal(total, total > least)
@@ -136,7 +158,7 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return congruence(V, gamma, hermitian(G))
 
 
-def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1.0) -> Tensor:
+def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1) -> Tensor:
     """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
     with full_precision(V):
         return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH

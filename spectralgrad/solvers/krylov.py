@@ -61,10 +61,30 @@ def eigsh(
         w, V = _by_lobpcg(None if matrix is None else matrix.detach() / size, k, largest, tol)
         reached = max(tol, torch.finfo(w.dtype).eps ** 0.5)  # the default of torch.lobpcg
     else:
-        w, V = _complete(linalg, scaled, like, *_by_arpack(linalg, scaled, like, k, largest, tol), largest, tol)
-        reached = max(tol, torch.finfo(w.dtype).eps)
-    _check(scaled, like, w, V, reached)
+        reached = max(tol, torch.finfo(like.dtype).eps)
+        found = _converged(linalg, scaled, like, k, largest, tol, reached)
+        w, V = _complete(linalg, scaled, like, *found, largest, tol)
+    residual = _residual(scaled, like, w, V)
+    if not residual <= _allowed(like, reached):
+        raise ConvergenceError(
+            f"eigsh: the residual of an eigenpair is {residual:.1g} of the operator's norm. "
+            "Ask for more eigenpairs, or pass a larger tol."
+        )
     return w * size, V.contiguous()  # forward mode needs results in row-major order that are not views
+
+
+def following(product: Product, w: Tensor, V: Tensor, largest: bool, tol: float) -> tuple[Tensor, Tensor] | None:
+    """Return the next eigenpair (1,) and (n, 1) after those given at one end of the spectrum; None if all are given.
+
+    The known eigenvalues are moved beyond the other end, where they do not hide one that is equal to them.
+    """
+    n, k = V.shape
+    if n == k:
+        return None
+    start = probes(n, V.dtype, V.device)
+    reach = 2 * torch.linalg.vector_norm(product(start)) + w.abs().max()
+    moved = _moved(product, V, (-reach if largest else reach) - w)
+    return eigsh(moved, start, 1, largest, tol, None)
 
 
 def _check_operator(product: Product, probes: Tensor) -> None:
@@ -89,17 +109,37 @@ def power_of_two(Y: Tensor) -> float:
     return 2.0 ** (math.frexp(max(largest, least))[1] - 1) if largest else 0.0
 
 
-def _check(product: Product, like: Tensor, w: Tensor, V: Tensor, tol: float) -> None:
-    """Raise an error if a residual ‖Av − λv‖ is larger than rounding and the tolerance explain."""
+def _residual(product: Product, like: Tensor, w: Tensor, V: Tensor) -> float:
+    """Return the largest residual ‖Av − λv‖, relative to the operator's norm."""
     norm = torch.linalg.vector_norm
-    residual = float(norm(product(V) - V * w, dim=0).max())
     size = max(float(w.abs().max()), float(norm(product(like)) / norm(like)))
-    # The norm of a random vector's image may be √n times smaller than that of the operator.
-    if not residual <= 30 * len(like) ** 0.5 * tol * size:
-        raise ConvergenceError(
-            f"eigsh: the residual of an eigenpair is {residual / size:.1g} of the operator's norm. "
-            "Ask for more eigenpairs, or pass a larger tol."
-        )
+    return float(norm(product(V) - V * w, dim=0).max()) / size
+
+
+def _allowed(like: Tensor, tol: float) -> float:
+    # The norm of a random vector's image may be √n times smaller than the operator's.
+    return 30 * float(len(like) ** 0.5) * tol
+
+
+def _converged(
+    linalg: Any, product: Product, like: Tensor, k: int, largest: bool, tol: float, reached: float
+) -> tuple[Tensor, Tensor]:
+    """Return the k outermost eigenpairs that ARPACK finds.
+
+    Near a repeated eigenvalue, rounding errors bring further copies of it into the Krylov space. ARPACK may then stop
+    at a copy that has not converged, or not stop at all. If it looks for more eigenpairs, the outer ones converge.
+    """
+    for more in (0, 2, 4):
+        try:
+            w, V = _by_arpack(linalg, product, like, k + more, largest, tol)
+        except ConvergenceError:
+            if more == 4:
+                raise
+            continue
+        w, V = (w[more:], V[:, more:]) if largest else (w[:k], V[:, :k])
+        if _residual(product, like, w, V) <= _allowed(like, reached):
+            break
+    return w, V
 
 
 def _complete(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
-from ..precision import resolved
+from ..precision import exponent, ldexp, resolved
 from . import choice, lapack
 from .call_counts import counts
 from .lapack import Factors
@@ -103,19 +103,23 @@ class Problem:
         return failed
 
     def _climb(self, A: Tensor, position: tuple[int, ...], operation: str) -> Factors:
-        A, tried = self.read(A), []
+        """Return the first result that is accepted, of a matrix of ordinary size; values that overflow are ±inf."""
+        given, tried = self.read(A), []
+        e = exponent(given)
+        A = ldexp(given, -e)
         for rung, attempt in self._rungs(A):
             tried.append(rung)
             try:
-                factors = attempt()
+                factors = list(attempt())
             except _FAILURES:
                 continue
-            if self.ratio(A, factors) < THRESHOLD:
-                if rung != "plain":
-                    counts.rescued(rung)
-                return factors
+            if self.ratio(A, tuple(factors)) < THRESHOLD:
+                if rung != "plain" or bool(e):
+                    counts.rescued("scale" if rung == "plain" else rung)
+                factors[self.values] = ldexp(factors[self.values], e)
+                return tuple(factors)
         counts.failed()
-        raise SolverError(operation, position, A, tried, _dump(A, self.name))
+        raise SolverError(operation, position, given, tried, _dump(given, self.name))
 
     def _rungs(self, A: Tensor) -> Iterator[tuple[str, Callable[[], Factors]]]:
         yield "plain", lambda: self._run(self.driver, A)

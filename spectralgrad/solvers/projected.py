@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ..dispatch.torch_internals import is_batched_gradient
 from ..errors import ConvergenceError
-from .krylov import Product, power_of_two
+from ..precision import rank_tolerance
+from .krylov import Product, power_of_two, probes
 
 
 @torch.no_grad()
@@ -17,9 +18,9 @@ def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: flo
     """Return Z (n, k) with (λᵢ − A) zᵢ = (I − VVᴴ) rᵢ on the complement of V, by conjugate gradients.
 
     V spans the eigenvectors at one end of the spectrum, so that ±(λᵢ − A) is positive definite on its complement. If it
-    is not, an eigenpair is missing or the cut goes through a tie, and an error says so. All columns are solved for at
-    once, with memory for a few n×k matrices. The tolerance is relative to R before it is projected, so that a
-    right-hand side of rounding errors counts as zero.
+    is not, beyond rounding errors of A, an eigenpair is missing or the cut goes through a tie, and an error says so.
+    All columns are solved for at once, with memory for a few n×k matrices. The tolerance is relative to R before it is
+    projected, so that a right-hand side of rounding errors counts as zero.
 
     Args:
         product: the operator.
@@ -40,7 +41,7 @@ def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: flo
     wanted = tol**2 * squares(R)
     R -= V @ (V.mH @ R)
     Z, P, size = torch.zeros_like(R), R.clone(), squares(R)
-    limit = max(1000, len(V))
+    limit, noise = max(1000, len(V)), _rounding(product, w, V, scale)
     for _ in range(limit):
         active = size > wanted
         if not bool(active.any()):
@@ -50,7 +51,7 @@ def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: flo
         Q *= sign / scale
         Q -= V @ (V.mH @ Q)
         curvature = (P.conj() * Q).sum(0).real
-        if bool((active & ~(curvature > 0)).any()):
+        if bool((active & ~(curvature > noise * squares(P))).any()):
             raise ConvergenceError(_INDEFINITE)
         step = torch.where(active, size / torch.where(active, curvature, 1), 0)
         Z += step * P
@@ -62,6 +63,13 @@ def solve(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: flo
         f"eigsh: the gradient's linear solves did not reach the relative residual {tol:.1g} in {limit} steps; the gap "
         "to the discarded eigenvalues is small. Choose k at a larger gap, or pass a larger tol."
     )
+
+
+def _rounding(product: Product, w: Tensor, V: Tensor, scale: float) -> float:
+    """Return the gap, divided by ``scale``, below which an eigenvalue cannot be told from those in ``w``."""
+    X = probes(len(V), V.dtype, V.device)
+    sizes = torch.linalg.vector_norm(product(X) / scale, dim=0) / torch.linalg.vector_norm(X, dim=0)
+    return 4 * rank_tolerance(len(V), w.dtype) * max(float(sizes.max()), float(w.abs().max() / scale))
 
 
 _INDEFINITE = (

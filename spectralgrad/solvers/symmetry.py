@@ -34,8 +34,8 @@ def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> N
     bad = ~torch.isfinite(A).flatten(-2).all(-1)
     if bool(bad.any()):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
-    limit, size = asymmetry_tolerance(dtype), resolved(largest(A))
-    ratio = largest(A / size - (A / size).mH)[..., 0, 0]  # of the scaled matrices, whose difference does not overflow
+    limit, size = asymmetry_tolerance(dtype), resolved(largest(A))[..., None, None]
+    ratio = largest(A / size - (A / size).mH)  # of the scaled matrices, whose difference does not overflow
     for position in batch_positions(ratio > limit)[:1]:
         raise AsymmetricError(float(ratio[position]), position, operation, limit)
 

@@ -38,7 +38,7 @@ def _kernel_for(U: Tensor, Vh: Tensor, *others: Tensor) -> Kernel | None:
 
 
 def divided_differences(
-    w: Tensor, values: Tensor, slope: Callable[[Tensor], Tensor], least: float = 0.0, finite: bool = False
+    w: Tensor, values: Tensor, slope: Callable[[Tensor], Tensor], least: float = 0, finite: bool = False
 ) -> tuple[Tensor, Tensor] | None:
     """Return the divided differences (*, d, d) of f, and f(w)/w (*, d), for f without gradient."""
     native = kernel() if function.reverse_only(w, values) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -14,6 +15,8 @@ from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method, named
 from .milestones import LastDecay, epoch_of, last_decay, move
 
+_LOG = logging.getLogger(__name__)
+
 
 class HybridSwitch:
     r"""Train spectral layers with Newton–Schulz, and switch them to another method before the last decay.
@@ -21,6 +24,10 @@ class HybridSwitch:
     Let w be the number of warm-up epochs and D the epoch of the last learning-rate decay. The layers use ``first``
     before epoch D − w, ``method`` in the warm-up epochs D − w to D − 1 (still at the old rate), and ``method`` from
     epoch D on (at the decayed rate).
+
+    Making a switch already sets the method of every layer: to ``first``, whatever method the layer was made with, or to
+    ``method`` if the scheduler is at a later epoch. Every change of a method is logged at level INFO by the logger
+    ``spectralgrad.training.hybrid``, with the layer's name and both methods.
 
     Call :meth:`step` after ``scheduler.step()``. The method depends only on the epoch. To resume training, load the
     state of the switch in addition to those of model, optimiser and scheduler, in any order; without it, the layers
@@ -152,8 +159,14 @@ class HybridSwitch:
         )
 
     def _set(self) -> None:
-        for layer in self.layers.values():
-            layer.method = self.method if self.switched else self.first
+        changed = []
+        for name, layer in self.layers.items():
+            before = str(layer.method)
+            layer.method = self.method if self.switched else self.first  # type: ignore[assignment]
+            if str(layer.method) != before:
+                changed.append(f"{name or type(layer).__name__}: {before} → {layer.method}")
+        if changed:
+            _LOG.info("HybridSwitch sets the method of layers for epoch %d: %s", self.epoch, "; ".join(changed))
 
     def _move_decay(self, epoch: int) -> None:
         if self._decay is not None and epoch != self._decay.epoch:

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import torch
 
-from spectralgrad_lab import Config, train
+from spectralgrad_lab import train
 from spectralgrad_lab.training.checkpoints import load, save
 from spectralgrad_lab.training.progress import Silent
+
+from .helpers import trusted
 
 
 class Told(Silent):
@@ -35,7 +37,7 @@ def write(folder, pipe):
 
 def work(folder, pipe):
     """The run that the folder's configuration describes."""
-    train(Config.from_toml(folder / "run.toml"), folder, resume=True, progress=Told(pipe))
+    train(trusted(folder / "run.toml"), folder, resume=True, progress=Told(pipe))
 
 
 def killed(what, folder, seconds):

@@ -28,6 +28,7 @@ HELPERS = {
     "spectralgrad.diagnostics.table",
     "spectralgrad.io",
     "spectralgrad.io.files",
+    "spectralgrad.io.memory",
     "spectralgrad.io.text_values",
     "spectralgrad.native",
     "spectralgrad.nn.distributed",

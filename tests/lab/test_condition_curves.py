@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import spectralgrad as sg
+from spectralgrad_lab.comparison import condition_curves
 from spectralgrad_lab.comparison.condition_curves import TASKS, TREATMENTS, Curve, record, train
 
 LINES = [(t, task) for task in TASKS for t in TREATMENTS if (t, task) != ("BN", "pooling")]
@@ -47,3 +48,17 @@ def test_exact_zeros_stay_finite():
     layer(torch.zeros(2, 3, 2, 2).index_fill(1, torch.tensor(0), 1.0).cumsum(-1))
     assert curve.rank == [1]
     assert math.isfinite(curve.condition[0])
+
+
+@pytest.mark.parametrize("treatment", ["SN", "OL", "OL+NOG"])
+def test_the_loss_of_orthogonality_and_the_decays_of_a_run(data, treatment, monkeypatch):
+    """The loss has the term of OL where the treatment says so; the rate decays after a half and three quarters."""
+    calls, decays, schedule = [], [], torch.optim.lr_scheduler.MultiStepLR
+    distance = condition_curves.distance_from_orthogonal
+    monkeypatch.setattr(condition_curves, "distance_from_orthogonal", lambda x: calls.append(x) or distance(x))
+    monkeypatch.setattr(
+        torch.optim.lr_scheduler, "MultiStepLR", lambda optimizer, at: decays.append(at) or schedule(optimizer, at)
+    )
+    train(treatment, "wide", data, steps=8, seed=0)
+    assert decays == [[4, 6]]
+    assert len(calls) == (8 if "OL" in treatment else 0)

@@ -25,7 +25,7 @@ from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
 from spectralgrad_lab.training.config import ConfigError
 
-from .helpers import QUICK
+from .helpers import QUICK, forge
 
 EPOCH = Epoch(0, 0.05, 2.0, 40.0, 1.5, 30.0, 3.0, 700.0, 20.0, 200.0, 16, "exact")
 GOOD = Result(Config(epochs=1, method="svd-taylor", layer="batchnorm"), "done", [EPOCH])
@@ -158,7 +158,7 @@ def test_mutated_checkpoints_are_refused_with_the_file_or_go_on(begun):
     outcomes = []
     try:
         for _ in range(150):
-            pointer.write_text(json.dumps(mutated(json.loads(whole), draw)), "utf-8")
+            forge(begun, mutated(json.loads(whole), draw))
             try:
                 load_weights(begun)
                 outcomes.append(train(QUICK.replaced(epochs=1), begun, resume=True).status)
@@ -182,10 +182,9 @@ def test_a_layer_whose_weights_are_lost_is_not_measured(tmp_path):
 
 def test_a_checkpoint_whose_parts_disagree_is_refused(begun, tmp_path):
     shutil.copytree(begun, tmp_path / "run")
-    pointer = tmp_path / "run" / checkpoints.POINTER
-    content = json.loads(pointer.read_text("utf-8"))
+    content = json.loads((tmp_path / "run" / checkpoints.POINTER).read_text("utf-8"))
     content["state"]["tally"]["epoch"] = 0
-    pointer.write_text(json.dumps(content), "utf-8")
+    forge(tmp_path / "run", content)
     with pytest.raises(CheckpointError, match=r"checkpoint\.json.*tally\.epoch: expected 1, got 0"):
         train(QUICK, tmp_path / "run", resume=True)
 
@@ -193,7 +192,7 @@ def test_a_checkpoint_whose_parts_disagree_is_refused(begun, tmp_path):
 @pytest.mark.parametrize("name", ["../other.safetensors", "/etc/passwd", 3, "checkpoint-1.safetensors/../../x"])
 def test_a_checkpoint_names_a_file_beside_it_only(name, begun, tmp_path):
     content = json.loads((begun / checkpoints.POINTER).read_text("utf-8"))
-    (tmp_path / checkpoints.POINTER).write_text(json.dumps({**content, "tensors": name}), "utf-8")
+    forge(tmp_path, {**content, "tensors": name})
     with pytest.raises(CheckpointError, match=r"expected a name like checkpoint-1\.safetensors"):
         load_weights(tmp_path)
     assert trained_layer(tmp_path, QUICK) is None

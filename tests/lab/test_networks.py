@@ -21,9 +21,19 @@ from spectralgrad.nn import (
 )
 from spectralgrad.optim import pre_spectral_layers
 from spectralgrad_lab.data import Batches, load
-from spectralgrad_lab.networks import NETWORKS, NetworkError, build, pre_spectral
+from spectralgrad_lab.networks import (
+    NETWORKS,
+    NetworkError,
+    build,
+    layers_before_spectral,
+    pre_spectral,
+    published_form,
+)
+from spectralgrad_lab.networks.blocks import BasicBlock, Bottleneck
+from spectralgrad_lab.networks.conditioning import pooling_network
 from spectralgrad_lab.networks.registry import _MAKERS
 from spectralgrad_lab.networks.user_network import accepts
+from spectralgrad_lab.networks.weight_constraints import constrain_weights
 
 LARGE = ("alexnet", "resnet18", "resnet50", "resnet101")
 SMALL = ("small", "resnet8")
@@ -346,3 +356,37 @@ def test_settings_may_be_any_object_with_the_attributes():
 def test_importing_the_library_does_not_import_the_lab():
     source = Path(spectralgrad.__file__).read_text("utf-8")
     assert not re.search(r"import.*\blab\b", source)
+
+
+@pytest.mark.parametrize("block", [BasicBlock, Bottleneck])
+def test_a_block_adds_its_input(block):
+    """Without its convolutions only the shortcut is left."""
+    made = block(8, 8 // block.expansion)
+    nn.init.zeros_(getattr(made, made.last.replace("conv", "bn")).weight)
+    x = torch.randn(2, 8, 5, 5, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(made(x), torch.relu(x))
+
+
+def test_the_network_of_the_conditions_has_the_convolutions_of_its_docstring():
+    net = pooling_network(24, 1e-3, ())
+    convolutions = [layer for layer in net if isinstance(layer, nn.Conv2d)]
+    assert [layer.kernel_size for layer in convolutions] == [(3, 3)] * 3
+    assert [layer.stride for layer in convolutions[:2]] == [(2, 2)] * 2
+    assert net[:8](torch.zeros(2, 1, 14, 14)).shape == (2, 24, 4, 4)
+
+
+def test_a_network_of_ones_own_is_traced_and_constrained():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), DecorrelatedBatchNorm2d(4))
+    example = torch.randn(2, 3, 5, 5)
+    assert layers_before_spectral(net, example) == {"0": net[0]}
+    constrain_weights(net, "sn", example)
+    assert torch.linalg.matrix_norm(net[0].weight.detach().flatten(1), 2).item() == pytest.approx(1.0, abs=0.05)
+    named = made(layer="whitening")
+    assert layers_before_spectral(named, torch.zeros(2, 3, 32, 32)) == {named.before_spectral: pre_spectral(named)}
+
+
+def test_eigenvalues_are_raised_in_the_published_form_unless_the_limit_is_zero():
+    for smallest, wanted in ((0.0, {}), (1e-5, {"clamp": 1e-5})):
+        found = published_form._published(smallest, pooling=False)
+        assert found["svd-clip"] == found["svd"] == wanted
+        assert found["svd-trunc"] == {"faithful": True, **wanted}

@@ -1,6 +1,7 @@
 """Items that train: each run once, resumed after anything, evaluated without data, and as many runs as planned."""
 
 import json
+import math
 import os
 import shlex
 import signal
@@ -18,7 +19,7 @@ from spectralgrad_lab.comparison.paired_differences import paired
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
 from spectralgrad_lab.data import as_dataset
 from spectralgrad_lab.networks import build
-from spectralgrad_lab.papers import small_protocol
+from spectralgrad_lab.papers import convergence, small_protocol
 from spectralgrad_lab.papers.gradients import whitened_features
 from spectralgrad_lab.papers.items import ItemError, all_items, select
 from spectralgrad_lab.papers.judging import run
@@ -57,7 +58,8 @@ def result(config, error=40.0):
         "ties": 2.0, "smallest_gap": 1e-6, "smoothness": 3.0, "first_ratio": 1.5, "condition_clamped": 1e9,
     }  # fmt: skip
     epochs = [
-        Epoch(i, 0.1, 1.5, 50.0, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured) for i in range(3)
+        Epoch(i, 0.1, 1.5, error + 10 - 2 * i, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured)
+        for i in range(3)
     ]
     if config.method == "svd" and config.seed == 1:
         return Result(config, "failed", epochs[:1], Failure(90, 1, "the gradient is not finite"), seconds=10.0)
@@ -71,6 +73,19 @@ def translated(number):
     measured = {"real": scores, "translated": scores, "pictures": {"photos": 11, "paintings": 4}, "crops": 200}
     lost = {"failure": "not finite", "translated": dict.fromkeys(scores), "losses": {}}
     return {**run, **measured, **(lost if number == 2 else {})}
+
+
+def test_curves_and_the_difference_of_two_settings_epoch_by_epoch():
+    """Paired by seed; the standard error is the standard deviation of n differences, divided by √n."""
+    of = lambda errors: Summary("", None, "", tuple(result(QUICK.replaced(seed=s), e) for s, e in errors.items()))  # noqa: E731
+    one, other = of({0: 41.0, 1: 44.0, 2: 40.0, 3: 70.0}), of({0: 40.0, 1: 41.0, 2: 44.0, 5: 10.0})
+    means, errors = convergence.apart(one, other, convergence.TEST)
+    assert means == [0.0] * 3  # of 1, 3 and −4
+    assert errors == [round((26 / 2 / 3) ** 0.5, 3)] * 3
+    means, errors = convergence.apart(one, of({0: 40.5}), convergence.TEST)
+    assert means == [0.5] * 3
+    assert all(math.isnan(x) for x in errors)
+    assert convergence.curves({"a": other}, ["a"], convergence.TEST) == [[33.75 + 2 - i for i in range(3)]]
 
 
 class Planned(Training):
@@ -144,6 +159,24 @@ class TestItems:
         assert "svd d=4 1/3" in outcome.reason
         assert "the gradient is not finite: 5" in outcome.reason
         assert outcome.values["exact_difference"] == [0.0] * 5
+
+    def test_curves_are_of_the_settings_that_they_name(self, tmp_path):
+        """The errors of the planned runs are 40 + number of the setting + seed in the last epoch."""
+        values = planned(select(["tpami/figure-5"])[0], tmp_path)[0].values
+        assert values["difference"] == [-2.0] * 3
+        assert values["standard_error"] == [0.0] * 3
+        assert values["train"][1] == [54.5, 52.5, 50.5]
+        values = planned(select(["tpami/figure-6"])[0], tmp_path)[0].values
+        assert all(len(values[f"train_{d}"]) == len(values["methods"]) for d in values["d"])
+        assert set(values["standard_error"]) == {0.0}
+        values = planned(select(["iccv/figure-2-left"])[0], tmp_path)[0].values
+        assert set(values["standard_error"]) == {0.0}
+        assert values["difference"] == [
+            values["train"][values["settings"].index(name)][-1]
+            - values["train"][values["settings"].index(name.partition(",")[0])][-1]
+            for name in values["settings"]
+            if "," in name
+        ]
 
     def test_ties_and_gaps_of_longer_runs(self, tmp_path):
         outcome, _ = planned(select(["tpami/training-longer"])[0], tmp_path)

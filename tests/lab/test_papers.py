@@ -85,6 +85,19 @@ class TestConditions:
         for condition in ("< 1", "> 1", "0 .. 1", "1 ± 1", "1.0"):
             assert not conditions.holds(condition, float("nan"))
 
+    @pytest.mark.parametrize("condition", ["< 1", "yes", "= text"])
+    def test_an_empty_list_satisfies_none(self, condition):
+        """A computation that found nothing confirms nothing."""
+        assert not conditions.holds(condition, [])
+        assert not conditions.holds([condition], [[]])
+
+    def test_one_unit_of_the_last_digit_is_allowed_on_request(self):
+        """Of printed numbers, not of counts."""
+        for value, strict, rounded in ((5.714, True, True), (5.718, False, True), (5.721, False, False)):
+            assert conditions.holds("5.71", value) is strict
+            assert conditions.holds("5.71", value, rounding=True) is rounded
+        assert not conditions.holds("14", 13, rounding=True)
+
     @pytest.mark.parametrize(("condition", "value"), [("yes", 1.0), ("5.71", True), ("< 1", "word"), (["1"], [1, 2])])
     def test_a_condition_of_another_kind_is_an_error(self, condition, value):
         with pytest.raises(ValueError, match="expected"):

@@ -159,7 +159,8 @@ class Failing(sg.nn.SpectralModule):
 def test_a_dead_worker_ends_the_run_with_a_clear_message(tmp_path):
     config = QUICK.replaced(network="tests.lab.helpers:steady", epochs=10_000, train_size=64)
     (tmp_path / "run.toml").write_text(config.to_toml(), "utf-8")
-    first, second = pair("spectralgrad", "train", "--config", tmp_path / "run.toml", "--out", tmp_path / "run")
+    flags = ["--config", tmp_path / "run.toml", "--network", config.network, "--out", tmp_path / "run"]
+    first, second = pair("spectralgrad", "train", *flags)
     try:
         until = time.monotonic() + 120
         while not (tmp_path / "run" / "checkpoint.json").exists():

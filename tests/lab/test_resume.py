@@ -80,12 +80,13 @@ def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path)
     assert writes == sorted(set(writes))  # each began where the last was killed
     assert len(steps) == 5
     assert steps == sorted(steps)
+    assert steps[-1] > 0
     assert numbers(train(config, run, resume=True)) == numbers(whole[0])
     assert same(load(run)["model"], whole[1]["model"])
-    assert len(list(run.glob("checkpoint*"))) == 2
+    assert len(list(run.glob("checkpoint*"))) == 4  # the last one and the one before it
 
 
-@pytest.mark.parametrize("call", [1, 2])
+@pytest.mark.parametrize("call", [1, 2, 3])
 def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, monkeypatch):
     save(tmp_path, {"step": 1, "model": torch.ones(3)})
     real, calls = os.replace, []
@@ -103,7 +104,7 @@ def test_a_checkpoint_counts_from_the_moment_it_is_pointed_to(call, tmp_path, mo
     assert same(load(tmp_path), {"step": 1, "model": torch.ones(3)})
     save(tmp_path, {"step": 3, "model": torch.zeros(3)})
     assert same(load(tmp_path), {"step": 3, "model": torch.zeros(3)})
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.iterdir())) == 4
 
 
 def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_path):
@@ -116,7 +117,8 @@ def test_a_full_disk_is_told_in_one_line_and_the_last_checkpoint_survives(tmp_pa
         f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room}))\n"
         "from spectralgrad.cli import main; sys.exit(main(sys.argv[1:]))"
     )
-    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2", timeout=120)
+    done = forked.run("-c", code, "train", "--out", run, "--resume", "--epochs", "2",
+                      "--network", QUICK.network, timeout=120)  # fmt: skip
     assert done.returncode == 1
     assert done.stderr.startswith("spectralgrad train: ")
     assert len(done.stderr.splitlines()) == 1
@@ -133,7 +135,13 @@ def test_files_of_the_user_are_left_alone(tmp_path):
     for step in range(2):
         save(tmp_path, {"step": step, "model": torch.ones(1)})
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {*mine, "checkpoints", "checkpoint.json", "checkpoint-9.safetensors"}
+    assert left == {
+        *mine,
+        "checkpoints",
+        "checkpoint.json",
+        "checkpoint-previous.json",
+        *(f"checkpoint-{i}.safetensors" for i in (8, 9)),
+    }
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions as POSIX has them")
@@ -148,12 +156,13 @@ def test_files_have_the_permissions_that_the_umask_leaves(tmp_path):
 
 
 def test_tensors_and_pointer_are_on_the_disk_before_old_ones_go(tmp_path, monkeypatch):
-    save(tmp_path, {"model": torch.ones(1)})
+    for _ in range(2):
+        save(tmp_path, {"model": torch.ones(1)})
     order, fsync, unlink = [], os.fsync, Path.unlink
     monkeypatch.setattr(os, "fsync", lambda handle: order.append("fsync") or fsync(handle))
     monkeypatch.setattr(Path, "unlink", lambda path, **options: order.append(path.name) or unlink(path, **options))
     save(tmp_path, {"model": torch.zeros(1)})
-    assert order == ["fsync"] * 4 + ["checkpoint-1.safetensors"]  # two files, and twice their folder
+    assert order == ["fsync"] * 6 + ["checkpoint-1.safetensors"]  # three files, and thrice their folder
 
 
 def test_a_checkpoint_holds_no_pickle(whole, tmp_path):
@@ -177,10 +186,10 @@ def test_damage_is_told_with_the_file(tmp_path):
     train(QUICK.replaced(epochs=1), tmp_path)
     tensors = next(tmp_path.glob("*.safetensors"))
     tensors.write_bytes(tensors.read_bytes()[:-100])
-    with pytest.raises(CheckpointError, match=f"{tensors.name}: expected a safetensors file"):
+    with pytest.raises(CheckpointError, match=f"{tensors.name}: the file is damaged"):
         train(QUICK, tmp_path, resume=True)
     tensors.unlink()
-    with pytest.raises(CheckpointError, match=f"{tensors.name}: expected a safetensors file"):
+    with pytest.raises(CheckpointError, match=f"{tensors.name}: No such file"):
         train(QUICK, tmp_path, resume=True)
     (tmp_path / checkpoints.POINTER).write_text("{", "utf-8")
     with pytest.raises(CheckpointError, match=r"checkpoint\.json: not a checkpoint"):

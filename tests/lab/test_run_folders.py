@@ -136,7 +136,7 @@ def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
 
 
 def test_a_run_on_a_full_disk_says_what_is_kept(tmp_path, monkeypatch, capsys):
-    real, left = checkpoints.write_bytes, [1]
+    real, left = checkpoints.write_bytes, [1, 1]  # the two files of the first checkpoint
 
     def write(path, content, **kwargs):
         if not left:

@@ -19,7 +19,7 @@ from spectralgrad_lab.training.step_loop import run_steps
 from spectralgrad_lab.training.step_progress import SilentSteps, StepBar, StepLines
 from spectralgrad_lab.training.step_settings import StepSettings
 
-from .helpers import Interrupting
+from .helpers import Interrupting, forge
 from .test_resume import same, scalars
 
 
@@ -151,7 +151,7 @@ def test_damage_is_told_with_the_file(tmp_path):
     trained(CONFIG.replaced(steps=2), tmp_path)
     content = json.loads((tmp_path / "checkpoint.json").read_text("utf-8"))
     content["state"]["optimizer"]["state"]["0"]["step"] = "many"
-    (tmp_path / "checkpoint.json").write_text(json.dumps(content), "utf-8")
+    forge(tmp_path, content)
     with pytest.raises(CheckpointError, match=r"checkpoint\.json: .*optimizer\.state\.0\.step: expected a tensor"):
         trained(CONFIG, tmp_path, resume=True)
     (tmp_path / "result.json").write_text("{}", "utf-8")

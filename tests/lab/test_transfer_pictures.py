@@ -320,7 +320,11 @@ def test_what_cannot_be_written_is_refused(tmp_path, monkeypatch):
         (tmp_path / "folder.png").mkdir(exist_ok=True)
         with pytest.raises(PictureError, match=text):
             write_picture(tmp_path / name, picture)
-    monkeypatch.setattr(encoding.os, "access", lambda path, mode: False)  # the tests may run as root
+
+    def refuse(path):  # the tests may run as root
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(encoding.files, "_probe", refuse)
     with pytest.raises(PictureError, match=r"cannot be written: the folder .* is not writable"):
         write_picture(tmp_path / "a.png", picture)
     assert os.listdir(tmp_path) == ["folder.png"]

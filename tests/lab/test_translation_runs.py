@@ -18,7 +18,7 @@ from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.translation import Translator, train_translation
 
 from .. import forked
-from .helpers import QUICK, Interrupting, ended, pair
+from .helpers import QUICK, Interrupting, ended, forge, pair
 from .test_resume import same
 from .translation_runs import TINY, pictures
 
@@ -281,7 +281,7 @@ class TestErrors:
         for folder, said in (
             (tmp_path / "none", "expected the folder of a run of spectralgrad transfer train"),
             (other, "expected a run of spectralgrad transfer train"),
-            (damaged, "expected a safetensors file"),
+            (damaged, f"{tensors}: the file is damaged"),
             (changed, "the checkpoint belongs to another network than config.toml"),
         ):
             assert said in self.refused(capsys, "apply", folder, "cat", "--style", "coffee", "-o", out)
@@ -314,6 +314,6 @@ class TestErrors:
                 (tmp_path / file.name).write_bytes(file.read_bytes())
         content = json.loads((tmp_path / "checkpoint.json").read_text("utf-8"))
         del content["state"]["model"]["generators.a.decode.hops.0.blend"]
-        (tmp_path / "checkpoint.json").write_text(json.dumps(content), "utf-8")
+        forge(tmp_path, content)
         err = self.refused(capsys, "train", "--out", tmp_path, "--resume", "--steps", "9")
         assert "checkpoint.json: the checkpoint belongs to another network" in err

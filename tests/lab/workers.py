@@ -6,11 +6,13 @@ from pathlib import Path
 
 import torch
 
-from spectralgrad_lab import Config, train
+from spectralgrad_lab import train
+
+from .helpers import trusted
 
 if __name__ == "__main__":
     torch.distributed.init_process_group("gloo", timeout=timedelta(seconds=60))
     for file in sorted(Path(sys.argv[1]).glob("*.toml")):
-        result = train(Config.from_toml(file), file.with_suffix(""))
+        result = train(trusted(file), file.with_suffix(""))
         print(file.stem, result.status)
     torch.distributed.destroy_process_group()

@@ -1,6 +1,7 @@
 """The small mistakes: one changed operator, number, condition, term or statement each.
 
-Text, annotations, error messages and assertions are not mutated.
+Text, annotations, error messages, assertions (``strict=True`` of zip is one), drawings, clocks and random seeds are not
+mutated.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
+
+from .settings import ROOT
 
 _BINARY = {
     ast.Add: ast.Sub,
@@ -62,10 +65,10 @@ class Mutant:
     path: tuple[tuple[str, int | None], ...]
     new: ast.AST
 
-    def runs(self, lines: dict[str, list[int]], everywhere: bool) -> bool:
-        """True if a test that executes these lines of each file can detect the mutant."""
+    def runs(self, lines: dict[str, list[int] | None], everywhere: bool) -> bool:
+        """True if a test that executes these lines of each file (None: unknown lines) can detect the mutant."""
         touched = lines.get(self.file, [])
-        return bool(touched) if everywhere else not self.lines.isdisjoint(touched)
+        return touched != [] if everywhere or touched is None else not self.lines.isdisjoint(touched)
 
     def tree(self) -> ast.Module:
         """The module with the mistake."""
@@ -83,19 +86,23 @@ class Mutant:
         return tree
 
     def codes(self) -> list[tuple[CodeType, CodeType]]:
-        """The functions that the mistake changes, before and after; none if it changes code executed at import."""
+        """The functions that the mistake changes, before and after; none if a new process is necessary."""
         return functions(parsed(self.file), self.tree(), self.file)
 
 
 def functions(before: ast.Module, after: ast.Module, file: str) -> list[tuple[CodeType, CodeType]]:
-    """The functions that differ, outer before inner; none if code executed at import differs."""
+    """The functions that differ, outer before inner; none if they can be replaced at import only.
+
+    That is so if code executed at import differs, or the variables of an enclosing scope that a function uses.
+    """
     old, new = (compile(tree, file, "exec", dont_inherit=True) for tree in (before, after))
     if _outside(old) != _outside(new):
         return []
     every = _functions(old), _functions(new)
     if len(every[0]) != len(every[1]):  # a function inside another is gone
         every = _outermost(old), _outermost(new)
-    return [pair for pair in zip(*every, strict=True) if pair[0] != pair[1]]
+    pairs = [pair for pair in zip(*every, strict=True) if pair[0] != pair[1]]
+    return pairs if all(a.co_freevars == b.co_freevars for a, b in pairs) else []
 
 
 def parsed(file: str, fresh: bool = False) -> ast.Module:
@@ -145,7 +152,7 @@ def mutants(file: Path) -> list[Mutant]:
     for node, path, scope, lines in _nodes(_parsed(str(file)), (), [], frozenset()):
         for new in _mistakes(node, scope):
             old, text = (ast.unparse(x).splitlines()[0] for x in (node, new))
-            key = f"{'/'.join(file.parts[-2:])} {'.'.join(n for n, _ in scope) or 'module'}: {old} => {text}"
+            key = f"{file.relative_to(ROOT)} {'.'.join(n for n, _ in scope) or 'module'}: {old} => {text}"
             seen[key] += 1
             found.append(Mutant(str(file), key + (f" #{seen[key]}" if seen[key] > 1 else ""), lines, path, new))
     return found
@@ -153,7 +160,7 @@ def mutants(file: Path) -> list[Mutant]:
 
 def _nodes(node, path, scope, lines):  # type: ignore[no-untyped-def]
     """All nodes that can be mutated, with their path from the root, enclosing functions and the statement's lines."""
-    if isinstance(node, _IGNORED) or _is_warning(node):
+    if isinstance(node, _IGNORED) or _is_ignored(node):
         return
     if isinstance(node, ast.stmt):
         lines = _lines(node)
@@ -180,8 +187,22 @@ def _is_docstring(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_warning(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn"
+def _is_ignored(node: ast.AST) -> bool:
+    """True for what is no mathematics, or what the tests that are run cannot tell."""
+    if isinstance(node, ast.FunctionDef):
+        decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+        return node.name.startswith("draw") or any(name.startswith("draws(") for name in decorators)
+    if isinstance(node, ast.keyword):
+        return node.arg in ("strict", "seed")
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "warnings.warn":
+        return True
+    return isinstance(node, ast.Call | ast.UnaryOp | ast.BinOp) and _decided_outside(node)
+
+
+def _decided_outside(node: ast.AST) -> bool:
+    """True for an expression about the compiler (tests that compile are not run), a clock or a random seed."""
+    text = ast.unparse(node)
+    return any(word in text for word in ("is_compiling()", "exporting()", "perf_counter()", "manual_seed("))
 
 
 def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
@@ -203,7 +224,7 @@ def _mistakes(node: ast.AST, scope: list) -> Iterator[ast.AST]:
         yield from _attributes(node)
     elif isinstance(node, ast.Call):
         yield from _calls(node)
-    elif isinstance(node, ast.If):
+    elif isinstance(node, ast.If) and not _decided_outside(node.test):
         for value in (True, False):
             yield ast.If(ast.Constant(value), node.body, node.orelse)
     elif isinstance(node, ast.stmt) and _deletable(node, scope):

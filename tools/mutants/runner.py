@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import gc
-import hashlib
 import importlib
 import importlib.machinery
 import json
@@ -23,13 +22,19 @@ from pathlib import Path
 
 import pytest
 
-from .lines import record
+from .lines import Record, record, recorded
 from .mistakes import Mutant, mutants
-from .settings import ROOT, SETTINGS, STORE, files
+from .settings import ROOT, SETTINGS, STORE, Part
 
-QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:faulthandler", "--no-header"]
-FEW = 8  # parametrisations per test for which lines are recorded
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--no-header"]
+OUTCOMES = STORE / "outcomes.jsonl"  # each mutant that was run, and the test that detected it
 _BROKEN = 70
+
+
+def stored_outcomes() -> dict[str, str]:
+    """The outcomes of all runs, the last of each mutant."""
+    lines = OUTCOMES.read_text(encoding="utf-8").splitlines() if OUTCOMES.exists() else []
+    return dict(json.loads(line) for line in lines)
 
 
 def collect(plugin: object, tests: list[str]) -> None:
@@ -42,39 +47,38 @@ def collect(plugin: object, tests: list[str]) -> None:
 class Runner:
     """A pytest plugin that runs mutants instead of tests."""
 
-    def __init__(self, chosen: list[Mutant], budget: float) -> None:
-        self.chosen, self.budget = chosen, budget
-        self.kills: collections.Counter[str] = collections.Counter()
-        self.outcome: dict[str, str] = {}
+    def __init__(self, part: Part, chosen: list[Mutant], budget: float, outcomes: dict[str, str]) -> None:
+        self.part, self.chosen, self.budget, self.outcomes = part, chosen, budget, outcomes
+        self.kills = collections.Counter(_function(name) for name in outcomes.values())
         self.pipe = 0
+        self.recording, self.failed = False, set[str]()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Record which lines each test executes, then run every mutant in a fork."""
         self.items = {item.nodeid: item for item in session.items}
-        under_test = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files([])]
-        for name in (
-            *under_test,
-            "torch._dynamo",
-            "mpmath",
-            "scipy.linalg",
-        ):  # once, before forking
+        under_test = [_module(path) for path in self.part.files]
+        for name in (*under_test, "torch._dynamo", "mpmath", "scipy.linalg"):  # once, before forking
             importlib.import_module(name)
-        self.known = _known()
+        self.known = _known(self.part.files)
         gc.freeze()  # so that forks share memory
-        self.record = self._recorded(_few(list(self.items)))
+        self.record = self._recorded(_few(list(self.items), self.part.parametrizations))
         for number, mutant in enumerate(self.chosen, 1):
             start = time.time()
             noticed = self._judge(mutant)
-            self.outcome[mutant.key] = noticed
+            self.outcomes[mutant.key] = noticed
+            with OUTCOMES.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([mutant.key, noticed], ensure_ascii=False) + "\n")
             took = f"{time.time() - start:5.1f} s"
             print(f"{number:4}/{len(self.chosen)} {took} {mutant.key}: {noticed or 'SURVIVED'}", flush=True)
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """End the fork at the first failure."""
+        """End the fork at the first failure, except while recording."""
         if report.failed and self.pipe:
-            os.write(self.pipe, report.nodeid.encode()[:2000])
-            os._exit(1)
+            os.write(self.pipe, f"{report.nodeid}\n".encode()[:2000])
+            if not self.recording:
+                os._exit(1)
+            self.failed.add(report.nodeid)
 
     def _judge(self, mutant: Mutant) -> str:
         """The test that detected the mutant, or an empty string."""
@@ -82,10 +86,14 @@ class Runner:
         covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
-        names = self._within_budget(covering + others)
+        # What a module does at import may matter to tests that execute no line of its functions.
+        more = [] if changed else [name for name in self.record if name not in covering]
+        names = self._within_budget(covering + others + more)
         noticed = self._fork(names, changed) if changed else _at_import(mutant, names)
         if noticed in others and self._fork([noticed], []):
-            raise RuntimeError(f"{noticed} fails without a mutant")
+            print(f"{noticed} fails without a mutant and is left out", flush=True)
+            del self.items[noticed]
+            return self._judge(mutant)
         return noticed
 
     def _within_budget(self, names: list[str]) -> list[str]:
@@ -110,13 +118,13 @@ class Runner:
             for name in names:
                 allowed = 10 + 20 * self.record.get(name, (1.0,))[0]
                 used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-                signal.alarm(int(10 * allowed))
+                signal.alarm(int(60 * allowed))  # for a deadlock; a busy machine must not kill a mutant
                 resource.setrlimit(resource.RLIMIT_CPU, (int(used + allowed) + 1, resource.RLIM_INFINITY))
                 _run(self.items[name])
 
         failed, status = self._child(run)
-        self.kills[_function(failed)] += bool(failed)
-        return failed or ("" if status == 0 else f"ended with status {status}")
+        self.kills[_function(failed.strip())] += bool(failed)
+        return failed.strip() or ("" if status == 0 else f"ended with status {status}")
 
     def _child(self, work: Callable[[], None]) -> tuple[str, int]:
         """Run ``work`` in a forked process; returns what it writes, and its exit status."""
@@ -141,39 +149,50 @@ class Runner:
             raise RuntimeError("the runner failed, not a test")
         return text, status
 
-    def _recorded(self, names: list[str]) -> dict[str, tuple[float, dict[str, list[int]]]]:
-        """For each test, its time in seconds and the lines it executes; stored until the code changes."""
-        sources = "".join(path.read_text(encoding="utf-8") for path in files([]))
-        store = STORE / f"lines-{hashlib.sha256(sources.encode()).hexdigest()[:12]}.jsonl"
+    def _recorded(self, names: list[str]) -> Record:
+        """Record the tests of which nothing is stored; returns the record of all."""
+        store = STORE / f"lines-{self.part.name}.jsonl"
         store.parent.mkdir(parents=True, exist_ok=True)
-        store.touch()
-        read = lambda: dict(json.loads(line) for line in store.read_text(encoding="utf-8").splitlines())  # noqa: E731
-        known = read()
+        known = recorded(store, self.part.files)
         missing = [name for name in names if name not in known]
         if missing:
             print(f"recording which lines {len(missing)} of {len(self.items)} tests run", flush=True)
-            replace = partial(_replace, self.known)
-            failed, _ = self._child(lambda: record([self.items[name] for name in missing], store, replace, _run))
-            if failed:
-                raise RuntimeError(f"{failed} fails without a mutant")
-        known = read()
+            failed, _ = self._child(partial(self._record, [self.items[name] for name in missing], store))
+            for name in failed.splitlines():
+                print(f"{name} fails without a mutant and is left out", flush=True)
+        known = recorded(store, self.part.files)
         return {name: known[name] for name in names if name in known}
+
+    def _record(self, items: list[pytest.Item], store: Path) -> None:
+        def passes(item: pytest.Item) -> bool:
+            _run(item)
+            return item.nodeid not in self.failed
+
+        self.recording = True
+        record(items, store, self.part.files, partial(_replace, self.known), passes)
 
 
 def _run(item: pytest.Item) -> None:
     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
 
 
-def _known() -> list[types.FunctionType]:
-    """All functions of the package, including those that only torch or a decorator refers to."""
+def _module(path: Path) -> str:
+    """The name under which a module is imported."""
+    package = next(folder for folder in path.parents if not (folder.parent / "__init__.py").exists())
+    return ".".join(path.relative_to(package.parent).with_suffix("").parts)
+
+
+def _known(files: list[Path]) -> list[types.FunctionType]:
+    """All functions of these files, including those that only torch or a decorator refers to."""
+    names = {str(path) for path in files}
     everything = (f for f in gc.get_objects() if type(f) is types.FunctionType)  # some objects warn if isinstance asks
-    return [f for f in everything if f.__code__.co_filename.startswith(str(ROOT / "spectralgrad"))]
+    return [f for f in everything if f.__code__.co_filename in names]
 
 
 def _replace(known: list[types.FunctionType], changed: list[tuple[types.CodeType, types.CodeType]]) -> None:
     for f in known:
         for old, new in changed:
-            if f.__code__ == old and f.__code__.co_filename == old.co_filename and old.co_freevars == new.co_freevars:
+            if f.__code__ == old and f.__code__.co_filename == old.co_filename:
                 f.__code__ = new
                 break
 
@@ -182,12 +201,12 @@ def _function(name: str) -> str:
     return name.split("[")[0]
 
 
-def _few(names: list[str]) -> list[str]:
-    """Up to ``FEW`` parametrisations of each test, evenly spaced."""
+def _few(names: list[str], most: int) -> list[str]:
+    """Up to ``most`` parametrisations of each test, evenly spaced."""
     grouped: dict[str, list[str]] = collections.defaultdict(list)
     for name in names:
         grouped[_function(name)].append(name)
-    spread = lambda group: [group[i * len(group) // FEW] for i in range(FEW)] if len(group) > FEW else group  # noqa: E731
+    spread = lambda group: [group[i * len(group) // most] for i in range(most)] if len(group) > most else group  # noqa: E731
     return [name for group in grouped.values() for name in spread(group)]
 
 

@@ -6,10 +6,9 @@ import argparse
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from spectralgrad.io.files import require_folder, write_json
+from spectralgrad.io.files import PLOTS, path_argument, require_writable, require_writable_folder, write_json
 
 from ..machine import load
 from . import cost_figure, every_contestant, folder, stored, table
@@ -63,12 +62,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--seconds", type=_positive, metavar="S", help="time for each cell (default: 1; with --quick 0.15)")
     add("--details", action="store_true", help="also print the times and errors of all implementations")
-    add("--from", dest="source", type=Path, metavar="FILE", help="measure nothing: use the JSON file of an earlier run")
-    add("--json", type=Path, metavar="FILE", help="also write times, errors, ratios and the machine as JSON")
-    add("--plot", type=Path, metavar="FILE", help="also plot the cost against d and B (png, svg or pdf)")
+    add(
+        "--from",
+        dest="source",
+        type=path_argument,
+        metavar="FILE",
+        help="measure nothing: use the JSON file of an earlier run",
+    )
+    add("--json", type=path_argument, metavar="FILE", help="also write times, errors, ratios and the machine as JSON")
+    add("--plot", type=path_argument, metavar="FILE", help="also plot the cost against d and B (png, svg or pdf)")
     add(
         "--report",
-        type=Path,
+        type=path_argument,
         metavar="PATH",
         help="also write a page with tables and pictures: a file that ends in .html, or a folder for the page, its"
         " pictures, the table in Markdown and the data",
@@ -82,11 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def bench(options: argparse.Namespace) -> None:
     """Run the command."""
-    targets = (options.json, options.plot, options.report)
-    for target in targets:
-        require_folder(target)
-    if options.plot or folder.has_pictures(options.report):
-        cost_figure.require()
+    _require_writable(options)
     done = stored.read(options.source) if options.source else _measured(options)
     _show(done, options.details)
     if options.json:
@@ -95,8 +96,18 @@ def bench(options: argparse.Namespace) -> None:
         cost_figure.cost(options.plot, done)
     if options.report:
         folder.write(options.report, done)
-    for target in filter(None, targets):
+    for target in filter(None, (options.json, options.plot, options.report)):
         print(f"\nwritten: {target}")
+
+
+def _require_writable(options: argparse.Namespace) -> None:
+    """Find files that cannot be written before anything is measured."""
+    require_writable(options.json)
+    require_writable(options.plot, PLOTS)
+    pictures = folder.has_pictures(options.report)
+    (require_writable_folder if pictures else require_writable)(options.report)
+    if options.plot or pictures:
+        cost_figure.require()
 
 
 def _measured(options: argparse.Namespace) -> stored.Run:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from spectralgrad.diagnostics.table import number, render
-from spectralgrad.io.files import require_folder, write_json
+from spectralgrad.io.files import PLOTS, path_argument, require_writable, write_json
 
 from ..comparison.condition_curves import EPS, TASKS, TREATMENTS, Curve, Data, half_size, train
 from ..comparison.condition_panels import condition_panels
@@ -53,21 +53,23 @@ def plot(path: Path, results: dict[str, Runs]) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("--data", type=Path, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)")
+    parser.add_argument(
+        "--data", type=path_argument, help="folder of Fashion-MNIST's IDX files (default: the embedded ones)"
+    )
     parser.add_argument("--steps", type=int, default=400, help="training steps of each run (default: 400)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each treatment (default: 3)")
     parser.add_argument(
         "--task", nargs="+", choices=tuple(TASKS), default=["wide", "deficient"], help="(default: wide deficient)"
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="plot to write")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="file for all figures")
+    parser.add_argument("--plot", type=path_argument, metavar="FILE", help="plot to write")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="file for all figures")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Train with every treatment, print the tables, write the plot and the figures."""
-    for target in (options.plot, options.json):
-        require_folder(target)
+    require_writable(options.json)
+    require_writable(options.plot, PLOTS)
     dataset = load("fashion") if options.data is None else load("fashion-mnist", options.data)
     data = {"train": half_size(dataset.train), "test": half_size(dataset.test)}
     results: dict[str, Runs] = {}

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import spectralgrad as sg
-from spectralgrad.io.files import write_json
+from spectralgrad.io.files import path_argument, require_writable, write_json
 from spectralgrad.nn.functional import whiten
 
 from ..machine import machine
@@ -154,12 +153,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = __doc__
     parser.add_argument("--seconds", type=float, default=60.0, help="time for the comparison (default: 60)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="also write the figures as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Check, measure, print a table, write JSON if asked to."""
+    require_writable(options.json)
     X = features()
     with thread_count(options.threads):
         errors = check(X)

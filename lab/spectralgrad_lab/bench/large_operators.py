@@ -27,7 +27,7 @@ from torch import Tensor
 
 import spectralgrad as sg
 from spectralgrad.diagnostics.table import render
-from spectralgrad.io.files import require_folder, write_json
+from spectralgrad.io.files import path_argument, require_writable, write_json
 
 from ..machine import machine
 
@@ -118,13 +118,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--sides", type=int, nargs="+", default=SIDES, help="sides of the grid (default: %(default)s)")
     parser.add_argument("--dense", type=int, default=4000, help="largest n for torch.linalg.eigh (default: 4000)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="also write the figures as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure every size and print the table."""
-    require_folder(options.json)
+    require_writable(options.json)
     results = []
     for side in options.sides:
         kinds = ["eigsh", "dense"] if side**2 <= options.dense else ["eigsh"]

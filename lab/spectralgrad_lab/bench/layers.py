@@ -9,13 +9,12 @@ import argparse
 import copy
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 import spectralgrad as sg
-from spectralgrad.io.files import write_json
+from spectralgrad.io.files import path_argument, require_writable, write_json
 
 from ..machine import machine
 from .networks import resnet18
@@ -145,12 +144,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=20.0, help="time for each comparison (default: 20)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch (default: all)")
     parser.add_argument("--skip-resnet", action="store_true", help="leave out the whole training step")
-    parser.add_argument("--json", type=Path, help="file for the figures")
+    parser.add_argument("--json", type=path_argument, help="file for the figures")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure, print a table, write layers.json if asked to."""
+    require_writable(options.json)
     with thread_count(options.threads):
         figures = accuracy() + layer_alone(options.seconds, options.threads)
         figures += evaluation(options.seconds / 2, options.threads)

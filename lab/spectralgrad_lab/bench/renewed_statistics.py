@@ -15,11 +15,12 @@ from pathlib import Path
 import torch
 
 from spectralgrad.diagnostics.table import render
-from spectralgrad.io.files import require_folder, write_json
+from spectralgrad.io.files import PLOTS, path_argument, require_writable, write_json
 
 from ..comparison.paired_differences import against
 from ..comparison.results import Summary, summarize
 from ..data import Dataset, load_for
+from ..import_by_name import give
 from ..training.checkpoints import load_weights
 from ..training.components import build
 from ..training.config import Config
@@ -48,7 +49,7 @@ def renewed(comparison: Path, data: str | None, count: int) -> tuple[list[Result
         result = read_result(folder)
         if result is None or result.status != "done":
             continue
-        config = result.config.replaced(renew_batches=count, data=data or result.config.data)
+        config = result.config.replaced(renew_batches=count, data=data or result.config.data, init=None)
         wanted = (config.dataset, config.train_size)
         if wanted not in datasets:
             datasets[wanted] = load_for(config)
@@ -91,18 +92,22 @@ def plot(before: list[Result], after: list[Result], path: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("comparison", type=Path, help="folder of `spectralgrad compare`")
+    parser.add_argument("comparison", type=path_argument, help="folder of `spectralgrad compare`")
     parser.add_argument("--data", help="folder of the images, if it has changed")
+    for what in ("dataset", "network"):
+        said = f"{what} of the runs, if it is your own; a module that only a file names is not imported"
+        parser.add_argument(f"--{what}", metavar="MODULE:CALLABLE", help=said)
     parser.add_argument("--batches", type=int, default=20, help="training batches to average over (default: 20)")
-    parser.add_argument("--json", type=Path, help="also write the errors as JSON")
-    parser.add_argument("--plot", type=Path, help="also plot the errors (png, svg, pdf)")
+    parser.add_argument("--json", type=path_argument, help="also write the errors as JSON")
+    parser.add_argument("--plot", type=path_argument, help="also plot the errors (png, svg, pdf)")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Print both tables."""
-    for target in (options.json, options.plot):
-        require_folder(target)
+    require_writable(options.json)
+    require_writable(options.plot, PLOTS)
+    give(options.dataset, options.network)
     keep_memory()
     torch.set_num_threads(1)
     before, after = renewed(options.comparison, options.data, options.batches)

@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from spectralgrad.errors import ArgumentError
+
+from ..machine import set_threads
+
 _BURST = 0.02  # seconds of consecutive calls before the next contestant runs
 _ROUNDS = 2  # minimum number of turns for every contestant
 _LONG = 2.0  # seconds; a call that takes longer has one turn
@@ -42,7 +46,7 @@ def thread_count(count: int | None = None) -> Iterator[None]:
     found = torch.get_num_threads()
     try:
         if count is not None:
-            torch.set_num_threads(count)
+            set_threads(count, ArgumentError)
         yield
     finally:
         torch.set_num_threads(found)

@@ -6,7 +6,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Literal, cast
 
 import torch
@@ -15,7 +14,7 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.diagnostics import Monitor
 from spectralgrad.diagnostics.table import render
-from spectralgrad.io.files import write_json
+from spectralgrad.io.files import path_argument, require_writable, write_json
 from spectralgrad.optim import NearestOrthogonalGradient, OptimalLearningRate
 
 from ..networks import pre_spectral
@@ -116,12 +115,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch", type=int, default=128, help="images per step (default: 128)")
     parser.add_argument("--rounds", type=int, default=7, help="whole steps of each kind (default: 7)")
     parser.add_argument("--seconds", type=float, default=4.0, help="time for each part (default: 4)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="also write the figures as JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure parts and whole steps, and print what each tool adds."""
+    require_writable(options.json)
     training = Training(options.batch)
     training.prepare()
     added = parts(training, options.seconds)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spectralgrad.io.files import require_folder, said, write_json
+from spectralgrad.io.files import path_argument, require_writable, said, write_json
 from spectralgrad.rules import methods
 
 from ..comparison.grid import (
@@ -31,7 +31,8 @@ from ..machine import machine
 from ..networks import NetworkError, build
 from ..report import SESSION, report, session
 from ..training.config import FIELDS, Config, ConfigError
-from ..training.config_flags import add_fields
+from ..training.config_flags import add_fields, with_flags
+from ..training.exit_status import short_warnings
 from ..training.presets import preset
 from ..training.process_group import Group
 from ..training.records import plural
@@ -72,10 +73,10 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     _add_running(parser)
     parser.add_argument("--preset", metavar="NAME", help="start from this preset of `spectralgrad train`")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
+        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace those of the preset"
     )
     add_fields(parser, DEFAULT, TITLES, _VARIED)
-    parser.set_defaults(run=_compare)
+    parser.set_defaults(run=short_warnings()(_compare))
 
 
 def _add_grid(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +116,7 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
     add("--cluster-options", type=_pairs, default={}, metavar="NAME=VALUE,…", help="options for submitit")
     add(
         "--out",
-        type=Path,
+        type=path_argument,
         default=Path("comparison"),
         metavar="DIR",
         help="folder of the comparison (default: comparison)",
@@ -127,11 +128,13 @@ def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``spectralgrad report``."""
     parser.description = "Write the report of a comparison, finished or not."
     parser.epilog, parser.formatter_class = _REPORT, argparse.RawDescriptionHelpFormatter
-    parser.add_argument("source", type=Path, metavar="DIR", help="folder of a comparison, or its results.jsonl")
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="page to write (default: report.html beside the results)"
+        "source", type=path_argument, metavar="DIR", help="folder of a comparison, or its results.jsonl"
     )
-    parser.set_defaults(run=_report)
+    parser.add_argument(
+        "--out", type=path_argument, metavar="FILE", help="page to write (default: report.html beside the results)"
+    )
+    parser.set_defaults(run=short_warnings()(_report))
 
 
 def _compare(options: argparse.Namespace) -> int:
@@ -142,7 +145,7 @@ def _compare(options: argparse.Namespace) -> int:
         engine = _engine(options, len(configs))
         _check(configs)
     except (ConfigError, NetworkError) as problem:
-        options.parser.error(str(problem))
+        options.parser.error(with_flags(problem, FIELDS))
     out: Path = options.out
     comparison = Comparison(configs, out)
     print(_plan(comparison, engine), flush=True)
@@ -163,7 +166,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    require_folder(options.out)
+    require_writable(options.out)
     page = report(options.source, options.out)
     print(f"{page.headline}\n\nreport: {page.path}")
     return 0

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.io import plugins
+from spectralgrad.io.files import path_argument
 
 from ..data import DATASETS, known
 from ..data.registry import GROUP, unknown_dataset
+from ..import_by_name import require_given
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import accepts
 from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from ..training.config_flags import add_fields
+from ..training.config_flags import add_fields, with_flags
 from ..training.exit_status import FAILED, STOPPING, print_stop, short_warnings
 from ..training.folder_names import run_name
 from ..training.memory import keep_memory
@@ -60,11 +62,11 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--preset", metavar="NAME", help=f"start from this preset; listed below (default: {START})")
     parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="TOML file whose values replace those of the preset"
+        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace those of the preset"
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path_argument,
         metavar="DIR",
         help="folder of the run (default: runs/ and a name that describes the run)",
     )
@@ -107,7 +109,8 @@ def _layers(config: Config) -> str:
 def config_from(options: argparse.Namespace) -> Config:
     """The configuration that the options describe: values of the preset, then of the file, then of the flags.
 
-    A resumed run starts from its own ``config.toml``, unless a preset or a file is given.
+    A resumed run starts from its own ``config.toml``, unless a preset or a file is given. A ``module:callable`` in a
+    file must be given again as a flag.
 
     Raises:
         ConfigError: the options are invalid.
@@ -127,15 +130,17 @@ def config_from(options: argparse.Namespace) -> Config:
 
 
 def check_flags(config: Config, given: Mapping[str, Any]) -> None:
-    """Reject unknown datasets, and flags that a user's own network would ignore.
+    """Reject unknown datasets, code that only a file names, and flags that a user's own network would ignore.
 
     Args:
         config: of the run.
         given: the fields that were given as flags.
 
     Raises:
-        ConfigError: the dataset is unknown, or a flag has no effect.
+        ConfigError: the dataset is unknown, only a file names the user's code, or a flag has no effect.
     """
+    for what, name in config.own_names.items():
+        require_given(name, what, ConfigError)
     if not known(config.dataset):
         raise ConfigError(f"dataset: {unknown_dataset(config.dataset)}")
     if given.get("postpone") and not config.hybrid:
@@ -173,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         config, start = config_from(options), options.preset or START
     except (ConfigError, NetworkError) as problem:
-        options.parser.error(str(problem))
+        options.parser.error(with_flags(problem, FIELDS))
     out: Path = options.out or Path("runs") / run_name(config, start, preset(start))
     is_leader = os.environ.get("RANK", "0") == "0"
     if is_leader:
@@ -183,9 +188,10 @@ def run(options: argparse.Namespace) -> int:
         with short_warnings():
             result = train(config, out, resume=options.resume, progress=for_terminal())
     except (ConfigError, RunExistsError, NetworkError) as problem:
-        options.parser.error(str(problem))
+        options.parser.error(with_flags(problem, FIELDS))
     except STOPPING as problem:
-        return print_stop(problem, "spectralgrad train", out, is_leader)
+        again = [word for what, name in config.own_names.items() for word in (f"--{what}", name)]
+        return print_stop(problem, "spectralgrad train", out, is_leader, again)
     return _print_result(result, out) if is_leader else _status(result)
 
 

@@ -19,6 +19,7 @@ import torch
 
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import said
+from spectralgrad.io.memory import out_of_memory
 
 from ..training.config import Config
 from ..training.interrupts import Stopped
@@ -87,8 +88,10 @@ def worker_errors(name: str) -> Iterator[None]:
     except Stopped as stopped:
         _stop.set()
         raise JobStoppedError(f"{name}: {stopped}") from None
-    except (SpectralError, OSError, ValueError, RuntimeError, ImportError) as problem:
-        text = f"{said(problem)}; {KEPT}" if isinstance(problem, OSError) else problem
+    except (SpectralError, OSError, ValueError, RuntimeError, ImportError, MemoryError) as problem:
+        text = f"{said(problem)}; {KEPT}" if isinstance(problem, OSError) else str(problem)
+        if memory := out_of_memory(problem):
+            text = f"{memory}; try a smaller --batch-size or fewer --jobs; {KEPT}"
         raise JobError(f"{name}: {text}") from None
 
 

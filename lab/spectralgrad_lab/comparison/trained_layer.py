@@ -17,7 +17,6 @@ from spectralgrad.nn import CovariancePooling, SpectralModule, spectral_layers
 from spectralgrad.nn.functional import covariance_pooling
 
 from ..data import load_for
-from ..import_by_name import is_imported
 from ..training.checkpoints import load_weights
 from ..training.components import build
 from ..training.config import Config
@@ -77,20 +76,19 @@ def trained_layer(folder: Path, config: Config) -> TrainedLayer | None:
     Returns:
         None if the folder has no checkpoint, the images are missing, the network has no spectral layer, the layer pools
         with a function other than the square root of the covariance, a matrix is not finite, or the network or the
-        dataset comes from a module that has not been imported.
+        dataset is a ``module:callable`` that only the results file names.
 
     Example:
         >>> trained_layer(Path("nowhere"), Config()) is None
         True
     """
-    if not is_imported(config.network) or not is_imported(config.dataset):
-        return None  # a results file may name any module; importing one is the user's decision
+    config = config.replaced(init=None)  # the weights are replaced anyway; the results may name any file there
     try:
         weights, data = load_weights(folder), load_for(config)
         train, _ = batches(config, data, Group())
         net = build(config, train.shape, len(data.classes), Group()).net.train()
         net.load_state_dict(weights)
-    except (SpectralError, OSError, RuntimeError):  # weights of another version of the network, or missing images
+    except (SpectralError, OSError, RuntimeError):  # missing images, another network, or a name that only a file gives
         return None
     layer = next(iter(spectral_layers(net).values()), None)
     if layer is None:

@@ -12,7 +12,7 @@ from .errors import DataError, find_folder
 from .image_files import ImageFiles
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp")
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".webp", ".tif", ".tiff", ".gif")
 LAYOUT = "Expected: train/CLASS/IMAGE and val/CLASS/IMAGE (or test/), with one folder per class."
 
 
@@ -60,7 +60,11 @@ def image_names(folder: Path, source: str) -> list[str]:
     """The sorted names of the image files in a folder."""
     if not folder.is_dir():
         raise DataError("no such folder", path=folder, source=source)
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(ENDINGS) and not name.startswith("."))
-    if not names:
+    with os.scandir(folder) as entries:
+        found = [e for e in entries if e.name.lower().endswith(ENDINGS) and not e.name.startswith(".")]
+    if not found:
         raise DataError(f"contains no image ({', '.join(ENDINGS)})", path=folder, source=source)
-    return names
+    for entry in found:
+        if not entry.is_file():  # opening a named pipe would wait for ever
+            raise DataError("expected an image file, got something else; remove it", path=entry.path)
+    return sorted(entry.name for entry in found)

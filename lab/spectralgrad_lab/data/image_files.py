@@ -15,11 +15,13 @@ from torch import Tensor
 from spectralgrad.errors import SpectralError
 
 from .augmentation import Augmentation, augmented
-from .errors import DataError
+from .errors import DataError, require_file
 
 if TYPE_CHECKING:
     from PIL import Image
 
+# Formats of pictures; Pillow knows others, some of which start another program to decode a file.
+FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000", "TGA")
 _SOURCE = "Get the file again, or remove it from the dataset."
 
 
@@ -97,6 +99,14 @@ class ImageFiles:
         return how.resize, how.crop or how.resize
 
 
+def pillow_formats() -> list[str]:
+    """The formats of pictures that the installed Pillow can read."""
+    from PIL import Image
+
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]
+
+
 def _offset(length: int, crop: int, share: float | None) -> int:
     room = length - crop
     return round(room / 2) if share is None else min(int(share * (room + 1)), room)
@@ -106,12 +116,11 @@ def _decoded(path: Path, resize: int) -> Image.Image:
     """Decode to RGB with shorter side ``resize``. A much larger JPEG is decoded at a fraction of its size."""
     from PIL import Image
 
+    require_file(path, _SOURCE)
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=pillow_formats()) as image:
             image.draft("RGB", (4 * resize, 4 * resize))
             rgb = image.convert("RGB")
-    except FileNotFoundError as problem:
-        raise DataError("no such file", path=path, source=_SOURCE) from problem
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
         raise DataError(f"cannot be decoded ({problem})", path=path, source=_SOURCE) from problem
     shorter = min(rgb.size)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from spectralgrad.io import plugins
 
+from ..import_by_name import exit_is_an_error
 from .birds import SOURCE as BIRDS
 from .birds import read_birds
 from .cifar import CIFAR10, CIFAR100, read_cifar
@@ -214,11 +215,16 @@ def load(
         'sandal'
     """
     place = None if folder is None else Path(folder).expanduser()
+    with exit_is_an_error(f"dataset {name!r}", DataError):
+        return _loaded(name, place).smaller(train_size, test_size)
+
+
+def _loaded(name: str, folder: Path | None) -> Dataset:
     if ":" in name:
-        return own_dataset(name, place).smaller(train_size, test_size)
+        return own_dataset(name, folder)
     source = _source(name)
     if source.folder and folder is None:
         raise DataError(f"{name}: expected the folder of its files (--data DIR), got none", source=source.advice)
     if folder is not None and not source.folder:
         raise DataError(f"{name} is in the package: expected no folder, got {folder}; say --dataset NAME too")
-    return as_dataset(source.read(place or Path()), name).smaller(train_size, test_size)
+    return as_dataset(source.read(folder or Path()), name)

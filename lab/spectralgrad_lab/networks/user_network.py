@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ..import_by_name import keyword_parameters, load_callable
+from ..import_by_name import exit_is_an_error, keyword_parameters, load_callable
 from .config import SETTINGS, NetworkConfig
 from .errors import NetworkError
 
@@ -30,7 +30,8 @@ def own_network(name: str, classes: int, channels: int, image_size: int, config:
     wanted = {word: value for word, value in offered.items() if word in _parameters(make)}
     if "classes" not in _parameters(make):
         raise NetworkError(f"network {name!r}: expected a callable with a parameter `classes`")
-    net = make(classes=classes, **wanted)
+    with exit_is_an_error(f"network {name!r}", NetworkError):
+        net = make(classes=classes, **wanted)
     if not isinstance(net, nn.Module):
         raise NetworkError(f"network {name!r}: expected it to return a torch.nn.Module, got {type(net).__name__}")
     return net

@@ -11,6 +11,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from spectralgrad.io.files import path_argument
+
 from . import terminal_text
 from .items import Item, ItemError, select
 from .judging import Outcome, run
@@ -44,14 +46,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("what", nargs="+", metavar="ITEM", help="list, pages, or names of items, tables, figures, papers or groups")
     add(
         "--results",
-        type=Path,
+        type=path_argument,
         default=Path("reproduction"),
         metavar="FOLDER",
         help="where results and pictures are written, and read by `pages` (default: reproduction)",
     )
-    add("--data", type=Path, metavar="DIR", help="folder of CIFAR-10, or of photos and paintings, for items that train")
+    add(
+        "--data",
+        type=path_argument,
+        metavar="DIR",
+        help="folder of CIFAR-10, or of photos and paintings, for items that train",
+    )
     add("--jobs", type=_count, default=2, metavar="N", help="training runs at a time (default: 2)")
-    add("--out", type=Path, default=Path("papers"), metavar="FOLDER", help="of `pages` (default: papers)")
+    add("--out", type=path_argument, default=Path("papers"), metavar="FOLDER", help="of `pages` (default: papers)")
     add("--details", action="store_true", help=f"show every number, also for more than {_DETAILED} items")
     parser.set_defaults(run=reproduce)
 

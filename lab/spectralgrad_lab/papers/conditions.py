@@ -96,7 +96,7 @@ def last_digit(printed: str) -> float:
 
 
 def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) -> bool:
-    """Whether a value satisfies a condition; lists are compared entry by entry.
+    """Whether a value satisfies a condition; lists are compared entry by entry, and an empty one satisfies none.
 
     Args:
         condition: ``"yes"``, ``"no"``, ``"= text"``, a condition on a number as in :func:`parse`, or a list of them.
@@ -115,7 +115,7 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
         (True, False)
     """
     if isinstance(condition, str) and isinstance(value, Sequence) and not isinstance(value, str):
-        return all(holds(condition, entry, rounding) for entry in value)
+        return bool(value) and all(holds(condition, entry, rounding) for entry in value)
     if not isinstance(condition, str):
         if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != len(condition):
             raise ValueError(f"expected {len(condition)} values for the conditions {condition}, got {value!r}")

@@ -2,13 +2,17 @@
 
 Tensors are saved as safetensors, everything else as JSON; nothing is pickled. The tensors go to a file with a new name.
 The JSON file, which contains that name, then atomically replaces the old one: from that moment on the new checkpoint
-is the valid one. The old tensor file is removed last.
+is the valid one. Both files have a SHA-256, which is checked before anything is used. The checkpoint before the last
+is kept under another name, as a way out if the last one is damaged; older files are removed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import reprlib
+import shlex
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,19 +20,23 @@ from typing import Any
 from torch import Tensor
 
 from spectralgrad.errors import SpectralError
-from spectralgrad.io.files import write_bytes, write_json
+from spectralgrad.io.files import write_bytes
 
 from .. import untrusted_json
+from .checksums import digest, sealed, unsealed, verify_written
 from .records import json_ready
 from .saved_state import read_tensor
 
 POINTER = "checkpoint.json"
+PREVIOUS = "checkpoint-previous.json"
 _TENSOR = "$tensor"
 _TENSOR_FILE = re.compile(r"checkpoint-\d{1,18}\.safetensors")  # no path: it must lie beside the JSON file
 # Everything that `save` may leave behind, including temporary files of `write_bytes`.
 _CHECKPOINT_FILES = re.compile(
-    r"checkpoint-(\d+)\.safetensors(\.[0-9a-f]{8}\.part)?|checkpoint\.json\.[0-9a-f]{8}\.part"
+    r"checkpoint-(\d+)\.safetensors(\.[0-9a-f]{8}\.part)?|checkpoint(-previous)?\.json\.[0-9a-f]{8}\.part"
 )
+_TENSORS_OF = re.compile(rb'"tensors": "(checkpoint-\d{1,18}\.safetensors)"')
+_UNSEALED = b'{\n "tensors": '  # the beginning of files that versions without checksums wrote
 
 
 def _tensors(value: Any, place: str) -> str:
@@ -39,7 +47,10 @@ def _tensors(value: Any, place: str) -> str:
     return value
 
 
-_CONTENT = untrusted_json.record({"tensors": _tensors, "state": untrusted_json.mapping_of(lambda value, _: value)})
+_CONTENT = untrusted_json.record(
+    {"tensors": _tensors, "state": untrusted_json.mapping_of(lambda value, _: value)},
+    {"tensors sha256": untrusted_json.text},
+)
 
 
 class CheckpointError(SpectralError, ValueError):
@@ -50,11 +61,11 @@ def save(folder: Path, state: dict[str, Any]) -> None:
     """Save a tree of dicts, lists, tensors and plain values.
 
     Args:
-        folder: where to save; an earlier checkpoint there is replaced.
+        folder: where to save. The last checkpoint there becomes the previous one, and what was the previous is removed.
         state: keys are strings or integers (integers are loaded as strings); NaN is loaded as ``None``.
 
     Raises:
-        OSError: writing failed; the previous checkpoint is still valid.
+        OSError: writing failed, or the file reads back differently; the last checkpoint is still valid.
 
     Example:
         >>> import tempfile
@@ -67,34 +78,84 @@ def save(folder: Path, state: dict[str, Any]) -> None:
 
     tensors: dict[str, Tensor] = {}
     scalars = _without_tensors(state, "", tensors)
-    name = f"checkpoint-{_generation(folder) + 1}.safetensors"
-    write_bytes(folder / name, serialized(tensors), durable=True)
-    write_json(folder / POINTER, {"tensors": name, "state": json_ready(scalars)}, durable=True)
-    for old in _obsolete_files(folder, name):
+    name, data = f"checkpoint-{_generation(folder) + 1}.safetensors", serialized(tensors)
+    checksum = hashlib.sha256(data).hexdigest()
+    write_bytes(folder / name, data, durable=True)
+    verify_written(folder / name, checksum)
+    last = (folder / POINTER).read_bytes() if (folder / POINTER).exists() else b""
+    if last:
+        write_bytes(folder / PREVIOUS, last, durable=True)
+    content = {"tensors": name, "tensors sha256": checksum, "state": json_ready(scalars)}
+    write_bytes(folder / POINTER, sealed(content), durable=True)
+    kept = _TENSORS_OF.search(last)
+    for old in _obsolete_files(folder, {name, kept[1].decode() if kept else ""}):
         old.unlink(missing_ok=True)
 
 
 def load(folder: Path) -> dict[str, Any] | None:
     """Load the state last saved in a folder; None if there is none.
 
+    A checkpoint of a version that wrote no checksums is loaded with a warning.
+
     Raises:
-        CheckpointError: the checkpoint cannot be read.
+        CheckpointError: the checkpoint is damaged; the message names the file, and says how to continue from the
+            checkpoint before it if that one is intact.
     """
-    pointer = folder / POINTER
-    if not pointer.exists():
+    if not (folder / POINTER).exists():
         return None
     try:
-        content = _CONTENT(untrusted_json.parse(pointer.read_bytes()), POINTER)
-        return dict(_with_tensors(content["state"], load_tensors(folder / content["tensors"])))
+        return _read(folder, POINTER)
+    except CheckpointError as problem:
+        raise CheckpointError(f"{problem}{_way_out(folder)}") from None
+
+
+def _read(folder: Path, pointer: str) -> dict[str, Any]:
+    """The state to which a JSON file points.
+
+    Raises:
+        CheckpointError: the file, or the file of tensors that it names, is damaged.
+    """
+    try:
+        content = _CONTENT(untrusted_json.parse(_checked(folder / pointer)), pointer)
+        tensors = folder / content["tensors"]
+        _require_digest(tensors, content.get("tensors sha256"), pointer)
+        return dict(_with_tensors(content["state"], load_tensors(tensors)))
     except CheckpointError:
         raise
     except (ValueError, KeyError, TypeError, OSError) as problem:
-        raise damaged(folder, problem) from None
+        raise damaged(folder, problem, pointer) from None
 
 
-def damaged(folder: Path | None, problem: Exception) -> CheckpointError:
+def _checked(path: Path) -> bytes:
+    raw = path.read_bytes()
+    if raw.startswith(_UNSEALED):
+        warnings.warn(f"{path} is of a version that wrote no checksums: damage would not be noticed", stacklevel=5)
+        return raw
+    return unsealed(raw)
+
+
+def _require_digest(path: Path, wanted: str | None, pointer: str) -> None:
+    try:
+        found = wanted and digest(path)
+    except OSError as problem:
+        raise CheckpointError(f"{path}: {problem.strerror}") from None
+    if found != wanted:
+        raise CheckpointError(f"{path}: the file is damaged: its SHA-256 is not the one in {pointer}")
+
+
+def _way_out(folder: Path) -> str:
+    """What to do if the last checkpoint is damaged."""
+    try:
+        _read(folder, PREVIOUS)
+    except CheckpointError:
+        return ""
+    move = shlex.join(["mv", str(folder / PREVIOUS), str(folder / POINTER)])
+    return f"\nThe checkpoint before it is intact. To continue from that one: {move}"
+
+
+def damaged(folder: Path | None, problem: Exception, pointer: str = POINTER) -> CheckpointError:
     """The error to raise for a checkpoint that cannot be used."""
-    path = POINTER if folder is None else folder / POINTER
+    path = pointer if folder is None else folder / pointer
     if isinstance(problem, CheckpointError):
         return problem if str(path) in str(problem) else CheckpointError(f"{path}: {problem}")
     said = str(problem) if isinstance(problem, ValueError) else repr(problem)
@@ -141,10 +202,10 @@ def _generation(folder: Path) -> int:
     return max((int(number) for number in numbers if number), default=0)
 
 
-def _obsolete_files(folder: Path, current: str) -> Iterator[Path]:
+def _obsolete_files(folder: Path, kept: set[str]) -> Iterator[Path]:
     """Older tensor files and temporary files of an interrupted save; other files are left alone."""
     for path in folder.glob("checkpoint*"):
-        if path.name != current and _CHECKPOINT_FILES.fullmatch(path.name):
+        if path.name not in kept and _CHECKPOINT_FILES.fullmatch(path.name):
             yield path
 
 

@@ -213,6 +213,16 @@ class Config(Settings):
         return bool(self.operations) or ":" in self.network
 
     @property
+    def own_names(self) -> dict[str, str]:
+        """The fields that name a user's own code as ``module:callable``.
+
+        Example:
+            >>> Config(network="mine:net").own_names
+            {'network': 'mine:net'}
+        """
+        return {name: value for name in ("dataset", "network") if ":" in (value := getattr(self, name))}
+
+    @property
     def depends_on_folder(self) -> bool:
         """True if results depend on the folder ``data``; a dataset with a name is the same in any folder.
 

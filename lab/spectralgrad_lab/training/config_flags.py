@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import Field
 from typing import Any
 
@@ -27,6 +27,17 @@ def add_fields(
         for field in defaults.fields().values():
             if field.metadata["group"] == group and field.name not in leave_out:
                 _add(section, field, getattr(defaults, field.name))
+
+
+def with_flags(problem: Exception, fields: Container[str]) -> str:
+    """The message of an error; if it begins with the name of a field, as messages about values do, with its flag.
+
+    Example:
+        >>> with_flags(ValueError("warmup_epochs: 3 do not fit"), {"warmup_epochs"})
+        '--warmup-epochs: 3 do not fit'
+    """
+    name, colon, rest = str(problem).partition(":")
+    return f"--{name.replace('_', '-')}{colon}{rest}" if name in fields else str(problem)
 
 
 def _add(section: Any, field: Field[Any], default: Any) -> None:

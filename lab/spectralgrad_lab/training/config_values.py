@@ -54,7 +54,7 @@ def _of_type(value: Any, wanted: list[str], field: dataclasses.Field[Any]) -> An
         raise ValueError(f"expected {_description(field)} of at most {LARGEST_INT}, got a larger one")
     if isinstance(value, int) and not isinstance(value, bool) and "float" in wanted and "int" not in wanted:
         value = float(value)
-    if type(value).__name__ not in wanted:
+    if (str if isinstance(value, str) else type(value)).__name__ not in wanted:
         raise ValueError(f"expected {_description(field)}, got {value!r}")
     if isinstance(value, str) and not printable(value):
         raise ValueError(f"expected printable text of at most {LONGEST_TEXT} characters, got {value[:80]!r}")
@@ -84,6 +84,8 @@ def from_flag(field: dataclasses.Field[Any], text: str) -> Any:
         >>> from_flag(FIELDS["group_size"], "none") is None, from_flag(FIELDS["milestones"], "none")
         (True, ())
     """
+    if not text.strip() and type_names(field) != ["tuple"]:
+        raise ValueError(f"expected {_description(field)}, got an empty text")
     if text.lower() == "none" and "None" in str(field.type) and "none" not in field.metadata["choices"]:
         return None
     return check(field, _read(text, type_names(field)))

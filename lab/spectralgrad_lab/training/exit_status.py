@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +21,7 @@ STOPPING = (WorkerLostError, Stopped, KeyboardInterrupt, OSError)
 """The errors that stop a run early."""
 
 
-def print_stop(problem: BaseException, command: str, out: Path, is_leader: bool) -> int:
+def print_stop(problem: BaseException, command: str, out: Path, is_leader: bool, flags: Sequence[str] = ()) -> int:
     """Print why a run stopped early and what is kept; returns the exit status.
 
     Args:
@@ -28,8 +29,9 @@ def print_stop(problem: BaseException, command: str, out: Path, is_leader: bool)
         command: that was run, such as ``"spectralgrad train"``; with ``--out`` and ``--resume`` it continues the run.
         out: folder of the run.
         is_leader: whether this process reports signals; every process reports its own errors.
+        flags: that are also needed to continue.
     """
-    advice = f"Continue with: {command} --out {out} --resume"
+    advice = f"Continue with: {command} {shlex.join(['--out', str(out), '--resume', *flags])}"
     if isinstance(problem, WorkerLostError | OSError):
         kept = f"the last checkpoint is kept. {advice}" if (out / POINTER).is_file() else "no checkpoint was kept"
         text = f"{said(problem)}; {kept}" if isinstance(problem, OSError) else f"{problem}\n{advice}"
@@ -44,9 +46,16 @@ def print_stop(problem: BaseException, command: str, out: Path, is_leader: bool)
 
 @contextmanager
 def short_warnings() -> Iterator[None]:
-    """Context in which warnings are printed as one line, without the source location."""
-    before = warnings.formatwarning
-    warnings.formatwarning = lambda message, category, *_, **__: f"{category.__name__}: {message}\n"
+    """Context in which warnings are printed as one line, without the source location, and none is repeated."""
+    before, shown = warnings.formatwarning, set()
+
+    def line(message: Warning | str, category: type[Warning], *_: object, **__: object) -> str:
+        text = f"{category.__name__}: {message}\n"
+        first = text not in shown
+        shown.add(text)
+        return text if first else ""
+
+    warnings.formatwarning = line
     try:
         yield
     finally:

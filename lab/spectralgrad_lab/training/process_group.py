@@ -167,7 +167,7 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         if device.type == "cuda" and device.index is None:
             device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        torch.empty(0, device=device)
+        torch.ones(1, device=device).item()  # "meta" has tensors, but no numbers
     except (RuntimeError, AssertionError) as problem:
         first = str(problem).strip().splitlines()[0].partition(". ")[0]
         raise ConfigError(f"device: expected auto, cpu, or a GPU that torch can use, got {name!r}: {first}") from None

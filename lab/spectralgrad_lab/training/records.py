@@ -14,6 +14,7 @@ import torch
 from spectralgrad import __version__
 
 from .. import untrusted_json
+from ..import_by_name import from_file
 from .config import FIELDS, METHOD_FIELDS, Config
 from .method_names import as_recorded
 
@@ -206,7 +207,7 @@ def _config(value: Any, place: str) -> Config:
         for name in METHOD_FIELDS
         if known.get(name) is not None
     }
-    return Config(**{**known, **methods})
+    return Config(**from_file({**known, **methods}))
 
 
 _PERCENT, _COUNT = untrusted_json.number(0, 100), untrusted_json.number(0)

@@ -11,12 +11,16 @@ from time import perf_counter
 
 import torch
 
+from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import naming
 
+from ..import_by_name import exit_is_an_error
+from ..machine import set_threads
 from . import randomness
 from .interrupts import Stop, Stopped, stoppable
 from .locks import sole_writer
 from .process_group import Group, processes
+from .settings import ConfigError
 
 
 @dataclass(frozen=True)
@@ -60,10 +64,10 @@ def session(folder: str | Path | None = None, *, device: str = "auto", threads: 
         threads: of torch (default: unchanged).
 
     Raises:
-        ConfigError: torch cannot use the device.
+        ConfigError: torch cannot use the device, or too many threads are asked for.
         RunBusyError: another process is writing to the folder.
         WorkerLostError: another process died inside the block.
-        SpectralError: an earlier run in the caller's process group failed.
+        SpectralError: an earlier run in the caller's process group failed, or code of the user called ``exit()``.
 
     Example:
         >>> with session(threads=1) as now:
@@ -74,8 +78,14 @@ def session(folder: str | Path | None = None, *, device: str = "auto", threads: 
     state, before = randomness.capture(), torch.get_num_threads()
     try:
         if threads is not None:
-            torch.set_num_threads(threads)
-        with processes(device) as group, stoppable() as stop, naming(where), sole_writer(where, group):
+            set_threads(threads, ConfigError)
+        with (
+            exit_is_an_error("code of the dataset or the network", SpectralError),
+            processes(device) as group,
+            stoppable() as stop,
+            naming(where),
+            sole_writer(where, group),
+        ):
             yield Session(where, group, stop)
     finally:
         torch.set_num_threads(before)

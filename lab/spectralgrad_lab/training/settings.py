@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spectralgrad.errors import SpectralError
 from spectralgrad.rules import Method, spelling
 
+from ..import_by_name import from_file
 from .config_values import check, toml_value
 from .method_names import HINT, RecordedMethod, method_text
 
@@ -21,6 +22,10 @@ else:
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+
+_LONGEST = 1 << 16  # bytes of a TOML file; about 2000 are used
+_PARTS = 16  # of a key; the time to parse one grows with the square of their number
 
 
 class ConfigError(SpectralError, ValueError):
@@ -42,6 +47,21 @@ def setting(
     """
     metadata = {"group": group, "help": text, "choices": choices, "minimum": minimum, "metavar": metavar}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def _bounded(raw: bytes) -> str:
+    """The text of a TOML file that takes no longer than some milliseconds to parse.
+
+    Raises:
+        ValueError: it is too long, or has a key of too many parts.
+    """
+    if len(raw) > _LONGEST:
+        raise ValueError(f"longer than {_LONGEST} bytes")
+    text = raw.decode("utf-8")
+    keys = (key for line in text.split("\n") for key in (line.split("=")[:-1] or [line]))
+    if any(key.count(".") >= _PARTS for key in keys):
+        raise ValueError(f"a key of more than {_PARTS} parts")
+    return text
 
 
 def check_seed(seed: int) -> None:
@@ -120,16 +140,19 @@ class Settings:
     def from_toml(cls, path: str | Path, base: Self | None = None) -> Self:
         """Read a TOML file; missing fields have the values of ``base`` (default: the default values).
 
+        A ``module:callable`` in the file is never imported: give it again with :meth:`replaced`.
+
         Raises:
             ConfigError: the file is not valid TOML, or contains an unknown field.
             OSError: the file cannot be read.
         """
         try:
-            values = tomllib.loads(Path(path).read_text("utf-8"))
-        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, or nested too deeply
+            with Path(path).open("rb") as file:
+                values = tomllib.loads(_bounded(file.read(_LONGEST + 1)))
+        except (ValueError, RecursionError) as problem:  # invalid TOML, invalid UTF-8, too long or nested too deeply
             raise ConfigError(f"{path}: not a TOML file: {problem}") from None
         try:
-            return (base or cls()).replaced(**values)
+            return (base or cls()).replaced(**from_file(values))
         except ConfigError as problem:
             raise ConfigError(f"{path}: {problem}") from None
 

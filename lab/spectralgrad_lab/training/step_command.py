@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .config_flags import add_fields
+from spectralgrad.io.files import path_argument
+
+from .config_flags import add_fields, with_flags
 from .exit_status import FAILED, STOPPING, print_stop, short_warnings
 from .memory import keep_memory
 from .resuming import RunExistsError
@@ -28,7 +30,7 @@ def add_step_arguments(parser: argparse.ArgumentParser, defaults: S, titles: Map
         out: the default folder of the run.
     """
     parser.add_argument(
-        "--out", type=Path, default=Path(out), metavar="DIR", help=f"folder of the run (default: {out})"
+        "--out", type=path_argument, default=Path(out), metavar="DIR", help=f"folder of the run (default: {out})"
     )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder, if there is one")
     add_fields(parser, defaults, titles)
@@ -66,14 +68,14 @@ def run_step_command(
     try:
         config = config_of(options, defaults)
     except ConfigError as problem:
-        parser.error(f"{problem}{hint}")
+        parser.error(f"{with_flags(problem, defaults.fields())}{hint}")
     is_leader = os.environ.get("RANK", "0") == "0"
     keep_memory()
     try:
         with short_warnings():
             result = train(config, options.out, options.resume, steps_for_terminal())
     except (ConfigError, RunExistsError) as problem:
-        parser.error(f"{problem}{hint}")
+        parser.error(f"{with_flags(problem, defaults.fields())}{hint}")
     except STOPPING as problem:
         return print_stop(problem, command, options.out, is_leader)
     if is_leader:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from .. import untrusted_json
+from ..import_by_name import from_file
 from .records import Failure, Status, json_ready, versions
 from .step_settings import StepSettings
 
@@ -89,7 +90,7 @@ class StepResult(Generic[S]):
         """
         row = _RESULT(values, "result")
         known = untrusted_json.record({}, {name: lambda item, _: item for name in settings.fields()})
-        config = settings(**known(row["config"], "result.config"))
+        config = settings(**from_file(known(row["config"], "result.config")))
         return cls(**{**row, "config": config, "means": Means(**row["means"])})
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from torch import Tensor
 
 from spectralgrad.errors import ArgumentError
+from spectralgrad.io.files import path_argument
 from spectralgrad.rules import resolve
 
 from .color.layer import SPACES
@@ -42,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add = parser.add_argument
-    add("-o", "--out", type=Path, default=Path("gallery.png"), metavar="FILE", help="(default: %(default)s)")
+    add("-o", "--out", type=path_argument, default=Path("gallery.png"), metavar="FILE", help="(default: %(default)s)")
     for name, default in (("contents", CONTENTS), ("styles", STYLES)):
         text = f"files or names of the lab's pictures (default: {default})"
         add(f"--{name}", type=_several(str), default=default, metavar="NAME[,NAME]", help=text)

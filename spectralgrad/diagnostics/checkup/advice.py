@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...autograd.existence import REMEDIES
+
 if TYPE_CHECKING:
     from .findings import Finding
 
@@ -36,11 +38,11 @@ def advice(finding: Finding) -> list[str]:
     ]
     special = {
         "arrived non-finite": _arrived,
-        "gauge": _gauge,
-        "lost": _lost,
         "noisy": _noisy,
         "non-finite": _nonfinite,
     }
+    if verdict in REMEDIES:
+        return [*lines, *_remedy(finding)]
     return [*lines, *special[verdict](finding)]
 
 
@@ -85,17 +87,10 @@ def _arrived(finding: Finding) -> list[str]:
     return ["Look at what the loss computes after this call, for example with torch.autograd.detect_anomaly()."]
 
 
-def _gauge(finding: Finding) -> list[str]:
-    return [
-        f"{_otherwise(finding)}let the loss depend on projectors (sg.spectral_projector) or functions of the matrix, "
-        "or break the tie."
-    ]
-
-
-def _lost(finding: Finding) -> list[str]:
-    if finding.composed:
+def _remedy(finding: Finding) -> list[str]:
+    if finding.verdict == "lost" and finding.composed:
         return []
-    return ["A function V f(λ) Vᴴ seems to be composed; use sg.matrix_sqrt, matrix_log or another matrix function."]
+    return [f"{_otherwise(finding)}{REMEDIES[finding.verdict]}"]
 
 
 def _noisy(finding: Finding) -> list[str]:

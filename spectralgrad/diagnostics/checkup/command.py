@@ -6,12 +6,11 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import NoReturn
 
 from ...io import programs
 from ...io.encoding import any_encoding
-from ...io.files import require_folder, said
+from ...io.files import path_argument, require_writable, said
 from .report import Report
 from .visit import doctor
 
@@ -30,14 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report as JSON")
+    parser.add_argument("--json", type=path_argument, metavar="FILE", help="also write the report as JSON")
     programs.add_program(parser, "[--json FILE]")
     parser.set_defaults(run=examine)
 
 
 def examine(options: argparse.Namespace) -> NoReturn:
     """Start the program, with :func:`begin` when it has imported torch."""
-    require_folder(options.json)
+    require_writable(options.json)
     json = str(options.json.absolute()) if options.json else None  # the program may change the working directory
     idle = None if json else "\nNo spectral operation was called: the program did not import torch."
     programs.start(options, f"{__name__}:{begin.__name__}", {"json": json}, idle=idle)

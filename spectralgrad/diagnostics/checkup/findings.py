@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ...autograd.existence import KINDS, Flaw
 from ..table import number
 from .advice import advice
 from .composed import Composed
@@ -20,8 +21,7 @@ VERDICTS = {
     "error": "the call failed",
     "non-finite": "the incoming gradient was finite, the outgoing one was not",
     "arrived non-finite": "the gradient already had NaN or Inf when it reached this call",
-    "gauge": "the loss depends on the choice of vectors within a tie, so its gradient does not exist there",
-    "lost": "a function composed from the factors loses the part of its gradient between tied vectors, or distorts it",
+    **KINDS,
     "noisy": "rounding errors, amplified by small gaps, reach the gradient",
     "fine": "nothing found",
 }
@@ -44,9 +44,9 @@ class Finding:
         relative_gap: smallest |λi − λj|/‖A‖; infinite for a single value.
         rank: smallest numerical rank; -1 if the spectrum is unknown.
         condition: largest condition number.
-        gauge: largest share of the cotangent that depends on the choice of vectors within ties, 0 to 1.
+        gauge: largest share of the cotangent in which no derivative exists, 0 to 1.
         between_ties: largest entry of the cotangent between tied vectors, relative to the cotangent.
-        error: largest estimated relative error of the gradient.
+        error: largest estimated relative error of the gradient, from rounding or from what a composed function loses.
         failure: message of the first exception.
         verdicts: how often each of :data:`VERDICTS` was given.
         composed: the functions that were composed by hand from the factors.
@@ -73,6 +73,7 @@ class Finding:
     bad_input: bool = False
     cause: str = ""
     positive: bool = False  # an SVD of Hermitian positive semi-definite matrices only
+    flaw: str = ""  # the worst kind that the backward pass under way has found
 
     def note_forward(self, found: Forward | None) -> None:
         """Add the spectrum of a call."""
@@ -89,14 +90,37 @@ class Finding:
     def note_backward(self, measure: Callable[[], Backward]) -> None:
         """Add what a backward pass delivered, unless it cannot be measured, as for batched gradients (vmap)."""
         self.gradients += 1
+        flawed, self.flaw = self.flaw, ""
         try:
             found = measure()
         except RuntimeError:
             return
-        self.gauge, self.between_ties = max(self.gauge, found.gauge), max(self.between_ties, found.between_ties)
-        self.error = max(self.error, found.error)
+        self.between_ties, self.error = max(self.between_ties, found.between_ties), max(self.error, found.error)
         verdict = _verdict(found)
-        if verdict in ("gauge", "noisy", "fine") and self.ties and any(function.scaled for function in self.composed):
+        if verdict not in ("noisy", "fine"):
+            self.verdicts[verdict] += 1
+        elif found.flaws:
+            self._note_worst(found.flaws)
+        elif not flawed:
+            self._count(verdict)
+
+    def note_flaws(self, flaws: list[Flaw]) -> None:
+        """Add what a backward pass of this library found while it ran; it may fail before :meth:`note_backward`."""
+        self.flaw = self._note_worst(flaws)
+
+    @property
+    def loses(self) -> bool:
+        """True if a function of the matrix was composed here, or the backward pass under way looks like it."""
+        return self.flaw == "lost" or any(function.scaled for function in self.composed)
+
+    def _note_worst(self, flaws: Iterable[Flaw]) -> str:
+        worst = min(flaws, key=lambda flaw: list(KINDS).index(flaw.kind))
+        self.gauge = max(self.gauge, 0.0 if worst.kind == "lost" else worst.share)
+        self._count(worst.kind)
+        return worst.kind
+
+    def _count(self, verdict: str) -> None:
+        if self.ties and any(function.scaled for function in self.composed):
             # Even where the cotangent of the vectors does not show it: it vanishes where f does, as log λ at 1. And f
             # may differ between values that are tied up to rounding, as √λ does at 0, which looks like the gauge.
             verdict = "lost"
@@ -189,10 +213,6 @@ def _verdict(found: Backward) -> str:
         return "arrived non-finite"
     if not found.finite_after:
         return "non-finite"
-    if found.gauge > 0:
-        return "gauge"
-    if found.lost:
-        return "lost"
     return "noisy" if found.error > _NOISY else "fine"
 
 

@@ -87,15 +87,27 @@ class Lineage:
             if len(traces) < len(operands):
                 self._with_another(ordered, result)
                 return None
-            return self._product([self._traces[id(x)][1] for x in ordered], result)
+            composed = self._product([self._traces[id(x)][1] for x in ordered], result)
+            made = self.of(result)
+            if made is not None and made.role == "scaled":
+                self._note_scaling(operands, result, made)
+            return composed
         trace = self._signed(name, operands) or _elementwise(name, traces, operands, args, kwargs)
         if trace is None and name == "__setitem__":
             self._traces.pop(id(args[0]), None)  # it was overwritten
         if trace is not None:
+            if trace.role == "scaled" and name in _SCALINGS:
+                self._note_scaling(operands, result, trace)
             target = args[0] if name == "__setitem__" else result
             if isinstance(target, Tensor) and (target.is_floating_point() or target.is_complex()):
                 self.start(target, _selected(trace, name, args, target))
         return None
+
+    def _note_scaling(self, operands: list[Tensor], result: Any, trace: Trace) -> None:
+        """Let the decomposition observe the gradient of vectors that were scaled by f(λ)."""
+        vectors = [x for x in operands if (found := self.of(x)) is not None and found.role == "vectors"]
+        if len(vectors) == 1 and vectors[0] is not result:
+            trace.source.listen_scaled(vectors[0], result, trace.transposed)
 
     def _with_another(self, operands: list[Tensor], result: Any) -> None:
         """Follow x V and Vᴴ x, which have the same meaning for what follows, and V diag(1, …, 1, ±1)."""

@@ -20,7 +20,8 @@ class Operation:
 
     Attributes:
         name: as a user would write it.
-        kind: ``eigh`` or ``svd`` if the result has vectors; ``values``, ``function`` or ``other``.
+        kind: ``eigh`` or ``svd`` if the result has vectors; ``values``; ``function`` of a Hermitian matrix or
+            ``singular function`` of any matrix; ``other``.
         read: the factors of a result by name: values ``w`` and vectors ``U``, ``V`` as columns.
         ours: the function is one of this library, whose gradient is bounded at ties.
     """
@@ -33,7 +34,7 @@ class Operation:
     @property
     def is_svd(self) -> bool:
         """True if the values are singular values."""
-        return "svd" in self.name
+        return "svd" in self.name or self.kind == "singular function"
 
 
 def _eigh(result: Any) -> Factors:
@@ -69,6 +70,7 @@ def _table() -> dict[Any, Operation]:
         t.svdvals: Operation("torch.linalg.svdvals", "values", _values),
         linalg.eigh: Operation("sg.eigh", "eigh", _eigh, ours=True),
         linalg.svd: Operation("sg.svd", "svd", _svd, ours=True),
+        linalg.eigsh: Operation("sg.eigsh", "eigh", _eigh, ours=True),
     }
     for name in ("eig", "qr", "cholesky", "inv", "pinv", "matrix_sqrth", "polar"):
         if hasattr(t, name):
@@ -79,19 +81,20 @@ def _table() -> dict[Any, Operation]:
             found[function] = Operation(f"sg.{name}", "function", _nothing, ours=True)
         elif name in ("eigvalsh", "svdvals"):
             found[function] = Operation(f"sg.{name}", "values", _values, ours=True)
-        elif name in ("polar", "nuclear_norm", "spectral_norm"):
-            found[function] = Operation(f"sg.{name}", "other", _nothing, ours=True)
+        elif name.startswith(("polar", "low_rank", "singular_value_")) or name.endswith("_norm"):
+            found[function] = Operation(f"sg.{name}", "singular function", _nothing, ours=True)
     return found
 
 
 OPERATIONS = _table()
 
 
-def eigenvalues(A: Tensor, sample: int) -> Tensor | None:
-    """Return the eigenvalues of up to ``sample`` matrices whose function is computed, or None if that is impossible."""
+def values_of(A: Tensor, sample: int, singular: bool) -> Tensor | None:
+    """Return the values of up to ``sample`` matrices whose function is computed, or None if that is impossible."""
     try:
         flat = A.detach().reshape(-1, *A.shape[-2:])
-        return solvers.eigh(widen(flat[:: max(1, -(-flat.shape[0] // sample))]))[0]
+        some = widen(flat[:: max(1, -(-flat.shape[0] // sample))])
+        return solvers.svdvals(some) if singular else solvers.eigh(some)[0]
     except (RuntimeError, ValueError):
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import sysconfig
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import torch
 
 _OURS = Path(__file__).resolve().parents[2]
 # Frames of torch, of this package and of the decorators between them are not places that a reader can change.
-_SKIPPED = (str(Path(torch.__file__).parent), str(_OURS), "<frozen")
+_SKIPPED = (f"{Path(torch.__file__).parent}{os.sep}", f"{_OURS}{os.sep}", "<frozen")
 _STANDARD = sysconfig.get_paths()
 _INSTALLED = tuple({_STANDARD[name] for name in ("purelib", "platlib", "stdlib", "platstdlib")})
 _WRAPPERS = tuple(str(Path(_STANDARD["stdlib"]) / name) for name in ("contextlib.py", "functools.py"))

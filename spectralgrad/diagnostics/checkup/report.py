@@ -124,11 +124,9 @@ def _times(finding: Finding) -> str:
 
 def _numbers(finding: Finding) -> list[str]:
     lines = []
-    if finding.verdict == "gauge":
-        lines.append(f"gauge dependence {number(finding.gauge)} of 1")
-    if finding.between_ties > 0:
-        lines.append(f"cotangent between tied vectors {number(finding.between_ties)} of its norm")
-    if finding.verdict == "noisy" and math.isfinite(finding.error):
+    if finding.gauge > 0:
+        lines.append(f"share of the cotangent without a derivative {number(finding.gauge)}")
+    if finding.verdict in ("lost", "noisy") and finding.error > 0 and math.isfinite(finding.error):
         lines.append(f"estimated relative error of the gradient {number(finding.error)}")
     return lines
 

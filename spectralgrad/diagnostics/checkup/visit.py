@@ -20,7 +20,8 @@ def doctor(*, sample: int = 64, places: int = 200) -> Watch:
     eager code: compiled functions are not examined, nor are gradients inside the transforms of torch.func.
 
     Args:
-        sample: number of matrices of a batch whose cotangents are examined beyond being finite, evenly spaced.
+        sample: number of matrices of a batch whose cotangents are examined beyond being finite, evenly spaced; of this
+            library's functions all are.
         places: number of lines of source in the report; calls from further lines are counted only.
 
     Returns:
@@ -39,7 +40,8 @@ def doctor(*, sample: int = 64, places: int = 200) -> Watch:
         >>> finding.verdict, finding.ties, finding.composed[0].instead(is_svd=False)
         ('non-finite', 3, 'sg.matrix_sqrt(A)')
 
-    Reference: :mod:`spectralgrad.autograd.gauge` derives when a composed function loses gradient.
+    Reference: :mod:`spectralgrad.autograd.existence` derives which derivatives do not exist, and when a composed
+    function loses gradient.
     """
     check_count(sample, "sample", "doctor")
     check_count(places, "places", "doctor")

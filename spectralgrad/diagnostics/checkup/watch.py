@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ...dispatch import observation
 from ...dispatch.function import transformed
 from . import hidden, measures
 from .findings import Finding
 from .lineage import Lineage, Trace
 from .measures import Factors
-from .operations import OPERATIONS, Operation, as_columns, eigenvalues, is_positive
+from .operations import OPERATIONS, Operation, as_columns, is_positive, values_of
 from .places import calling_place
 from .report import Report
 
@@ -27,10 +29,22 @@ class Watch(TorchFunctionMode):
         self.report = Report(places)
         self._sample = sample
         self._lineage = Lineage()
+        self._running: tuple[int, _Call | None] = (0, None)  # the thread and the call
 
     def __enter__(self) -> Report:  # type: ignore[override]
+        self._observing = observation.observing(self._observer)
+        self._observing.__enter__()
         super().__enter__()
         return self.report
+
+    def __exit__(self, *problem: Any) -> None:
+        super().__exit__(*problem)
+        self._observing.__exit__(None, None, None)
+
+    def _observer(self) -> observation.Observer | None:
+        """Return who is told of flaws in the gradient of what is computed now; None outside the calls watched here."""
+        thread, call = self._running
+        return call.finding.note_flaws if call is not None and thread == threading.get_ident() else None
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -39,7 +53,7 @@ class Watch(TorchFunctionMode):
         if torch.compiler.is_compiling():
             return func(*args, **kwargs)
         operation = OPERATIONS.get(func)
-        if operation is not None and args and isinstance(args[0], Tensor) and kwargs.get("out") is None:
+        if operation is not None and args and kwargs.get("out") is None and _is_examined(operation, args[0]):
             result = self._call(operation, func, args, kwargs)
         else:
             if func in hidden.BACKWARDS and args and not transformed():
@@ -56,26 +70,37 @@ class Watch(TorchFunctionMode):
         finding = self.report.at(calling_place(), operation)
         if finding is None:
             return func(*args, **kwargs)
-        A = args[0]
         finding.calls += 1
-        finding.shape, finding.dtype = tuple(A.shape), str(A.dtype).removeprefix("torch.")
         if transformed():
             self.report.unseen += 1
             return func(*args, **kwargs)
+        call = _Call(finding, operation, self._sample)
+        A = _matrix(args[0])
+        if A is None:
+            return self._run(call, func, args, kwargs)
+        finding.shape, finding.dtype = tuple(A.shape), str(A.dtype).removeprefix("torch.")
         watched = A.requires_grad and torch.is_grad_enabled()
-        given = A[...] if watched else A  # an alias, so that its gradient is the one of this call alone
+        given = A[...] if watched and A.layout == torch.strided else A  # an alias, whose gradient is of this call alone
         try:
-            result = func(given, *args[1:], **kwargs)
+            first = given if A is args[0] else (args[0][0], given)
+            result = self._run(call, func, (first, *args[1:]), kwargs)
         except Exception as error:
             finding.note_failure(error, bad_input=not bool(A.detach().isfinite().all()))
             raise
         hidden.mark(result)
-        call = _Call(finding, operation, self._sample)
         call.look(A, result)
         if watched:
             call.listen(given, result)
         self._trace(call)
         return result
+
+    def _run(self, call: _Call, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a function; what its backward pass says about the derivative goes to the call."""
+        before, self._running = self._running, (threading.get_ident(), call)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            self._running = before
 
     def _trace(self, call: _Call) -> None:
         """Follow the factors, if the result has vectors."""
@@ -95,6 +120,7 @@ class _Call:
     def __init__(self, finding: Finding, operation: Operation, sample: int) -> None:
         self.finding, self.operation, self._sample = finding, operation, sample
         self.factors: Factors = {}
+        self._scalings: list[_Scaling] = []
 
     def look(self, A: Tensor, result: Any) -> None:
         """Measure the spectrum."""
@@ -102,8 +128,8 @@ class _Call:
         if self.operation.kind == "svd":
             self.finding.note_symmetry(is_positive(A, as_columns(self.factors)))
         w = self.factors.get("w")
-        if w is None and self.operation.kind == "function":
-            w = eigenvalues(A, self._sample)
+        if w is None and self.operation.kind.endswith("function"):
+            w = values_of(A, self._sample, self.operation.is_svd)
         if w is not None:
             self.finding.note_forward(measures.forward(w))
 
@@ -119,18 +145,63 @@ class _Call:
 
         def finish(gradient: Tensor | None) -> None:
             if gradient is not None:
-                cotangents = dict(received)
+                cotangents, scalings = dict(received), list(self._scalings)
                 received.clear()
-                self.finding.note_backward(lambda: self._measured(kept, cotangents, gradient))
+                self._scalings.clear()
+                self.finding.note_backward(lambda: self._measured(kept, cotangents, scalings, gradient))
 
         A.register_hook(finish)
 
-    def _measured(self, kept: Factors, cotangents: Factors, gradient: Tensor) -> measures.Backward:
+    def listen_scaled(self, vectors: Tensor, scaled: Tensor, rows: bool) -> None:
+        """Register a hook on vectors scaled by f(λ), whose gradient shows what a composed function loses at ties."""
+        if not transformed() and scaled.requires_grad and scaled.shape == vectors.shape:
+            L = vectors.detach()
+            scaled.register_hook(lambda g: self._scalings.append(_Scaling(L, g, rows)))
+
+    def _measured(
+        self, kept: Factors, cotangents: Factors, scalings: list[_Scaling], gradient: Tensor
+    ) -> measures.Backward:
         cotangents = {name: g.detach() for name, g in cotangents.items()}
-        factors = as_columns(kept) if self.operation.kind in ("eigh", "svd") else {}
+        factors = as_columns(kept) if "w" in kept else {}
+        received = measures.Received(cotangents)
         if factors:
-            cotangents = as_columns({"w": torch.zeros_like(factors["w"]), **cotangents})
-        return measures.backward(factors, cotangents, gradient.detach(), self._sample, self.operation.ours)
+            w = factors["w"]
+            received = measures.Received(as_columns({"w": torch.zeros_like(w), **cotangents}), _summed(scalings, w))
+        setting = measures.Setting(self._sample, self.operation.ours, self.operation.is_svd, self.finding.loses)
+        return measures.backward(factors, received, gradient.detach(), setting)
+
+
+class _Scaling(NamedTuple):
+    """Vectors, as columns or rows, and the cotangent of the vectors scaled by f(λ)."""
+
+    vectors: Tensor
+    cotangent: Tensor
+    rows: bool
+
+    def product(self) -> Tensor:
+        """Lᴴ W̄ (…, d, d); data that were multiplied in are summed over."""
+        L, g = (x.detach() if x.dim() > 1 else x.detach().unsqueeze(-1) for x in (self.vectors, self.cotangent))
+        return g @ L.mH if self.rows else L.mH @ g
+
+
+def _is_examined(operation: Operation, given: Any) -> bool:
+    """True for tensors; eigsh also takes callables and other operators."""
+    return isinstance(given, Tensor) or operation.name == "sg.eigsh"
+
+
+def _matrix(given: Any) -> Tensor | None:
+    """The tensor whose gradient is observed: the argument itself, or the values of a sparse matrix for eigsh."""
+    if isinstance(given, tuple) and len(given) == 2:
+        given = given[1]
+    return given if isinstance(given, Tensor) else None
+
+
+def _summed(scalings: list[_Scaling], w: Tensor) -> Tensor | None:
+    """The sum (*, d, d) of what was noted, without products whose shape does not fit; None if there are none."""
+    shape = (*w.shape, w.shape[-1])
+    products = [scaling.product() for scaling in scalings]
+    fitting = [x.sum_to_size(shape) for x in products if x.shape[x.dim() - len(shape) :] == shape]
+    return torch.stack(fitting).sum(0) if fitting else None
 
 
 def _keeper(received: Factors, name: str) -> Callable[[Tensor | None], None]:

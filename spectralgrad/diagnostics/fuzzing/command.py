@@ -9,12 +9,11 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...io.files import require_folder, write_json
+from ...io.files import path_argument, require_writable, write_json
 from ..table import number as short
 from ..table import render
 from .campaign import Campaign, Failure
@@ -51,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--operation", type=_operations, default=tuple(OPERATIONS), metavar="NAME[,NAME]", help=_names())
     add("--method", type=_methods, default=(), metavar="NAME[,NAME]", help="methods to test (default: all)")
     add("--case", type=_case, metavar="SEED:NUMBER[:SIZE:BATCH]", help="repeat one case, as printed with a failure")
-    add("--json", type=Path, metavar="FILE", help="also write the table and every failure as JSON")
+    add("--json", type=path_argument, metavar="FILE", help="also write the table and every failure as JSON")
     parser.set_defaults(run=fuzz)
 
 
 def fuzz(options: argparse.Namespace) -> int:
     """Run the campaign and return the exit status: 0, or 1 if a check failed."""
-    require_folder(options.json)
+    require_writable(options.json)
     campaign = Campaign(options.operation, options.method, options.seed)
     numbers: Iterable[int] = count()
     if options.case:

@@ -13,15 +13,21 @@ from ...rules import methods
 from . import references
 from .cases import Case
 from .checks import Finding
-from .families import Kind
+from .families import FAMILIES, Kind
 from .hermitian import functional, judge_eigh, judge_learned_power, judge_projector
+from .homogeneous import HOMOGENEOUS
 from .rectangular import Rectangle, judge_covariance, judge_covariance_sqrt, judge_polar, judge_svd, layer
 from .references import Spectrum
+from .scaling import Homogeneous, judge_scales
 
 _POSITIVE: tuple[Kind, ...] = ("positive",)
 _HERMITIAN: tuple[Kind, ...] = ("positive", "hermitian")
 _FEATURES: tuple[Kind, ...] = ("features",)
 _ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
+
+
+Judge = Callable[[Case, Any, str], Iterator[Finding]]
+SCALED_ROUNDS = 16  # one round in so many, over all families, is also compared with other scales
 
 
 class Operation(NamedTuple):
@@ -30,14 +36,14 @@ class Operation(NamedTuple):
     kinds: tuple[Kind, ...]
     methods: tuple[str, ...]
     prepare: Callable[[torch.Tensor], Any]
-    judge: Callable[[Case, Any, str], Iterator[Finding]]
+    judge: Judge
 
 
 def _function(operation: str, kinds: tuple[Kind, ...], f: references.Function, call: Any) -> Operation:
     return Operation(kinds, tuple(methods(operation)), Spectrum, functional(f, call))
 
 
-OPERATIONS: dict[str, Operation] = {
+_OPERATIONS: dict[str, Operation] = {
     "eigh": Operation(_HERMITIAN, tuple(methods("eigh")), Spectrum, judge_eigh),
     "svd": Operation(_ANY, tuple(methods("svd")), Rectangle, judge_svd),
     "matrix_sqrt": _function(
@@ -87,4 +93,24 @@ OPERATIONS: dict[str, Operation] = {
     "whiten on range": Operation(
         _FEATURES, ("exact",), Rectangle, layer(lambda X, method: whiten(X, eps=0.0, method=method), any_scale=False)
     ),
+}
+
+
+def _at_other_scales(operation: Operation | None, scaled: Homogeneous) -> Operation:
+    """The operation with the comparison of :mod:`.scaling` added, by its default method; some have no other check."""
+
+    def judge(case: Case, prepared: Any, method: str) -> Iterator[Finding]:
+        if operation is not None:
+            yield from operation.judge(case, prepared, method)
+        if case.number // len(FAMILIES) % SCALED_ROUNDS == 0 and case.kind in scaled.kinds:
+            yield from judge_scales(scaled, case)
+
+    if operation is None:
+        return Operation(scaled.kinds, ("",), lambda matrices: None, judge)
+    return operation._replace(judge=judge)
+
+
+OPERATIONS: dict[str, Operation] = {
+    name: _at_other_scales(_OPERATIONS.get(name), HOMOGENEOUS[name]) if name in HOMOGENEOUS else _OPERATIONS[name]
+    for name in dict.fromkeys([*_OPERATIONS, *HOMOGENEOUS])
 }

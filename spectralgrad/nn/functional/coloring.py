@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ...autograd.rescaling import homogeneous
 from ...dispatch.arguments import check_count, check_range, checked
 from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, broadcast, check_features
@@ -78,13 +79,13 @@ def whiten(
             return _restored(whitened_on_range(_grouped(X, groups, per_sample, where), watch, where), X, per_sample)
     samples = X.shape[0] if per_sample else 1
 
-    def matrix_of(C: Tensor) -> Tensor:
-        M = shifted(C.unflatten(0, (samples, groups)), eps)
+    def matrix_of(C: Tensor, shift: float | Tensor = eps) -> Tensor:
+        M = shifted(C, shift).unflatten(0, (samples, groups))
         return whitening_matrix(M if watch is None else watch(M), whitening, rule, where).flatten(0, 1)
 
     # Samples with statistics of their own are groups of channels of one sample.
     joined = X.reshape(1, -1, *X.shape[2:]) if per_sample else X
-    return normalize(joined, matrix_of, None, None, groups=samples * groups).output.reshape(X.shape)
+    return normalize(joined, matrix_of, None, None, groups=samples * groups, eps=eps).output.reshape(X.shape)
 
 
 @checked
@@ -196,8 +197,16 @@ def wct(
     """
     _check_strength(strength, content, where)
     options = {"groups": groups, "eps": eps, "method": method, "per_sample": per_sample, "watch": watch, "where": where}
-    white = whiten(content, **options)  # type: ignore[arg-type]
-    colored = color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
+
+    def transformed(content: Tensor, style: Tensor | None = style) -> Tensor:
+        white = whiten(content, **options)  # type: ignore[arg-type]
+        return color(white, style, matrix=matrix, mean=mean, **options)  # type: ignore[arg-type]
+
+    if style is None or eps or not resolve(method, "sqrt").exact or min(content.dim(), style.dim()) < 3:
+        colored = transformed(content)
+    else:  # on the range the result has the size of the style, whatever the size of the content
+        trailing = tuple(x.dim() - per_sample for x in (content, style))
+        colored = homogeneous(transformed, (content, style), ((1, 0), (0,)), ((0, 1), (1,)), trailing=trailing)
     if isinstance(strength, (float, int)) and strength == 1:
         return colored
     return (strength * colored + (1 - strength) * content).to(content.dtype)
@@ -238,10 +247,18 @@ def _style(
     if eps == 0 and resolve(method, "sqrt").exact:
         root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
         return root.to(features.dtype), mean.to(features.dtype)
-    M = covariance(features, eps=eps)
-    M = M if watch is None else watch(M)
-    check_finite(M, where)
-    return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+
+    def statistics(features: Tensor, shift: float | Tensor = eps) -> tuple[Tensor, Tensor]:
+        M = shifted(covariance(features), shift if isinstance(shift, float) else shift.square()[..., None, None])
+        M = M if watch is None else watch(M)
+        check_finite(M, where)
+        return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+
+    if not resolve(method, "sqrt").exact:  # some methods have absolute thresholds
+        return statistics(features)
+    given = features, features.new_tensor(eps**0.5)
+    found: tuple[Tensor, Tensor] = homogeneous(statistics, given, ((1, 1), (1, 1)), trailing=(2, 0))
+    return found
 
 
 def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) -> tuple[Tensor, Tensor]:

@@ -28,14 +28,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...autograd.rescaling import rescaled
 from ...dispatch import function
-from ...dispatch.arguments import check_count, checked
+from ...dispatch.arguments import check_count, check_range, checked
 from ...errors import ArgumentError, ShapeError, check_features
-from ...precision import full_precision, working_dtype
+from ...precision import exponent_of, exponent_range, full_precision, largest, working_dtype
 from ..distributed import Reduce
 from . import feature_matrices
 
-MatrixOf = Callable[[Tensor], Tensor]
+MatrixOf = Callable[..., Tensor]
 
 
 class Normalized(NamedTuple):
@@ -58,6 +59,7 @@ def normalize(
     groups: int = 1,
     dtype: torch.dtype | None = None,
     reduce: Reduce | None = None,
+    eps: float | None = None,
 ) -> Normalized:
     """Normalise features by the mean and covariance of the batch.
 
@@ -69,9 +71,12 @@ def normalize(
         groups: number of groups G; each group of d = C/G channels has its own covariance.
         dtype: the type to compute in; by default that of X, or float32 for float16 and bfloat16.
         reduce: a function that sums a tensor over processes; None for a single process.
+        eps: the ε that ``matrix_of`` adds to C, if it adds one and W is homogeneous: of degree −1/2 in C and ε. Then
+            features whose covariance overflows or underflows are divided by a power of two first, in eager mode, and
+            ``matrix_of`` is called with a second argument, ε (G, 1, 1) divided by its square.
 
     Returns:
-        The output with the statistics used, as :class:`Normalized`.
+        The output with the statistics used, as :class:`Normalized`. Statistics that are not representable are ±inf.
 
     Example:
         >>> X = torch.randn(8, 4, 10, dtype=torch.float64)
@@ -84,10 +89,57 @@ def normalize(
     check_count(groups, "groups", "normalize")
     if X.shape[1] % groups:
         raise ArgumentError(f"normalize: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
+    check_range(eps, "eps", "normalize", 0)
     dtype = dtype or working_dtype(X.dtype)
     if not function.reverse_only(X):
         return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
-    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce))
+    with torch.no_grad():
+        statistics = _statistics(feature_matrices.dense(X), groups, dtype, reduce)
+    if eps is not None and not _representable(statistics[-1], eps):
+        return _of_any_scale(X, matrix_of, weight, bias, groups, dtype, reduce, eps)
+    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce, *statistics))
+
+
+def _representable(C: Tensor, eps: float) -> bool:
+    """True if covariances (G, d, d) to the power −3/2 use at most half of the range; small ones only if ε is small."""
+    if not C.numel():
+        return True
+    limit = 2.0 ** (exponent_range(C.dtype) // 3)
+    least = 1 / limit if eps * limit < 1 else -math.inf
+    return all(least < size < limit for size in C.diagonal(dim1=-2, dim2=-1).amax(-1).tolist())
+
+
+def _of_any_scale(
+    X: Tensor,
+    matrix_of: Callable[..., Tensor],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    groups: int,
+    dtype: torch.dtype,
+    reduce: Reduce | None,
+    eps: float,
+) -> Normalized:
+    """The same for features divided by a power of two, one for each group and the same in all processes."""
+    features = X.to(dtype).unflatten(1, (groups, -1)).movedim(1, 0)  # (G, N, d, *)
+    affine = [None if x is None else x.view(groups, -1) for x in (weight, bias)]
+    e = exponent_of(largest(features, features.dim() - 1))
+    if reduce is not None:
+        e = torch.floor(reduce(torch.exp2(e / 8)).log2() * 4) * 2  # the largest, and less than 8 for each doubling
+    e = e.clamp_min(math.frexp(eps)[1] // 4 * 2) if eps else e
+    shift = e.new_tensor([math.ldexp(eps, -2 * int(k)) for k in e.tolist()])[..., None, None]
+
+    def call(features: Tensor, *given: Tensor) -> tuple[Tensor, ...]:
+        one = iter(given)
+        parts = [None if x is None else next(one).flatten() for x in affine]
+        joined = features.movedim(0, 1).flatten(1, 2)
+        found = normalize(joined, lambda C: matrix_of(C, shift), *parts, groups=groups, dtype=dtype, reduce=reduce)
+        output = found.output.unflatten(1, (groups, -1)).movedim(1, 0)
+        return output, found.mean.view(groups, -1), found.covariance, found.matrix, found.size.expand(groups)
+
+    given = [x for x in affine if x is not None]
+    results = rescaled(call, (features, *given), (e, *[0 * e] * len(given)), (0 * e, e, 2 * e, -e, 0 * e))
+    output, mean, C, W, count = results
+    return Normalized(output.movedim(0, 1).flatten(1, 2).to(X.dtype), mean.flatten(), C, W, count[0])
 
 
 @checked
@@ -190,11 +242,8 @@ def _composed(
 
 class _Normalize(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce):  # type: ignore[no-untyped-def]
+    def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce, mean, count, C):  # type: ignore[no-untyped-def]
         features = feature_matrices.dense(X)
-        mean, count = _mean(features, groups, dtype, reduce)
-        scatter = feature_matrices.outer(features, mean)
-        C = (scatter if reduce is None else reduce(scatter)) / count
         leaf = C.clone().requires_grad_(ctx.needs_input_grad[0])
         with torch.set_grad_enabled(ctx.needs_input_grad[0]), full_precision(X):
             W = matrix_of(leaf)
@@ -203,6 +252,7 @@ class _Normalize(torch.autograd.Function):
         ctx.save_for_backward(X, weight, bias, mean, count)
         ctx.inner, ctx.options = (leaf, W), (matrix_of, groups, dtype, reduce)
         flat = mean.flatten().clone()
+        C, count = C.clone(), count.clone()
         ctx.mark_non_differentiable(flat, C, matrix, count)
         ctx.set_materialize_grads(False)
         return out, flat, C, matrix, count
@@ -210,9 +260,16 @@ class _Normalize(torch.autograd.Function):
     @staticmethod
     def backward(ctx, G, *_):  # type: ignore[no-untyped-def]
         if G is None:
-            return (None,) * 7
+            return (None,) * 10
         gradients = _differentiable_gradients if function.differentiating() else _gradients
-        return *gradients(ctx, G), None, None, None, None
+        return *gradients(ctx, G), *[None] * 7
+
+
+def _statistics(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean (G, d), the count () and the covariance (G, d, d) over all samples, positions and processes."""
+    mean, count = _mean(X, groups, dtype, reduce)
+    scatter = feature_matrices.outer(X, mean)
+    return mean, count, (scatter if reduce is None else reduce(scatter)) / count
 
 
 def _mean(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor]:

@@ -174,14 +174,14 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
     """The power or logarithm of σ²M for σ = ``size``."""
     if power != "log":
         return matrix_power(M, float(power)) * size ** (2 * float(power))
-    f = scalar_functions.shifted_log(2 * size[..., 0, 0].log())
+    f = scalar_functions.logarithm(2 * size[..., 0, 0].log2())
     return Exact().function(M, f, Domain("matrix_log"))
 
 
 def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
     """As :func:`_of_channels` for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
-        return of_shifted(M, C, shift, scalar_functions.shifted_log(2 * size[..., 0, 0].log()), Domain("matrix_log"))
+        return of_shifted(M, C, shift, scalar_functions.logarithm(2 * size[..., 0, 0].log2()), Domain("matrix_log"))
     exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
     return of_shifted(M, C, shift, scalar_functions.real_power(exponent), Domain("matrix_power")) * size ** (
         2 * float(power)

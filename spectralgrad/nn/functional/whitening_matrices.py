@@ -99,9 +99,16 @@ def principal_projector(
     check_square(C, "principal_projector")
     check_range(eps, "eps", "principal_projector", 0)
     check_keep(keep, C.shape[-1], "principal_projector")
-    variance = C.diagonal(dim1=-2, dim2=-1) + eps
-    if function.eager(C) and bool((variance < 0).any()):
+    if function.eager(C) and bool((C.diagonal(dim1=-2, dim2=-1) + eps < 0).any()):
         raise ArgumentError("principal_projector: expected a covariance C, got one with a negative variance")
+    return standardized_projector(C, keep, eps, method, watch)
+
+
+def standardized_projector(
+    C: Tensor, keep: int | float, eps: float | Tensor, method: Method, watch: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
+    """The same without checks, for layers; ``eps`` may be a tensor that broadcasts to (*, 1, 1)."""
+    variance = C.diagonal(dim1=-2, dim2=-1) + (eps[..., 0] if isinstance(eps, Tensor) else eps)
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
         return torch.diag_embed(inverse)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spectralgrad.errors import ArgumentError
+from spectralgrad.io.files import path_argument
 from spectralgrad.rules import methods, resolve
 
 from ..pictures.decoding import MAX_PIXELS, read_samples
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--out",
-        type=Path,
+        type=path_argument,
         metavar="FILE",
         help="file to write; its suffix chooses the format (default: CONTENT_STYLE in the working directory, in the "
         "format of CONTENT)",

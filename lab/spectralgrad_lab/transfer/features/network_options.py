@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
+
+from spectralgrad.io.files import path_argument
 
 from .decoder_files import SHIPPED, load_decoders
 from .encoder_file import HOW_TO_GET, EncoderError, load_encoder
@@ -23,7 +24,7 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--decoders",
-        type=Path,
+        type=path_argument,
         default=SHIPPED,
         metavar="DIR",
         help="folder with decoders from train-decoder (default: those that come with the lab)",

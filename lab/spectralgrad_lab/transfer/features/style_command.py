@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from spectralgrad.errors import ArgumentError
+from spectralgrad.io.files import path_argument
 from spectralgrad.rules import methods, resolve
 
 from ..pictures import Picture, find_picture, read_picture, write_picture
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("content", metavar="CONTENT", help="image to stylize: a file, or the name of a picture")
     parser.add_argument("style", metavar="STYLE", help="image whose style to use: a file, or the name of a picture")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="file to write")
+    parser.add_argument("-o", "--out", type=path_argument, required=True, metavar="OUT", help="file to write")
     add_network_arguments(parser)
     parser.add_argument(
         "--strength",

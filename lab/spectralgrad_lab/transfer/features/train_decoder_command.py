@@ -6,6 +6,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from ...training.config_flags import with_flags
 from ...training.settings import ConfigError
 from ...training.step_command import add_step_arguments, config_of, run_step_command
 from ...training.step_progress import StepProgress
@@ -47,7 +48,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     try:
         config = config_of(options, _DEFAULTS)
     except ConfigError as problem:
-        parser.error(str(problem))
+        parser.error(with_flags(problem, _DEFAULTS.fields()))
     if not config.images:
         parser.error("--images is required: a folder with images")
     return run_step_command(options, _COMMAND, _DEFAULTS, _train, parser)

@@ -15,14 +15,13 @@ import numpy.typing as npt
 from PIL import Image, ImageCms, UnidentifiedImageError
 from PIL.ImageFile import ImageFile
 
+from ...data.image_files import FORMATS, pillow_formats
 from .deep_samples import read_deep
 from .errors import PictureError, PictureWarning
 from .metadata import kept_exif, upright
 from .samples import Samples
 
 MAX_PIXELS = 2**27  # 134 megapixels: 0.4 GB as 8-bit RGB
-# Formats of pictures; Pillow knows others, some of which start another program to decode a file.
-_FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000", "TGA")
 _LOCK = threading.RLock()  # the limit of Pillow and the warning filters belong to the process
 
 
@@ -104,7 +103,7 @@ def _decoding(path: Path) -> Iterator[list[PictureWarning]]:
     except PictureError:
         raise
     except UnidentifiedImageError as problem:
-        raise PictureError(path, f"not an image, or not in a known format ({', '.join(_FORMATS)})") from problem
+        raise PictureError(path, f"not an image, or not in a known format ({', '.join(FORMATS)})") from problem
     except PermissionError as problem:
         raise PictureError(path, "permission denied") from problem
     except MemoryError as problem:
@@ -127,14 +126,12 @@ def _opened(path: Path, max_pixels: int) -> Iterator[ImageFile]:
     Pillow gets an open file and not its name, because it would map an uncompressed TIFF into memory by its name, and
     does so with the wrong size if the image is to be turned (seen in Pillow 13.0).
     """
-    Image.init()
-    with path.open("rb") as file, Image.open(file, formats=[name for name in _FORMATS if name in Image.OPEN]) as image:
+    with path.open("rb") as file, Image.open(file, formats=pillow_formats()) as image:
         pixels = image.width * image.height
         if pixels > max_pixels:
             size = f"{image.width}×{image.height} = {pixels} pixels"
-            raise PictureError(
-                path, f"{size} exceed the limit of {max_pixels}; if you trust the file, raise max_pixels"
-            )
+            way = "raise --max-pixels (transfer color) or max_pixels= (in Python), or reduce the image first"
+            raise PictureError(path, f"{size} exceed the limit of {max_pixels}; if you trust the file, {way}")
         _require_all_strips(image, path)
         yield image
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from spectralgrad.io import files
 from spectralgrad.io.files import said, write_bytes
 
 from . import format_writers
@@ -55,9 +56,13 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
         parent = path.parent
         why = f"{parent} is not a folder" if folder.exists() else f"the folder {parent} does not exist; create it first"
         raise PictureError(path, f"cannot be written: {why}")
-    if path.is_dir() or not os.access(folder, os.W_OK):
-        why = "is a folder" if path.is_dir() else f"the folder {path.parent} is not writable"
-        raise PictureError(path, f"cannot be written: {why}")
+    if path.is_dir():
+        raise PictureError(path, "cannot be written: is a folder")
+    try:
+        files.require_writable(path)
+    except OSError as problem:
+        why = f"the folder {path.parent} is not writable: {problem.strerror or problem}"
+        raise PictureError(path, f"cannot be written: {why}") from problem
     if any(path.exists() and other.exists() and os.path.samefile(path, other) for other in inputs):
         raise PictureError(path, "is an input file, which would be overwritten; choose another name with -o")
     return path

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
+
+from spectralgrad.io.files import path_argument
 
 from ..pictures import find_picture, read_picture, write_picture
 from ..pictures.encoding import require_writable
@@ -24,10 +25,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``spectralgrad transfer apply``."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of the run")
+    parser.add_argument("folder", type=path_argument, metavar="RUN", help="folder of the run")
     parser.add_argument("content", metavar="CONTENT", help="picture to translate, of the domain that --to is not")
     parser.add_argument("--style", required=True, metavar="REFERENCE", help="picture whose style to use")
-    parser.add_argument("-o", "--out", type=Path, required=True, metavar="OUT", help="file to write")
+    parser.add_argument("-o", "--out", type=path_argument, required=True, metavar="OUT", help="file to write")
     parser.add_argument("--to", choices=DOMAINS, default="b", help="domain of the result (default: b)")
     parser.add_argument("--longest", type=_length, metavar="N", help="first reduce longer pictures to this length")
     parser.set_defaults(run=_run)
