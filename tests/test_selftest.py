@@ -96,7 +96,9 @@ def test_damaged_results_are_noticed(damage, named, monkeypatch):
 def test_an_error_in_one_type_and_size_only_is_noticed(monkeypatch):
     right = Kernel.eigh
     wrong = lambda A: A.dtype == torch.float64 and A.shape[-1] > 4  # noqa: E731
-    monkeypatch.setattr(Kernel, "eigh", lambda self, A: _off(right(self, A)) if wrong(A) else right(self, A))
+    monkeypatch.setattr(
+        Kernel, "eigh", lambda self, A, *a: _off(right(self, A, *a)) if wrong(A) else right(self, A, *a)
+    )
     assert selftest.problem(NATIVE) == "eigh of 6×6 matrices in float64"
 
 
