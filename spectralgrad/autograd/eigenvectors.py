@@ -83,7 +83,8 @@ class Eigh(function.DerivativeRule):
     @staticmethod
     def observed(ctx, gw, gV):  # type: ignore[no-untyped-def]
         if observation.wanted():
-            observation.tell(ctx, lambda: existence.of_eigenpairs(*ctx.saved_tensors[:2], gw, gV))
+            w, V = ctx.saved_tensors[:2]
+            observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
