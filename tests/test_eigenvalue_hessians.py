@@ -76,6 +76,51 @@ def _squared(M):
     return sg.svdvals(M).square()
 
 
+def _of_pairs(A):
+    return sg.eigh(A).eigenvalues
+
+
+def _of_taylor(A):
+    return sg.eigh(A, method="svd-taylor", k=3).eigenvalues
+
+
+def _of_pencil_pairs(X):
+    return sg.eigh(X[..., :3, :], X[..., 3:, :]).eigenvalues
+
+
+def _squared_of_triplets(M):
+    return sg.svd(M).S.square()
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_the_hessian_of_the_kept_eigenvalues_at_a_tie(product):
+    """The largest two are equal, and their sum of exponentials is smooth: the third is far away."""
+    A, Z = with_spectrum([0.3, 1.5, 1.5]), symmetric_noise(3, seed=7)
+    expected = exact_product(
+        lambda w: [0, mp.exp(w[1]), mp.exp(w[2])],
+        lambda w: lambda i, j: mp.exp(w[i]) if i == j and i else mp.mpf(0),
+        A,
+        Z,
+    )
+    found = PRODUCTS[product](lambda X: sg.eigh(X, k=2).eigenvalues.exp().sum(-1), A, Z)
+    assert relative_error(found, expected) < 1e-13
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_loss_of_vectors_keeps_its_hessian(product):
+    """Distinct eigenvalues; the square root composed of pairs, against the one that has its own derivatives."""
+    A, Z, G = with_spectrum([0.3, 1.0, 2.5], seed=1), symmetric_noise(3, seed=2), symmetric_noise(3, seed=3)
+
+    def composed(X):
+        w, V = sg.eigh(X)
+        return ((V * w.sqrt().unsqueeze(-2)) @ V.mT * G).sum((-2, -1)) + w.log().sum(-1)
+
+    def direct(X):
+        return (sg.matrix_sqrt(X) * G).sum((-2, -1)) + sg.eigvalsh(X).log().sum(-1)
+
+    assert relative_error(PRODUCTS[product](composed, A, Z), eager(direct, A, Z)) < 1e-12
+
+
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_all_ways_to_a_hessian_agree_at_ties(product):
     """The logarithm of the trace of an exponential, once from the values and once without a decomposition."""
@@ -84,17 +129,17 @@ def test_all_ways_to_a_hessian_agree_at_ties(product):
     pencil = torch.cat([root @ tie @ root.T, W])
     turned = random_orthogonal(5, seed=2)[:, :3] * torch.tensor([1.0, 1.0, 0.0]) @ random_orthogonal(3, seed=3)
     cases = (
-        (sg.eigvalsh, lambda A: A, tie),
-        (_of_pencil, lambda X: torch.linalg.solve(X[3:], X[:3]), pencil),
-        (_squared, lambda M: M.mT @ M, turned),
+        ((sg.eigvalsh, _of_pairs, _of_taylor), lambda A: A, tie),
+        ((_of_pencil, _of_pencil_pairs), lambda X: torch.linalg.solve(X[3:], X[:3]), pencil),
+        ((_squared, _squared_of_triplets), lambda M: M.mT @ M, turned),
     )
-    for values, square, X in cases:
-        direction = symmetric_noise(3, seed=4) if values is sg.eigvalsh else torch.randn_like(X)
-        if values is _of_pencil:
+    for values, square, X in [(f, square, X) for functions, square, X in cases for f in functions]:
+        direction = symmetric_noise(3, seed=4) if X is tie else torch.randn_like(X)
+        if X is pencil:
             direction = torch.cat([symmetric_noise(3, seed=5), symmetric_noise(3, seed=6)])
         expected = eager(lambda X, f=square: torch.linalg.matrix_exp(f(X)).diagonal().sum().log(), X, direction)
         found = PRODUCTS[product](lambda X, f=values: f(X).logsumexp(-1), X, direction)
-        if values is _of_pencil:  # only the symmetric part counts
+        if X is pencil:  # only the symmetric part counts
             found, expected = (torch.cat([Y[:3] + Y[:3].T, Y[3:] + Y[3:].T]) for Y in (found, expected))
         assert relative_error(found, expected) < 1e-12, values
 

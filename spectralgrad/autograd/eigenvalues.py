@@ -40,9 +40,9 @@ from . import curvature, eigenvectors, existence
 from .gap_rule import GapRule
 
 
-def values(A: Tensor, rule: GapRule, operation: str) -> Tensor:
+def values(A: Tensor, rule: GapRule, operation: str, ties: Ties | None = None) -> Tensor:
     """Return the eigenvalues of ``A`` in working precision; ``rule`` is for third derivatives only."""
-    w: Tensor = function.apply(_Values, A, rule, operation, grouping(A))[0]
+    w: Tensor = function.apply(_Values, A, rule, operation, grouping(A) if ties is None else ties)[0]
     return w
 
 
@@ -55,6 +55,11 @@ def grouping(*inputs: Tensor) -> Ties:
     if function.forward_over_reverse():
         return Ties.NEAR
     return Ties.ROUNDING if any(map(function.tracked_twice, inputs)) else Ties.NONE
+
+
+def differentiated_twice(*inputs: Tensor) -> bool:
+    """True if forward mode is applied to what may be a gradient, so that eigenvalues need a derivative of their own."""
+    return not torch.compiler.is_compiling() and grouping(*inputs) is not Ties.NONE
 
 
 def gradient(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties = Ties.NONE) -> Tensor:

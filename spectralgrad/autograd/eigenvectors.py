@@ -26,28 +26,6 @@ from . import existence, gauge
 from .gap_rule import GapRule
 
 
-def decompose(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
-    """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
-    w, V = function.apply(_Eigh, A, None, None, None, rule, operation)
-    return without_gradient(w, V, rule.kept(A, w, V))
-
-
-def at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
-    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
-    found = solvers.eigh_at_once(A)
-    if found is not None:
-        return _replaced(*found, rule)
-    if not solvers.prepared(A):
-        return None
-    w, V = _Eigh.run(A, None, None, None, rule, "eigh")
-    return without_gradient(w, V, rule.kept(A, w, V))
-
-
-def _replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
-    replaced = rule.replaced(w)
-    return (w if replaced is None else replaced), V
-
-
 def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V) of ``A``, given without gradient, as functions of ``A`` differentiated by ``rule``.
 
@@ -55,8 +33,14 @@ def attach(A: Tensor, w: Tensor, V: Tensor, rule: GapRule, support: Tensor | Non
     """
     if function.needs_no_gradient(A):
         return w, V
-    result: tuple[Tensor, Tensor] = function.apply(_Eigh, A, w, V, support, rule, "")
+    result: tuple[Tensor, Tensor] = function.apply(Eigh, A, w, V, support, rule, "")
     return result
+
+
+def replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
+    """Return the eigenpairs with the eigenvalues that the rule uses instead, if it does."""
+    others = rule.replaced(w)
+    return (w if others is None else others), V
 
 
 def within(K: Tensor, support: Tensor | None) -> Tensor:
@@ -73,7 +57,7 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
     return torch.where(keep, w, w.detach()), torch.where(keep.unsqueeze(-2), V, V.detach())
 
 
-class _Eigh(function.DerivativeRule):
+class Eigh(function.DerivativeRule):
     """The eigenpairs of A: those given, as copies, or those of the solver."""
 
     @staticmethod
@@ -82,7 +66,7 @@ class _Eigh(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor]:
         if w is not None and V is not None:
             return w.clone(), V.clone()
-        return _replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
+        return replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -93,14 +77,18 @@ class _Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V, support = ctx.saved_tensors
+        Eigh.observed(ctx, gw, gV)
+        return _backward(ctx.saved_tensors[:3], gw, gV, ctx.rule), None, None, None, None, None
+
+    @staticmethod
+    def observed(ctx, gw, gV):  # type: ignore[no-untyped-def]
         if observation.wanted():
+            w, V = ctx.saved_tensors[:2]
             observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
-        return _backward((w, V, support), gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
-        w, V, support = ctx.saved_tensors
+        w, V, support = ctx.saved_tensors[:3]
         with full_precision(V):
             inner = V.mH @ hermitian(dA) @ V
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)

@@ -23,8 +23,9 @@ from torch import Tensor
 from .. import solvers
 from ..dispatch import function, observation
 from ..precision import full_precision
+from ..solvers import Ties
 from ..solvers.symmetry import hermitian
-from . import existence, gauge
+from . import eigenvalues, existence, gauge, pencil_eigenvalues
 from .eigenvectors import rotations, without_gradient
 from .gap_rule import GapRule
 
@@ -32,6 +33,8 @@ from .gap_rule import GapRule
 def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and B-orthonormal eigenvectors of the pencil (A, B), differentiated by ``rule``."""
     w, X = function.apply(_Pencil, A, B, rule, operation)
+    if eigenvalues.differentiated_twice(A, B) and rule.replaced(w) is None:  # as in .decompositions
+        w = pencil_eigenvalues.values(A, B, rule, operation, Ties.ROUNDING)
     return without_gradient(w, X, None if rule.keeps_all else rule.kept(A, w, X))
 
 
@@ -45,18 +48,21 @@ class _Pencil(function.DerivativeRule):
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
         ctx.rule = inputs[2]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
+        ctx.save_for_backward(*output, *inputs[:2])
+        ctx.save_for_forward(*output, *inputs[:2])
         ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gX):  # type: ignore[no-untyped-def]
         if gw is None and gX is None:
             return None, None, None, None
-        w, X = ctx.saved_tensors
+        w, X, A, B = ctx.saved_tensors
         if observation.wanted():
             observation.tell(ctx, lambda: existence.of_eigenpairs(w, X, gw, gX))
         with full_precision(X):
+            if gX is None and function.reversed_again() and ctx.rule.replaced(w) is None:  # as in .decompositions
+                wanted = ctx.needs_input_grad
+                return *pencil_eigenvalues.gradients((A, B), w, X.detach(), gw, ctx.rule, wanted), None, None
             C = None if gX is None else X.mH @ gX
             S = _spectral(w, X, C, gw, ctx.rule)
             gA = X @ S @ X.mH if ctx.needs_input_grad[0] else None
@@ -65,7 +71,7 @@ class _Pencil(function.DerivativeRule):
 
     @staticmethod
     def jvp(ctx, dA, dB, *_):  # type: ignore[no-untyped-def]
-        w, X = ctx.saved_tensors
+        w, X = ctx.saved_tensors[:2]
         with full_precision(X):
             M, N = (torch.zeros_like(X) if d is None else X.mH @ hermitian(d) @ X for d in (dA, dB))
             inner = M - _means(w) * N

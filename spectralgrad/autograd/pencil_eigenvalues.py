@@ -14,6 +14,8 @@ of C in the direction :math:`Y^HdA\,Y-\mathrm{sym}(C\,Y^HdB\,Y)`. At the point i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -26,10 +28,36 @@ from . import eigenvalues, eigenvectors, existence
 from .gap_rule import GapRule
 
 
-def values(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> Tensor:
+def values(A: Tensor, B: Tensor, rule: GapRule, operation: str, ties: Ties | None = None) -> Tensor:
     """Return the eigenvalues of the pencil (A, B); ``rule`` is for third derivatives only."""
-    w: Tensor = function.apply(_Values, A, B, rule, operation, eigenvalues.grouping(A, B))[0]
+    ties = eigenvalues.grouping(A, B) if ties is None else ties
+    w: Tensor = function.apply(_Values, A, B, rule, operation, ties)[0]
     return w
+
+
+def gradients(
+    pencil: tuple[Tensor, Tensor],
+    w: Tensor,
+    X: Tensor,
+    slopes: Tensor,
+    rule: GapRule,
+    wanted: Sequence[bool],
+    ties: Ties = Ties.NONE,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients in A and B, as far as wanted, with their derivatives in both and in ``slopes``.
+
+    Args:
+        pencil: A and B.
+        w: their eigenvalues (*, d), the tensor that the loss was computed from.
+        X: the eigenvectors, without gradient.
+        slopes: the gradient of the loss with respect to ``w``.
+        rule, ties: as in :func:`spectralgrad.autograd.eigenvalues.gradient`.
+        wanted: for which of the two.
+    """
+    C, Y = _reduced(*pencil, w, X)
+    gC = eigenvalues.gradient(C, w, _identity(X), slopes, rule, ties)
+    gA = Y @ gC @ Y.mH if wanted[0] else None
+    return gA, -Y @ hermitian(C @ gC) @ Y.mH if wanted[1] else None
 
 
 class _Values(function.DerivativeRule):
@@ -57,10 +85,7 @@ class _Values(function.DerivativeRule):
             if not function.differentiating():
                 gA = eigenvalues.composed(X, gw) if wanted[0] else None
                 return gA, eigenvalues.composed(X, -w * gw) if wanted[1] else None, None, None, None
-            C, Y = _reduced(A, B, w, X)
-            gC = eigenvalues.gradient(C, w, _identity(X), gw, ctx.rule, ctx.ties)
-            gA = Y @ gC @ Y.mH if wanted[0] else None
-            return gA, -Y @ hermitian(C @ gC) @ Y.mH if wanted[1] else None, None, None, None
+            return *gradients((A, B), w, X, gw, ctx.rule, wanted, ctx.ties), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, dB, *_):  # type: ignore[no-untyped-def]

@@ -34,9 +34,9 @@ from .pairwise import norm
 from .singular_functions import Triplets, formula
 
 
-def values(M: Tensor, rule: GapRule, operation: str) -> Tensor:
+def values(M: Tensor, rule: GapRule, operation: str, ties: Ties | None = None) -> Tensor:
     """Return the singular values of ``M`` in working precision; ``rule`` is for third derivatives only."""
-    S: Tensor = function.apply(_Values, M, rule, operation, grouping(M))[1]
+    S: Tensor = function.apply(_Values, M, rule, operation, grouping(M) if ties is None else ties)[1]
     return S
 
 

@@ -24,41 +24,15 @@ from .gap_rule import GapRule
 from .pairwise import differences, identity_mask, norm
 
 
-def decompose(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
-    """Return U, S and Vh of matrices (*, m, n) in working precision, differentiated by ``rule``.
-
-    Singular triplets that the rule discards carry no gradient.
-    """
-    U, S, Vh = function.apply(_SVD, M, None, None, None, rule, operation)
-    keep = None if rule.keeps_all else rule.kept(M, S.flip(-1), M)
-    if keep is None:
-        return U, S, Vh
-    keep = keep.flip(-1)
-    return (
-        torch.where(keep.unsqueeze(-2), U, U.detach()),
-        torch.where(keep, S, S.detach()),
-        torch.where(keep.unsqueeze(-1), Vh, Vh.detach()),
-    )
-
-
-def at_once(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the result of :func:`decompose` if it needs no more than one call of the kernel, otherwise None."""
-    found = solvers.svd_at_once(M)
-    if found is None and rule.keeps_all and solvers.prepared_svd(M):
-        result: tuple[Tensor, Tensor, Tensor] = _SVD.run(M, None, None, None, rule, "svd")
-        return result
-    return found
-
-
 def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor]:
     """Return the factors of ``M``, given without gradient, as functions of ``M`` differentiated by ``rule``."""
     if function.needs_no_gradient(M):
         return U, S, Vh
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_SVD, M, U, S, Vh, rule, "")
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(SVD, M, U, S, Vh, rule, "")
     return result
 
 
-class _SVD(function.DerivativeRule):
+class SVD(function.DerivativeRule):
     """The factors of M: those given, as copies, or those of the solver."""
 
     @staticmethod
@@ -78,13 +52,17 @@ class _SVD(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
+        SVD.observed(ctx, *cotangents)
+        return _backward(ctx.saved_tensors[:3], cotangents, ctx.rule), None, None, None, None, None
+
+    @staticmethod
+    def observed(ctx, *cotangents):  # type: ignore[no-untyped-def]
         if observation.wanted():
-            observation.tell(ctx, lambda: existence.of_triplets(ctx.saved_tensors, cotangents))
-        return _backward(ctx.saved_tensors, cotangents, ctx.rule), None, None, None, None, None
+            observation.tell(ctx, lambda: existence.of_triplets(ctx.saved_tensors[:3], cotangents))
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
-        U, S, Vh = ctx.saved_tensors
+        U, S, Vh = ctx.saved_tensors[:3]
         with full_precision(U):
             V = Vh.mH
             D = U.mH @ dM @ V
@@ -189,7 +167,7 @@ class _OneSided(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gU, gVh):  # type: ignore[no-untyped-def]
-        U, S, Vh = ctx.saved_tensors
+        U, S, Vh = ctx.saved_tensors[:3]
         with full_precision(U):
             P, Q = U.mH @ gU, Vh @ gVh.mH
             skew = (P - P.mH - Q + Q.mH) / 4
@@ -197,7 +175,7 @@ class _OneSided(function.DerivativeRule):
 
     @staticmethod
     def jvp(ctx, dM, dU, dS, dVh):  # type: ignore[no-untyped-def]
-        U, S, Vh = ctx.saved_tensors
+        U, S, Vh = ctx.saved_tensors[:3]
         with full_precision(U):
             D = _tied_inverse(S) * (U.mH @ dM @ Vh.mH)
             skew = (D - D.mH) / 4

@@ -132,6 +132,11 @@ def differentiating() -> bool:
     return torch.is_grad_enabled() or in_forward_mode()
 
 
+def reversed_again() -> bool:
+    """True if the result of a backward pass may itself be differentiated, in reverse mode only, and not compiled."""
+    return torch.is_grad_enabled() and not in_forward_mode() and not torch.compiler.is_compiling()
+
+
 def eager(*tensors: Tensor) -> bool:
     """True if no compiler, tracer, transform, mode or tensor subclass intercepts calls on the tensors.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import pencil, singular_vectors
+from ..autograd import decompositions, pencil
 from ..autograd.rescaling import homogeneous
 from ..autograd.singular_vectors import completed
 from ..dispatch.arguments import check_count
@@ -57,7 +57,8 @@ def eigh(
     sum of its eigenvalues, has its true gradient. A loss that depends on single eigenvectors has no gradient there; the
     bound documented for the method applies. A matrix function composed from ``eigenvalues`` and ``eigenvectors`` loses
     the entries of its gradient between tied eigenvectors, whatever the method. Use :func:`matrix_sqrt` or another
-    matrix function instead; these do not divide by eigenvalue gaps.
+    matrix function instead; these do not divide by eigenvalue gaps. A loss of the eigenvalues alone has the second
+    derivatives of :func:`eigvalsh`, also at ties.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.
@@ -152,7 +153,7 @@ class SVDResult(NamedTuple):
 
 
 def _svd_at_once(M: Tensor) -> SVDResult | None:
-    found = singular_vectors.at_once(M, _DEFAULT)
+    found = decompositions.triplets_at_once(M, _DEFAULT)
     return None if found is None else SVDResult(*found)
 
 

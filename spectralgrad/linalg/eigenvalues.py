@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import eigenvalues, eigenvectors, pencil, pencil_eigenvalues, singular_values, singular_vectors
+from ..autograd import decompositions, eigenvalues, pencil, pencil_eigenvalues, singular_values
 from ..dispatch import function
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix, check_square
@@ -80,7 +80,7 @@ def _values(A: Tensor) -> Tensor:
     if function.needs_no_gradient(A):
         return solvers.eigvalsh(A)
     if torch.compiler.is_compiling():
-        return eigenvectors.decompose(A, Pade(), "eigvalsh")[0]
+        return decompositions.eigenpairs(A, Pade(), "eigvalsh")[0]
     return eigenvalues.values(A, Pade(), "eigvalsh")
 
 
@@ -138,5 +138,5 @@ def _singular_values(M: Tensor) -> Tensor:
     if function.needs_no_gradient(M):
         return solvers.svdvals(M)
     if torch.compiler.is_compiling():
-        return singular_vectors.decompose(M, Pade(), "svdvals")[1]
+        return decompositions.triplets(M, Pade(), "svdvals")[1]
     return singular_values.values(M, Pade(), "svdvals")

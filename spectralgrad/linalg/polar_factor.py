@@ -16,9 +16,18 @@ def polar(M: Tensor, *, method: str | Method = "exact", rtol: float | None = Non
     r"""Compute the orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
 
     It is the matrix with orthonormal columns (m ≥ n) or rows (m ≤ n) nearest to M in every unitarily
-    invariant norm. First and second derivatives are exact, also at equal singular values. The factor is not unique
-    where singular values vanish; those below ``rtol`` times the largest contribute no gradient, so it is finite
-    for rank-deficient matrices.
+    invariant norm. First and second derivatives are exact, also at equal singular values.
+
+    A rank-deficient matrix has many polar factors. They agree on the range and map the null space of M to any subspace
+    orthogonal to the range; the result is the one that belongs to the computed singular vectors. Singular values below
+    ``rtol`` times the largest count as zero, and with :math:`P=U^H\bar QV` the gradient is
+
+    .. math:: \bar M=U\Bigl(\frac{P_{ij}-\bar P_{ji}}{\sigma_i+\sigma_j}\Bigr)V^H
+              +(I-UU^H)\,\bar Q\,V\,\mathrm{diag}\Bigl(\frac1{\sigma_j}\Bigr)V^H ,
+
+    with zero in place of :math:`1/0`. It is the derivative of the factor along changes of M that keep the rank, for the
+    factor whose part on the null space rotates least. A change of M within the null space has no gradient: any such
+    change makes the factor jump.
 
     With ``special=True`` the result is the nearest rotation: among the orthogonal matrices with determinant +1 the one
     nearest to a real square M in the Frobenius norm,

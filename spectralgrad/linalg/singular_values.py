@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..autograd import singular_vectors, singular_weights, user_functions
+from ..autograd import decompositions, singular_weights, user_functions
 from ..autograd.divided_differences import Scalar
 from ..autograd.pairwise import norm
 from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
@@ -167,5 +167,5 @@ def _composed(M: Tensor, triplets: Triplets, weights: singular_weights.OfSingula
     found = weights(triplets.S)
     if not function.tracked(found.values):
         return compose(M, triplets, found)
-    triplets = Triplets(*singular_vectors.decompose(M, Pade()))
+    triplets = Triplets(*decompositions.triplets(M, Pade()))
     return compose_learning(M, triplets, weights(triplets.S))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..autograd import eigenvectors, singular_vectors, spectral_function
+from ..autograd import decompositions, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
 from ..autograd.rescaling import overflowed, rescaled
@@ -205,13 +205,13 @@ class GapMethod(Method):
     saturates: ClassVar[bool] = True  # clamp values that would overflow to the largest finite number
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
-        return eigenvectors.decompose(A, self, operation)
+        return decompositions.eigenpairs(A, self, operation)
 
     def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
-        return eigenvectors.at_once(A, self) if type(self).decompose is GapMethod.decompose else None
+        return decompositions.eigenpairs_at_once(A, self) if type(self).decompose is GapMethod.decompose else None
 
     def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return singular_vectors.decompose(M, self)
+        return decompositions.triplets(M, self)
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.by_gap_rule(A, self, f, spectrum)
