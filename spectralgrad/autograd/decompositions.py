@@ -5,7 +5,8 @@ does not use them, as ``eigh(A).eigenvalues.log().sum()``, its gradient is that 
 :mod:`.singular_values`, which has an exact derivative at ties. In forward mode over reverse mode it is not known in
 advance whether the vectors will be used. There the values come from a function of their own, with tangents that belong
 to other vectors within a tie than those returned. A loss of both has no exact second derivative at a tie in any way; to
-leave it as it is elsewhere, only values equal to rounding are grouped.
+leave it as it is elsewhere, only values equal to rounding are grouped. Rules that are not exact for distinct values
+determine the second derivatives of values as well.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from .singular_vectors import SVD
 def eigenpairs(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenpairs of ``A`` in working precision, differentiated by ``rule``; discarded pairs have no gradient."""
     w, V = function.apply(_Eigenpairs, A, None, None, None, rule, operation)
-    if eigenvalues.differentiated_twice(A) and rule.replaced(w) is None:
+    if rule.exact_apart and eigenvalues.differentiated_twice(A):
         w = eigenvalues.values(A, rule, operation, Ties.ROUNDING)
     return without_gradient(w, V, rule.kept(A, w, V))
 
@@ -48,7 +49,7 @@ def triplets(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor, 
     Singular triplets that the rule discards carry no gradient.
     """
     U, S, Vh = function.apply(_Triplets, M, None, None, None, rule, operation)
-    if eigenvalues.differentiated_twice(M):
+    if rule.exact_apart and eigenvalues.differentiated_twice(M):
         S = singular_values.values(M, rule, operation, Ties.ROUNDING)
     keep = None if rule.keeps_all else rule.kept(M, S.flip(-1), M)
     if keep is None:
@@ -80,11 +81,11 @@ class _Eigenpairs(Eigh):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        w, V, _, A = ctx.saved_tensors
-        alone = gw is not None and gV is None and function.reversed_again() and ctx.rule.replaced(w) is None
+        alone = gw is not None and gV is None and ctx.rule.exact_apart and function.reversed_again()
         if not alone:
             return Eigh.backward(ctx, gw, gV)
         Eigh.observed(ctx, gw, gV)
+        w, V, _, A = ctx.saved_tensors
         return eigenvalues.gradient(A, w, V.detach(), gw, ctx.rule), None, None, None, None, None
 
 
@@ -98,7 +99,7 @@ class _Triplets(SVD):
 
     @staticmethod
     def backward(ctx, gU, gS, gVh):  # type: ignore[no-untyped-def]
-        alone = gS is not None and gU is None and gVh is None and function.reversed_again()
+        alone = gS is not None and gU is None and gVh is None and ctx.rule.exact_apart and function.reversed_again()
         if not alone:
             return SVD.backward(ctx, gU, gS, gVh)
         SVD.observed(ctx, gU, gS, gVh)

@@ -33,7 +33,7 @@ from .gap_rule import GapRule
 def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
     """Return eigenvalues and B-orthonormal eigenvectors of the pencil (A, B), differentiated by ``rule``."""
     w, X = function.apply(_Pencil, A, B, rule, operation)
-    if eigenvalues.differentiated_twice(A, B) and rule.replaced(w) is None:  # as in .decompositions
+    if rule.exact_apart and eigenvalues.differentiated_twice(A, B):  # as in .decompositions
         w = pencil_eigenvalues.values(A, B, rule, operation, Ties.ROUNDING)
     return without_gradient(w, X, None if rule.keeps_all else rule.kept(A, w, X))
 
@@ -60,7 +60,7 @@ class _Pencil(function.DerivativeRule):
         if observation.wanted():
             observation.tell(ctx, lambda: existence.of_eigenpairs(w, X, gw, gX))
         with full_precision(X):
-            if gX is None and function.reversed_again() and ctx.rule.replaced(w) is None:  # as in .decompositions
+            if gX is None and ctx.rule.exact_apart and function.reversed_again():
                 wanted = ctx.needs_input_grad
                 return *pencil_eigenvalues.gradients((A, B), w, X.detach(), gw, ctx.rule, wanted), None, None
             C = None if gX is None else X.mH @ gX

@@ -57,8 +57,8 @@ def eigh(
     sum of its eigenvalues, has its true gradient. A loss that depends on single eigenvectors has no gradient there; the
     bound documented for the method applies. A matrix function composed from ``eigenvalues`` and ``eigenvectors`` loses
     the entries of its gradient between tied eigenvectors, whatever the method. Use :func:`matrix_sqrt` or another
-    matrix function instead; these do not divide by eigenvalue gaps. A loss of the eigenvalues alone has the second
-    derivatives of :func:`eigvalsh`, also at ties.
+    matrix function instead; these do not divide by eigenvalue gaps. With the default method, a loss of the eigenvalues
+    alone has the second derivatives of :func:`eigvalsh`, also at ties.
 
     Args:
         A: Hermitian matrices (*, d, d), real or complex; half types are computed in float32.

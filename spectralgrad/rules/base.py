@@ -246,6 +246,14 @@ class GapMethod(Method):
         """True if the method cannot discard eigenpairs, so that :meth:`kept` need not be called."""
         return type(self).kept is GapMethod.kept
 
+    @property
+    def exact_apart(self) -> bool:
+        """True if the rule is exact for distinct eigenvalues, as far as they are resolved, and replaces none.
+
+        Second derivatives of a loss of the eigenvalues alone are then exact, also at ties; otherwise the rule is used.
+        """
+        return False
+
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
         """Return a boolean mask (*, d) of the eigenpairs that the method keeps; None if it keeps all."""
         return None

@@ -71,6 +71,10 @@ class Pade(PublishedRule):
     def skew(self) -> bool:
         return not self.faithful
 
+    @property
+    def exact_apart(self) -> bool:
+        return not self.faithful and self.floor is None and self.clamp is None and type(self).gaps is Pade.gaps
+
     def gaps(self, w: Tensor) -> Tensor:
         if self.faithful:
             return self._faithful_gaps(w)
