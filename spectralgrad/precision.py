@@ -124,6 +124,9 @@ def moderate(w: Tensor, degree: float) -> bool:
     """True if no number but 0, to the power ±(``degree`` + 2), uses more than half of the range; it reads values."""
     limit = _limit(w.dtype, degree)
     if w.numel() > _FEW:
+        low, high = w.aminmax()
+        if 1 / limit < low.item() and high.item() < limit:  # all positive, as eigenvalues of covariances are
+            return True
         size = torch.where(w == 0, 1, w.abs()).aminmax()
         return 1 / limit < size.min.item() and size.max.item() < limit
     values = w.flatten().tolist()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -34,9 +35,16 @@ def replacement(call, *arguments, **options):
 def run(command, environment=None, given=""):
     """Exit status, stdout and stderr, without addresses."""
     environment = environment or dict(os.environ)  # without the variables that OpenMP has set in this process
-    done = subprocess.run(command, env=environment, input=given.encode(), capture_output=True, timeout=120)
+    done = subprocess.run(
+        command, env=environment, input=given.encode(), capture_output=True, timeout=120, preexec_fn=_interruptible
+    )
     printed = (re.sub(r"0x[0-9a-f]+", "0x", text.decode("utf-8", "replace")) for text in (done.stdout, done.stderr))
     return done.returncode, *printed
+
+
+def _interruptible():
+    """Undo what a shell does for commands in the background, whose children inherit it: they ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def runs(*target, **options):

@@ -38,6 +38,8 @@ BEYOND = {
     "polar": (sg.polar, (0,), (-120, 120), (-1000, 1000)),
     "wct": (lambda X, Y: sg.nn.functional.wct(X[None], Y[None], eps=0.0), (1, 1), (-120, 120), (-1010, 1010)),
     "log_euclidean": (sg.log_euclidean, (0, 0), (-120, 120), (-1000, 1000)),
+    "newton_schulz": (lambda A: sg.linalg.newton_schulz(A)[1], (-0.5,), (-80, 100), (-600, 1000)),
+    "lyapunov": (lambda S, G: sg.linalg.lyapunov(S, G).solution, (0, 0), (-110, 110), (-1000, 1000)),
     "eigvalsh of pencils": (sg.eigvalsh, (0, 0), (-110, 110), (-1000, 1000)),
 }
 
@@ -95,8 +97,14 @@ def test_values_that_overflow_are_infinite_with_their_sign(dtype, method):
 
 @pytest.mark.parametrize(
     ("f", "size"),
-    [(lambda A: sg.matrix_power(A, -1), 1e-20), (sg.matrix_inv_sqrt, 1e-26), (sg.matrix_log, 1e-42)],
-    ids=["inverse", "inverse root", "logarithm"],
+    [
+        (lambda A: sg.matrix_power(A, -1), 1e-20),
+        (sg.matrix_inv_sqrt, 1e-26),
+        (sg.matrix_log, 1e-42),
+        (lambda A: sg.linalg.newton_schulz(A)[1], 1e-30),
+        (lambda A: sg.linalg.lyapunov(A, _positive(A.dtype, seed=1) * 1e9).solution, 1e-36),
+    ],
+    ids=["inverse", "inverse root", "logarithm", "iterated inverse root", "Lyapunov equation"],
 )
 def test_gradients_that_overflow_are_infinite_with_their_sign(f, size):
     A = (_positive(DOUBLE) * size).float()

@@ -27,7 +27,6 @@ REPORTED = [
     ("svd", "svd"),
     ("eigvalsh", "eigvalsh"),
     ("procrustes", "svdvals"),
-    ("polar", "matrix_log"),
 ]
 PART, OF = (int(x) for x in os.environ.get("SPECTRALGRAD_PAIRS", "0/1").replace("all", "1/1").split("/"))
 PAIRS = list(itertools.combinations(NAMES, 2))[PART - 1 :: OF] if PART else REPORTED

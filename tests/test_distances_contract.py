@@ -207,16 +207,16 @@ def test_n10_shapes_and_types_are_checked(name):
         (torch.ones(3, 2), torch.ones(3, 2), "square"),
         (torch.eye(3).long(), torch.eye(3).long(), "floating-point"),
     ):
-        with pytest.raises(sg.ShapeError, match=f"{name}: .*{message}"):
+        with pytest.raises(sg.ShapeError, match=rf"{name}(, \w+)?: .*{message}"):
             f(A, B)
 
 
 def test_n10_arguments_of_the_others():
-    with pytest.raises(sg.ShapeError, match="frechet_distance: expected at least 2 samples"):
+    with pytest.raises(sg.ShapeError, match="frechet_distance, X: expected at least 2 samples"):
         sg.frechet_distance(torch.ones(1, 3), torch.ones(4, 3))
     with pytest.raises(sg.ShapeError, match=r"frechet_distance: .*\(4, 3\) and \(4, 2\)"):
         sg.frechet_distance(torch.ones(4, 3), torch.ones(4, 2))
-    with pytest.raises(sg.ShapeError, match=r"gaussian_wasserstein: expected means \(\*, 2\)"):
+    with pytest.raises(sg.ShapeError, match=r"gaussian_wasserstein, mean1: expected a mean \(\*, 2\)"):
         sg.gaussian_wasserstein(torch.zeros(3), torch.eye(2), torch.zeros(2), torch.eye(2))
     with pytest.raises(sg.ArgumentError, match="log_euclidean: expected rtol"):
         sg.log_euclidean(torch.eye(2), torch.eye(2), rtol=2.0)

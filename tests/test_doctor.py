@@ -522,9 +522,9 @@ def test_json(tmp_path):
 
 
 def test_bad_arguments():
-    for wrong in ({"sample": 0}, {"places": 0}):
-        with pytest.raises(sg.ArgumentError, match="expected sample ≥ 1 and places ≥ 1"):
-            doctor(**wrong)
+    for name in ("sample", "places"):
+        with pytest.raises(sg.ArgumentError, match=f"doctor: expected {name} to be an integer ≥ 1, got 0"):
+            doctor(**{name: 0})
 
 
 def test_a_batch_is_sampled_but_checked_for_nan_as_a_whole():

@@ -290,6 +290,22 @@ def test_parameters_learn_by_gap_rules_too():
     assert_close(p.grad, (w**0.7 * w.log()).sum())
 
 
+@pytest.mark.parametrize("size", [1e-4, 1.0, 1e4])
+def test_the_step_of_a_slope_by_differences_follows_the_eigenvalues(size):
+    """f = x³ with a derivative that torch cannot differentiate: all eigenvalues are equal, so f″ is a difference."""
+    A, G, Z = size * torch.eye(3, dtype=torch.float64), symmetric_noise(3, seed=1), symmetric_noise(3, seed=2)
+
+    def product(f):
+        X = A.clone().requires_grad_()
+        (g,) = torch.autograd.grad((f(X) * G).sum(), X, create_graph=True)
+        return torch.autograd.grad((g * Z).sum(), X)[0]
+
+    found = product(lambda X: sg.matrix_function(X, lambda x: x**3, lambda x: torch.from_numpy(3 * x.numpy() ** 2)))
+    expected = product(lambda X: X @ X @ X)
+    # rounding errors of df over the step: unit / ε^(1/5)
+    assert relative_error(found, (expected + expected.mT) / 2) < 10 * unit(torch.float64) ** 0.8
+
+
 @pytest.mark.parametrize("exponent", [-960, 960])
 @pytest.mark.parametrize("name", ["power", "learned power", "log"])
 def test_powers_and_logarithms_are_as_accurate_far_from_one(name, exponent):

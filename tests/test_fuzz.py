@@ -4,6 +4,7 @@ import json
 import math
 from functools import cache
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,6 +42,27 @@ def test_a_few_thousand_matrices_of_every_family_type_and_scale():
     assert {case.scale for case in cases} == {"one", "any", "denormal", "tiny", "huge", "edge"}
     assert {case.matrices.dtype for case in cases} == {torch.float32, torch.float64, torch.complex64, torch.complex128}
     assert all(bool(torch.isfinite(case.matrices).all()) for case in cases)
+
+
+@pytest.mark.parametrize("is_complex", [False, True])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_are_what_their_names_say(name, is_complex):
+    family = FAMILIES[name]
+    for d in (1, 2, 5, 8):
+        A = family.make(np.random.default_rng(d), 6, d, is_complex)
+        assert len(A) == 6
+        if family.kind == "features":
+            continue
+        assert np.array_equal(A, A.conj().swapaxes(-1, -2)) or name not in ("laplacian", "diagonal", "scalar")
+        w, largest = np.linalg.eigvalsh(A), np.abs(A).max()
+        np.testing.assert_allclose(A, A.conj().swapaxes(-1, -2), rtol=0, atol=1e-13 * largest)
+        if family.kind == "positive":
+            assert w.min() >= -1e-13 * max(largest, 1e-300) * d
+        if name == "laplacian" and not is_complex:
+            assert np.array_equal(A.sum(-1), np.zeros((6, d)))
+        if name == "hadamard":
+            assert np.abs(w - w.round()).max() < 1e-12
+            assert set(w.round().ravel()) <= {0.0, 1.0, 2.0, 3.0}
 
 
 def test_scales_and_cotangents_of_the_cases():

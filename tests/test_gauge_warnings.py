@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import spectralgrad as sg
 from spectralgrad.diagnostics import GaugeWarning, gauge_warnings
@@ -113,3 +114,26 @@ def test_a_function_by_hand_is_noticed_whatever_the_rule(method):
     G = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     with sg.diagnostics.gauge_warnings(), pytest.warns(sg.diagnostics.GaugeWarning):
         ((V * w.sqrt()) @ V.mH * G).sum().backward()
+
+
+LOSSES = {
+    "eigh": lambda A: sg.eigh(A).eigenvectors[0].sum(),
+    "eigenvalues": lambda A: sg.eigh(A).eigenvalues[0],
+    "svd": lambda A: sg.svd(A).U[0].sum(),
+    "eigvalsh": lambda A: sg.eigvalsh(A)[0],
+    "svdvals": lambda A: sg.svdvals(A)[0],
+    "spectral_projector": lambda A: sg.spectral_projector(A, 1).sum(),
+    "pencil": lambda A: sg.eigh(A, torch.eye(3, dtype=A.dtype)).eigenvectors[0].sum(),
+    "truncated": lambda A: sg.eigh(A, k=1).eigenvectors[0].sum(),
+    "low_rank": lambda A: sg.low_rank(A, 1).sum(),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+def test_checkpointed_functions_are_judged(loss):
+    """The saved tensors of a checkpoint may be read only once."""
+    A = with_spectrum(torch.tensor([1.0, 1.0, 3.0], dtype=torch.float64)).requires_grad_()
+    with gauge_warnings(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        checkpoint(loss, A, use_reentrant=False).backward()
+    assert A.grad.isfinite().all()

@@ -10,13 +10,17 @@ import pytest
 
 from tests.documents import ROOT
 from tests.last_bits import moved
-from tools.processors import FEW, SETTINGS, covering
+from tools.processors import EXAMPLES, FEW, NUMERICS, SETTINGS, covering
 
 
 def test_each_pair_of_values_occurs_in_a_run():
     met = {pair for run in covering(SETTINGS) for pair in itertools.combinations(run.items(), 2)}
     for (one, values), (other, others) in itertools.combinations(SETTINGS.items(), 2):
         assert {((one, v), (other, w)) for v in values for w in others} <= met
+
+
+def test_the_files_of_the_runs_exist():
+    assert [name for name in (*EXAMPLES, *NUMERICS) if not (ROOT / name).exists()] == []
 
 
 def test_the_few_runs_differ_in_every_setting():

@@ -273,7 +273,7 @@ def test_compiled_functions(running):
 
 
 def test_the_solvers_own_lapack_calls_are_not_replaced(running, monkeypatch):
-    monkeypatch.setattr(choice, "eigh_by_kernel", lambda A: None)
+    monkeypatch.setattr(choice, "eigh_by_kernel", lambda *_: None)
     sg.solvers.reset_report()
     with switched_on():
         for run in (lambda function: function(), running):

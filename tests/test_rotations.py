@@ -149,14 +149,18 @@ def test_procrustes_recovers_the_motion(translation, scale, dtype):
 
 @pytest.mark.parametrize("translation", [False, True])
 @pytest.mark.parametrize("special", [False, True])
-def test_procrustes_is_a_minimum(special, translation, both_ways):
+@pytest.mark.parametrize("learning", [False, True])
+@pytest.mark.parametrize("k", [3, 10])  # the kernel takes up to eight coordinates
+def test_procrustes_is_a_minimum(k, learning, special, translation, both_ways):
     """Nothing near it is better: small rotations, translations and scales of a fit with noise."""
-    X, Y, weights = clouds()
-    R, t, s, residual, _ = sg.procrustes(X, Y, weights, scale=True, special=special, translation=translation)
+    X, Y, weights = clouds(k=k, n=2 * k)
+    leaf = X.clone().requires_grad_(learning)
+    found = sg.procrustes(leaf, Y, weights, scale=True, special=special, translation=translation)
+    R, t, s, residual, _ = (part.detach() for part in found)
     assert translation or bool((t == 0).all())
     generator = torch.Generator().manual_seed(1)
     for size in (1e-1, 1e-3):
-        A = size * torch.randn(3, 3, dtype=torch.float64, generator=generator)
+        A = size * torch.randn(k, k, dtype=torch.float64, generator=generator)
         nearby = [(torch.matrix_exp(A - A.mT) @ R, t, s), (R, t, s * (1 + size)), (R, t, s * (1 - size))]
         nearby += [(R, t + A[0], s), (torch.matrix_exp(A - A.mT) @ R, t - A[1], s)] if translation else []
         for turn, move, factor in [(R, t, s), *nearby]:

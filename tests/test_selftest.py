@@ -89,14 +89,16 @@ def test_an_error_in_the_alignment_of_points_is_noticed(written, monkeypatch):
 )
 def test_damaged_results_are_noticed(damage, named, monkeypatch):
     right = Kernel.eigh
-    monkeypatch.setattr(Kernel, "eigh", lambda self, A: damage(*right(self, A)))
+    monkeypatch.setattr(Kernel, "eigh", lambda self, *a: damage(*right(self, *a)))
     assert selftest.problem(NATIVE) == named
 
 
 def test_an_error_in_one_type_and_size_only_is_noticed(monkeypatch):
     right = Kernel.eigh
     wrong = lambda A: A.dtype == torch.float64 and A.shape[-1] > 4  # noqa: E731
-    monkeypatch.setattr(Kernel, "eigh", lambda self, A: _off(right(self, A)) if wrong(A) else right(self, A))
+    monkeypatch.setattr(
+        Kernel, "eigh", lambda self, A, *a: _off(right(self, A, *a)) if wrong(A) else right(self, A, *a)
+    )
     assert selftest.problem(NATIVE) == "eigh of 6×6 matrices in float64"
 
 
@@ -110,7 +112,7 @@ def test_a_kernel_that_raises_is_refused(monkeypatch):
 
 def test_a_wrong_kernel_is_not_used_and_said_once(monkeypatch, loading, capsys):
     right = Kernel.eigh
-    monkeypatch.setattr(Kernel, "eigh", lambda self, A: _off(right(self, A)))
+    monkeypatch.setattr(Kernel, "eigh", lambda self, *a: _off(right(self, *a)))
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).expand(8, 6, 6)
     with pytest.warns(RuntimeWarning, match=rf"its {NATIVE.isa} code fails its self-test \(eigh of 3×3") as caught:
         w = sg.eigh(A).eigenvalues

@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import grad, jacfwd, jacrev, vmap
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
@@ -96,6 +96,8 @@ def test_second_derivatives_of_a_batch_and_at_exact_ties(name, both_ways):
     assert bool(found.isfinite().all())
     for k in range(2):  # of the identity the vectors depend on the solver
         assert_close(found[k], product(M[k], Z[k]))
+        assert_close(jvp(grad(lambda X: ALL[name](X).sin().sum()), (M[k],), (Z[k],))[1], found[k])
+        assert_close(grad(lambda X, k=k: (grad(lambda Y: ALL[name](Y).sin().sum())(X) * Z[k]).sum())(M[k]), found[k])
 
 
 @pytest.mark.parametrize("values", [[2.0, 0.8], [1.1, 1.1]], ids=str)

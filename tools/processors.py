@@ -43,10 +43,12 @@ FEW = (
     | {"OMP_NUM_THREADS": "1", "LAST_BITS": "up"},
 )
 EXAMPLES = ("spectralgrad", "lab", "tests/test_docs.py", "tests/lab/test_docs.py")
-NUMERICS = tuple(
-    f"tests/test_{name}.py"
-    for name in ("contract", "exactness", "exact_ties", "rank_deficiency", "hard_cases", "extreme_scales", "distances")
-)
+_PROPERTIES = """
+    approximate_roots batch_independence contract distances_contract distances_exactness eigenvalues exact_ties
+    exactness extreme_scales feature_scales generalised hard_cases lapack_acceptance nn_exactness rank_deficiency
+    rotations singular_functions svd_gradient
+"""
+NUMERICS = [f"tests/test_{name}.py" for name in _PROPERTIES.split()]
 
 Run = dict[str, str]
 

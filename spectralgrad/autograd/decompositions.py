@@ -84,8 +84,8 @@ class _Eigenpairs(Eigh):
         alone = gw is not None and gV is None and ctx.rule.exact_apart and function.reversed_again()
         if not alone:
             return Eigh.backward(ctx, gw, gV)
-        Eigh.observed(ctx, gw, gV)
         w, V, _, A = ctx.saved_tensors
+        Eigh.observed(ctx, (w, V), gw, gV)
         return eigenvalues.gradient(A, w, V.detach(), gw, ctx.rule), None, None, None, None, None
 
 
@@ -102,7 +102,7 @@ class _Triplets(SVD):
         alone = gS is not None and gU is None and gVh is None and ctx.rule.exact_apart and function.reversed_again()
         if not alone:
             return SVD.backward(ctx, gU, gS, gVh)
-        SVD.observed(ctx, gU, gS, gVh)
         U, S, Vh, M = ctx.saved_tensors
+        SVD.observed(ctx, (U, S, Vh), gU, gS, gVh)
         gM = singular_values.gradient(M, Triplets(U.detach(), S, Vh.detach()), gS, ctx.rule)
         return gM, None, None, None, None, None

@@ -77,13 +77,14 @@ class Eigh(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
-        Eigh.observed(ctx, gw, gV)
-        return _backward(ctx.saved_tensors[:3], gw, gV, ctx.rule), None, None, None, None, None
+        saved = ctx.saved_tensors[:3]  # once: torch.utils.checkpoint computes them again each time
+        Eigh.observed(ctx, saved, gw, gV)
+        return _backward(saved, gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
-    def observed(ctx, gw, gV):  # type: ignore[no-untyped-def]
+    def observed(ctx, saved, gw, gV):  # type: ignore[no-untyped-def]
         if observation.wanted():
-            w, V = ctx.saved_tensors[:2]
+            w, V = saved[:2]
             observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
 
     @staticmethod

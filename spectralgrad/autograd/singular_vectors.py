@@ -52,13 +52,14 @@ class SVD(function.DerivativeRule):
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
-        SVD.observed(ctx, *cotangents)
-        return _backward(ctx.saved_tensors[:3], cotangents, ctx.rule), None, None, None, None, None
+        factors = ctx.saved_tensors[:3]  # once, as in Eigh
+        SVD.observed(ctx, factors, *cotangents)
+        return _backward(factors, cotangents, ctx.rule), None, None, None, None, None
 
     @staticmethod
-    def observed(ctx, *cotangents):  # type: ignore[no-untyped-def]
+    def observed(ctx, factors, *cotangents):  # type: ignore[no-untyped-def]
         if observation.wanted():
-            observation.tell(ctx, lambda: existence.of_triplets(ctx.saved_tensors[:3], cotangents))
+            observation.tell(ctx, lambda: existence.of_triplets(factors, cotangents))
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]

@@ -8,10 +8,11 @@ from torch import Tensor
 from ..autograd import square_root
 from ..autograd.domain import Domain
 from ..autograd.newton_schulz import LyapunovResult
+from ..autograd.rescaling import homogeneous
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import check_pair
-from ..precision import full_precision, magnitude, narrow, reciprocal, saturated, widen
+from ..precision import full_precision, narrow, reciprocal, widen
 from ..solvers.symmetry import hermitian
 
 
@@ -52,16 +53,9 @@ def lyapunov(S: Tensor, G: Tensor, *, rtol: float | None = None, clamp: bool = F
     domain = Domain.of_positive(S, "lyapunov", rtol, clamp)
     check_finite(G, "lyapunov, G")
     with full_precision(S):
-        coefficient, right = _scaled(widen(S)), _scaled(widen(G))
-        X, residual = _solve(coefficient[0], right[0], domain)
-        X = X * saturated(right[1] / coefficient[1])
+        degrees = ((1, 0), (-1, 0)), ((0, 1), (1, 0))
+        X, residual = homogeneous(lambda S, G: _solve(S, G, domain), (widen(S), widen(G)), *degrees)
         return LyapunovResult(narrow(X, S.dtype), narrow(residual, S.dtype))
-
-
-def _scaled(A: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``A`` divided by a power of two, and that power (*, 1, 1): 1 for matrices of ordinary size."""
-    size = magnitude(A)
-    return A / size, size
 
 
 def _solve(S: Tensor, G: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:

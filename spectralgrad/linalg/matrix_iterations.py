@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from torch import Tensor
 
 from ..autograd import newton_schulz as iterations
 from ..autograd.domain import Domain
+from ..autograd.rescaling import homogeneous
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
@@ -48,6 +50,6 @@ def newton_schulz(
     check_count(steps, "steps", "newton_schulz")
     domain = Domain.of_positive(A, "newton_schulz", rtol=None, clamp=False)
     with full_precision(A):
-        M = domain.matrix(widen(A))
-        Y, Z = iterations.newton_schulz(M, int(steps), normalize)
+        roots = partial(iterations.newton_schulz, steps=int(steps), normalize=normalize)
+        Y, Z = homogeneous(lambda A: roots(domain.matrix(A)), (widen(A),), ((1,), (0.5, -0.5)))
         return narrow(Y, A.dtype), narrow(Z, A.dtype)

@@ -92,6 +92,9 @@ def _of_hermitian(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     for X, values in ((A, native.eigh_single(A)[0]), (H, w)):
         yield "eigenvalues", _wide(native.eigvalsh(X)[0]), _wide(values)
         yield "eigenvalues, one by one", _wide(native.eigvalsh_single(X)[0]), _wide(values)
+        skewed = X + torch.ones_like(X).triu(1)
+        found = native.eigh(skewed, 0.01)[2], native.eigh_single(skewed, 0.01)[2], native.eigh(X, 0.01)[2]
+        yield "asymmetry", np.array(found), np.array([len(X), len(X), 0])
 
 
 def _of_pairs(name: str, A: Tensor, w: Tensor, V: Tensor, failed: int) -> Iterator[Equation]:

@@ -81,7 +81,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
             >>> rescue = override_linalg().enable()
             >>> A = torch.eye(2, requires_grad=True)
             >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
-            '_EighBackward'
+            '_EigenpairsBackward'
             >>> rescue.disable()
             >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
             'LinalgEighBackward0'

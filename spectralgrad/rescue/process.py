@@ -43,7 +43,12 @@ class _Mode(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         method = current_method()
-        return func(*args, **(kwargs or {})) if method is None else serve(self, method, func, types, args, kwargs)
+        if method is None:
+            return func(*args, **(kwargs or {}))
+        if func in _BACKWARD:
+            with _uncovered():
+                return func(*args, **(kwargs or {}))
+        return serve(self, method, func, types, args, kwargs)
 
 
 class _Thread(threading.local):
@@ -59,6 +64,7 @@ class _Thread(threading.local):
 
 
 _mode, _here = _Mode(), _Thread()
+_BACKWARD = {torch.Tensor.backward, torch.autograd.grad}  # a checkpoint calls the user's function again in them
 
 
 def current_method() -> Method | None:
@@ -110,6 +116,16 @@ def covered() -> Iterator[None]:
     finally:
         remove_function_mode(_mode)
         _here.covered = False
+
+
+@contextmanager
+def _uncovered() -> Iterator[None]:
+    """Let functions be replaced by name while torch has taken the mode off the stack to call its handler."""
+    _here.covered = False
+    try:
+        yield
+    finally:
+        _here.covered = True
 
 
 class _Function:

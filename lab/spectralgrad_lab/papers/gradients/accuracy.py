@@ -52,8 +52,11 @@ class Case:
         return A, G, true_gradient(A, "inv_sqrt", G)
 
     def errors(self) -> dict[str, float]:
-        """The median error of each column over nine draws, or one draw of the larger size."""
-        draws = [self.draw(seed) for seed in range(9 if self.size == 8 else 1)]
+        """The median error of each column over nine draws, or three of the larger size.
+
+        Where the gap is below rounding error, single draws differ by a factor of thousands between processors.
+        """
+        draws = [self.draw(seed) for seed in range(9 if self.size == 8 else 3)]
         return {name: float(np.median([error(root, *draw) for draw in draws])) for name, root in TABLE.items()}
 
 
