@@ -8,6 +8,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.autograd.pairwise import norm
+from spectralgrad.diagnostics.fuzzing.scaling import RELATIVE
 from spectralgrad.precision import magnitude, working_dtype
 from spectralgrad.rules import METHODS, GapMethod
 from spectralgrad.testing import relative_error, with_spectrum
@@ -28,13 +29,6 @@ from .helpers import (
 )
 
 GAP_METHODS = [name for name, cls in METHODS.items() if issubclass(cls, GapMethod)]
-# The papers' thresholds are absolute numbers; these are the same rules made relative (N5).
-RELATIVE = {
-    "svd-clip": sg.Clip(relative=True),
-    "svd-trunc": sg.Trunc(relative=True),
-    "svd-pi": sg.SVDPI(eps=0.0),
-    "pi": sg.PI(eps=0.0),
-}
 
 
 def _all_finite(*tensors):

@@ -1,5 +1,6 @@
 """A few thousand difficult matrices through every operation and method; ``spectralgrad fuzz`` runs a million."""
 
+import itertools
 import json
 import math
 from functools import cache
@@ -11,7 +12,9 @@ import torch
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.diagnostics.fuzzing import FAMILIES, OPERATIONS, Campaign, draw
+from spectralgrad.diagnostics.fuzzing.homogeneous import HOMOGENEOUS
 from spectralgrad.diagnostics.fuzzing.references import Spectrum
+from spectralgrad.diagnostics.fuzzing.scaling import judge_scales
 from spectralgrad.testing import Reference, relative_error
 
 from .helpers import unit
@@ -33,6 +36,17 @@ def test_difficult_matrices(operation):
     failures = _campaign().tallies[operation].failures
     first = {(f.method, f.check): f for f in reversed(failures)}
     assert not failures, "\n".join(f"{f}\n  {f.command}" for f in first.values())
+
+
+@pytest.mark.parametrize("name", [name for name in HOMOGENEOUS if OPERATIONS[name].methods[0]])
+def test_every_method_is_homogeneous_over_the_whole_range(name):
+    """Values and gradients at 2^±500 and 2^±60 are those at scale one times a power of two."""
+    operation = HOMOGENEOUS[name]
+    for number, method in itertools.product(range(len(FAMILIES)), OPERATIONS[name].methods):
+        case = draw(0, number, largest=8, batch=4)
+        if case.kind in operation.kinds:
+            wrong = {f.check: f.measure for f in judge_scales(operation, case, method) if f.failed}
+            assert not wrong, f"{method}, {case}"
 
 
 def test_a_few_thousand_matrices_of_every_family_type_and_scale():

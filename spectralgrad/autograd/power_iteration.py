@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..precision import magnitude, rank_tolerance, reciprocal, room
-from ..solvers.symmetry import mirrored
+from ..dispatch import function
+from ..precision import exponent, ldexp, rank_tolerance, reciprocal
+from ..solvers.symmetry import hermitian, mirrored
 from .eigenvectors import without_gradient
 from .hermitian import from_lower
 from .pairwise import norm
+from .rescaling import rescaled
 from .scalar_functions import Function
 
 
@@ -23,27 +25,45 @@ class PowerIteration:
 
     Attributes:
         iterations: number of power steps for each vector.
-        eps: stop at eigenvalues up to this.
+        eps: stop at eigenvalues up to this; a tensor (*, 1) for a different one in each matrix.
         energy: stop at this fraction of the trace.
         tolerance: stop at this relative error of the Rayleigh quotient.
         seed: seed of the random start; None starts from the solver's vectors.
     """
 
     iterations: int
-    eps: float
+    eps: float | Tensor
     energy: float
     tolerance: float
     seed: int | None = None
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return the eigenpairs of ``A``; discarded pairs carry no gradient."""
-        return without_gradient(*self.run(from_lower(A, operation)))
+        A = from_lower(A, operation)
+        e = _exponent(A)
+        pairs = lambda X: without_gradient(*self._at(e).run(hermitian(X)))  # noqa: E731
+        w, V = pairs(A) if e is None else rescaled(pairs, [A], [e], [e, 0 * e])
+        return w, V
 
     def function(self, M: Tensor, f: Function) -> Tensor:
         """Return f(M), for Hermitian M, composed of the kept eigenpairs with positive eigenvalues."""
-        w, V, keep = self.run(M)
-        support = keep & (w > 0)
-        return (V * torch.where(support, f.value(torch.where(support, w, 1)), 0).unsqueeze(-2)) @ V.mH
+        e = _exponent(M)
+        if e is None:
+            return _composed(f, *self._kept_pairs(M))
+        if f.degree is None:
+            return _composed(f, *rescaled(self._at(e)._kept_pairs, [M], [e], [e, 0 * e]))
+        call = lambda X: _composed(f.at(e), *self._at(e)._kept_pairs(X))  # noqa: E731
+        value: Tensor = rescaled(call, [M], [e], [e * f.degree])
+        return value
+
+    def _kept_pairs(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """The eigenpairs; discarded eigenvalues are zero."""
+        w, V, keep = self.run(hermitian(M))  # so that the gradient is Hermitian before it is scaled
+        return torch.where(keep, w, 0), V
+
+    def _at(self, e: Tensor | None) -> PowerIteration:
+        """The algorithm for matrices divided by 2ᵉ (*,): ``eps`` is divided as well."""
+        return self if e is None else replace(self, eps=ldexp(self.eps * torch.ones_like(e), -e).unsqueeze(-1))
 
     def run(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r"""Run Algorithm 1 of NeurIPS 2019 step by step, with autograd through iterations and deflation.
@@ -60,10 +80,8 @@ class PowerIteration:
         d = A.shape[-1]
         exact, V0 = solvers.eigh(A.detach())
         start = V0.flip(-1) if self.seed is None else _random_start(d, self.seed).to(A)
-        size = magnitude(A)  # computing a norm squares the entries
-        size = size / room(size).clamp_min(1)  # no larger than necessary, since gradients are multiplied by it
-        noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None] / size
-        M, values, vectors = A / size, [], []
+        noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None]
+        M, values, vectors = A, [], []
         for i in range(d):
             v = start[..., i : i + 1].expand(*A.shape[:-1], 1)
             for _ in range(self.iterations):
@@ -78,7 +96,7 @@ class PowerIteration:
             M = M - Mv @ v.mH
         if d == 0:
             return A.real.sum(-1), A.clone(), torch.ones_like(exact, dtype=torch.bool)
-        w, V = torch.stack(values[::-1], -1) * size[..., 0], torch.cat(vectors[::-1], -1)
+        w, V = torch.stack(values[::-1], -1), torch.cat(vectors[::-1], -1)
         return w, V, self.kept(A, exact, V0 if self.seed is None else V)
 
     def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor:
@@ -104,6 +122,20 @@ class PowerIteration:
         if self.energy < 1:
             passes = passes & ((share < self.energy) | first)
         return passes.int().cumprod(-1).bool().flip(-1)
+
+
+def _composed(f: Function, w: Tensor, V: Tensor) -> Tensor:
+    """V f(w) Vᴴ over the positive eigenvalues."""
+    support = w > 0
+    return (V * torch.where(support, f.value(torch.where(support, w, 1)), 0).unsqueeze(-2)) @ V.mH
+
+
+def _exponent(A: Tensor) -> Tensor | None:
+    """Return exponents (*,) that bring matrices to ordinary size, or None if all of them are."""
+    if function.exporting():
+        return None
+    e = exponent(A)
+    return None if function.eager(A) and not bool(e.any()) else e
 
 
 @torch.library.custom_op("spectralgrad::random_start", mutates_args=())

@@ -19,7 +19,7 @@ from .. import solvers
 from ..dispatch import function
 from ..dispatch.torch_internals import gradient_of_sum, in_transform
 from ..errors import ArgumentError
-from ..precision import quotient
+from ..precision import quotient, resolved
 from .divided_differences import Differences, Scalar
 from .pairwise import differences, identity_mask, norm
 from .scalar_functions import Function
@@ -90,14 +90,16 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
     gap = differences(w)
     size = torch.maximum(i.abs(), j.abs())
     height = torch.maximum(values.abs().unsqueeze(-1), values.abs().unsqueeze(-2))
-    # With |f(a) − f(b)| below 1e-3 of |f| the quotient loses more than three digits. The quadrature, which is accurate
+    # With |f(a) − f(b)| below 1e-3 of |f|, or denormal, the quotient loses digits. The quadrature, which is accurate
     # for close pairs, replaces it if they are within 5 % of the norm.
-    cancels = (differences(values).abs() <= 1e-3 * height) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
+    info = torch.finfo(w.dtype)
+    cancelled = 1e-3 * height.clamp_min(1e3 * info.tiny)
+    cancels = (differences(values).abs() <= cancelled) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
     middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, middle, i)  # evaluate f' only where it is used or at an eigenvalue
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
-    step, noise = differences(values), 8 * torch.finfo(w.dtype).eps * height
+    step, noise = differences(values), 8 * info.eps * resolved(height)
     smooth = close & ~(((mean * gap - step).detach().abs() > noise) & step.isfinite())
     return torch.where(smooth, mean, quotient(step, gap, ~smooth))
 

@@ -39,17 +39,21 @@ template <class T> SG_INLINE T cleaned(T x, bool finite) {
 }
 template <class T> SG_INLINE T greater(T x, T y) { return x > y ? x : y; }
 
+// Below the smallest normal number the spacing of numbers no longer shrinks, so steps of that size count as cancelled.
+template <class T> constexpr T cancelled = 1000 * Simd<T>::normal;
+
 constexpr int divided_lanes_up_to = 16;  // size of a matrix
 template <class T> SG_INLINE Vec<T> splat_bits(T x) { return unbits<T>(Mask<T>{} + as_bits(x)); }
 
 // Row i of the lower triangle. A pair is close within 20 % of the larger value; or, where |f_i − f_j| below 1e-3 of |f|
-// would lose more than three digits, within 5 % of the norm.
+// would lose more than three digits or is denormal, within 5 % of the norm.
 template <class T> int quotient_row(const T* __restrict w, const T* __restrict f, int i, T norm, bool finite, T* __restrict row) {
   int close = 0;
   const T wi = w[i], fi = f[i];
   for (int j = 0; j < i; j++) {
     const T gap = magnitude(wi - w[j]), step = magnitude(fi - f[j]);
-    const bool cancels = (step <= T(1e-3) * greater(magnitude(fi), magnitude(f[j]))) & (gap <= T(0.05) * norm);
+    const T height = greater(greater(magnitude(fi), magnitude(f[j])), cancelled<T>);
+    const bool cancels = (step <= T(1e-3) * height) & (gap <= T(0.05) * norm);
     const bool near = (gap <= T(0.2) * greater(magnitude(wi), magnitude(w[j]))) | cancels;
     const T quotient = cleaned((fi - f[j]) / (near ? T(1) : wi - w[j]), finite);
     row[j] = near ? marked<T>() : quotient;
@@ -74,11 +78,13 @@ template <class T> int quotients_in_lanes(const Divided<T>& t, int64_t first, in
   gather(t.w + first * d, d, count, t.w + t.batch * d, d, w), gather(t.f + first * d, d, count, t.f + t.batch * d, d, f);
   for (int i = 0; i < d; i++) norm = vmax<T>(vabs<T>(w[i]), norm);
   const V mark = splat_bits<T>(marked<T>()), nan = splat<T>(__builtin_nanf("")), one = splat<T>(1), zero = {};
+  const V least = splat<T>(cancelled<T>);
   for (int i = 0; i < d; i++) {
     joint[i * d + i] = zero;
     for (int j = 0; j < i; j++) {
       const V gap = vabs<T>(w[i] - w[j]), step = vabs<T>(f[i] - f[j]);
-      const Mask<T> cancels = (step <= T(1e-3) * vmax<T>(vabs<T>(f[i]), vabs<T>(f[j]))) & (gap <= T(0.05) * norm);
+      const V height = vmax<T>(vmax<T>(vabs<T>(f[i]), vabs<T>(f[j])), least);
+      const Mask<T> cancels = (step <= T(1e-3) * height) & (gap <= T(0.05) * norm);
       const Mask<T> near = (gap <= T(0.2) * vmax<T>(vabs<T>(w[i]), vabs<T>(w[j]))) | cancels;
       V q = (f[i] - f[j]) / (near ? one : w[i] - w[j]);
       q = q - q == 0 ? q : t.finite ? zero : q == q ? q : nan;
@@ -140,7 +146,8 @@ template <class T> void means(const Divided<T>& t, int64_t b) {
     T sum = 0;
     for (int q = 0; q < quadrature_nodes; q++) sum += *from++ * (T)(share[q] / 2);
     // The quotient, where the quadrature differs from it by more than its rounding errors: then f varies too fast.
-    const T gap = w[i] - w[j], step = f[i] - f[j], noise = 8 * Simd<T>::eps * greater(magnitude(f[i]), magnitude(f[j]));
+    const T gap = w[i] - w[j], step = f[i] - f[j], height = greater(magnitude(f[i]), magnitude(f[j]));
+    const T noise = 8 * Simd<T>::eps * greater(height, Simd<T>::normal);
     if (magnitude(sum * gap - step) > noise && step - step == 0) sum = step / gap;
     joint[(int64_t)i * d + j] = joint[(int64_t)j * d + i] = cleaned(sum, t.finite);
   });

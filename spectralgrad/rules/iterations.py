@@ -140,8 +140,7 @@ class PI(Method):
 
     This is a baseline that the papers show to fail: when :math:`\lambda_2/\lambda_1` is near 1, the vectors have not
     converged after K steps. The stopping rules are those of :class:`SVDPI`. The start depends only on ``seed`` and the
-    size, so a matrix's result does not depend on the rest of its batch. The backward pass involves numbers of the order
-    of the norm and of its reciprocal; in float32 they stay in range for norms between about 1e-24 and 1e28.
+    size, so a matrix's result does not depend on the rest of its batch.
 
     Args:
         iterations: power iterations for each eigenvector.

@@ -11,8 +11,12 @@ from ..precision import asymmetry_tolerance, largest, negative_tolerance, rank_t
 
 
 def hermitian(G: Tensor) -> Tensor:
-    """Return the Hermitian part (G + Gᴴ)/2."""
-    return (G + G.mH) / 2
+    """Return the Hermitian part (G + Gᴴ)/2; infinite entries of Hermitian matrices stay infinite."""
+    if G.dtype.is_complex:  # sums and quotients of complex numbers turn ∞ into NaN
+        real, imaginary = G.real / 2, G.imag / 2
+        return torch.complex(real + real.mT, imaginary - imaginary.mT)
+    half = G / 2
+    return half + half.mT
 
 
 def mirrored(A: Tensor) -> Tensor:

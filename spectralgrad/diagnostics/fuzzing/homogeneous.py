@@ -76,14 +76,23 @@ def _vectors(V: Tensor) -> Tensor:
     return (V.conj() * V).real
 
 
-def _eigh(*matrices: Tensor) -> tuple[Tensor, Tensor]:
-    w, V = linalg.eigh(*matrices)
+def _eigh(*matrices: Tensor, method: Any = "svd-pade") -> tuple[Tensor, Tensor]:
+    w, V = linalg.eigh(*matrices, method=method)
     return w, _vectors(V)
 
 
-def _svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    U, S, Vh = linalg.svd(M)
+def _eigsh(A: Tensor) -> tuple[Tensor, Tensor]:
+    w, V = linalg.eigsh(A, (A.shape[-1] + 2) // 3)
+    return w, _vectors(V)
+
+
+def _svd(M: Tensor, method: Any) -> tuple[Tensor, Tensor, Tensor]:
+    U, S, Vh = linalg.svd(M, method=method)
     return _vectors(U), S, _vectors(Vh)
+
+
+def _power(p: float) -> Any:
+    return lambda A, method="exact": linalg.matrix_power(A, p, method=method)
 
 
 def _normalized(layer: Any) -> Any:
@@ -95,6 +104,7 @@ def _normalized(layer: Any) -> Any:
 
 HOMOGENEOUS: dict[str, Homogeneous] = {
     "eigh": Homogeneous(_HERMITIAN, _separated, _eigh, (((1,), (1, 0)),)),
+    "eigsh": Homogeneous(_HERMITIAN, _separated, _eigsh, (((1,), (1, 0)),)),
     "eigvalsh": _of(_HERMITIAN, linalg.eigvalsh, 1),
     "eigh of pencils": Homogeneous(_POSITIVE, _separated_pencil, _eigh, (((1, 0), (1, 0)), ((0, 1), (-1, -1)))),
     "eigvalsh of pencils": Homogeneous(_POSITIVE, _definite, linalg.eigvalsh, (((1, 0), (1,)), ((0, 1), (-1,)))),
@@ -102,12 +112,12 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "svdvals": _of(_ANY, linalg.svdvals, 1),
     "matrix_sqrt": _of(_POSITIVE, linalg.matrix_sqrt, 0.5),
     "matrix_inv_sqrt": _of(_POSITIVE, linalg.matrix_inv_sqrt, -0.5),
-    "matrix_power 0.375": _of(_POSITIVE, lambda A: linalg.matrix_power(A, 0.375), 0.375),
-    "matrix_power 1.5": _of(_POSITIVE, lambda A: linalg.matrix_power(A, 1.5), 1.5),
-    "matrix_power -2.5": _of(_POSITIVE, lambda A: linalg.matrix_power(A, -2.5), -2.5),
-    "matrix_power 2": _of(_HERMITIAN, lambda A: linalg.matrix_power(A, 2), 2),
-    "matrix_power 3": _of(_HERMITIAN, lambda A: linalg.matrix_power(A, 3), 3),
-    "matrix_power -1": _of(_HERMITIAN, lambda A: linalg.matrix_power(A, -1), -1),
+    "matrix_power 0.375": _of(_POSITIVE, _power(0.375), 0.375),
+    "matrix_power 1.5": _of(_POSITIVE, _power(1.5), 1.5),
+    "matrix_power -2.5": _of(_POSITIVE, _power(-2.5), -2.5),
+    "matrix_power 2": _of(_HERMITIAN, _power(2), 2),
+    "matrix_power 3": _of(_HERMITIAN, _power(3), 3),
+    "matrix_power -1": _of(_HERMITIAN, _power(-1), -1),
     "spectral_projector": _of(_HERMITIAN, lambda A: linalg.spectral_projector(A, (A.shape[-1] + 1) // 2), 0),
     "polar": _of(_ANY, linalg.polar, 0),
     "low_rank": _of(_ANY, lambda M: linalg.low_rank(M, (min(M.shape[-2:]) + 1) // 2), 1),
@@ -137,7 +147,7 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "covariance": _of(_FEATURES, linalg.covariance, 2),
     "covariance_sqrt": _of(_FEATURES, linalg.covariance_sqrt, 1),
     "covariance_pooling": _layer(covariance_pooling, 1),
-    "whiten on range": _layer(lambda X: whiten(X, eps=0.0), 0),
+    "whiten on range": _layer(lambda X, method: whiten(X, eps=0.0, method=method), 0),
     "wct on range": Homogeneous(
         _FEATURES, _two, lambda X, Y: wct(X, Y, eps=0.0), (((1, 0), (0,)), ((0, 1), (1,)), ((1, 1), (1,))), real=True
     ),

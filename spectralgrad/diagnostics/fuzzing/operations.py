@@ -27,7 +27,8 @@ _ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
 
 
 Judge = Callable[[Case, Any, str], Iterator[Finding]]
-SCALED_ROUNDS = 16  # one round in so many, over all families, is also compared with other scales
+# One round in so many, over all families, is also compared with other scales, each time with the next method.
+SCALED_ROUNDS = 16
 
 
 class Operation(NamedTuple):
@@ -97,13 +98,14 @@ _OPERATIONS: dict[str, Operation] = {
 
 
 def _at_other_scales(operation: Operation | None, scaled: Homogeneous) -> Operation:
-    """The operation with the comparison of :mod:`.scaling` added, by its default method; some have no other check."""
+    """The operation with the comparison of :mod:`.scaling` added; some have no other check."""
 
     def judge(case: Case, prepared: Any, method: str) -> Iterator[Finding]:
         if operation is not None:
             yield from operation.judge(case, prepared, method)
-        if case.number // len(FAMILIES) % SCALED_ROUNDS == 0 and case.kind in scaled.kinds:
-            yield from judge_scales(scaled, case)
+        block, turn = divmod(case.number // len(FAMILIES), SCALED_ROUNDS)
+        if turn == block % SCALED_ROUNDS and case.kind in scaled.kinds:
+            yield from judge_scales(scaled, case, method)
 
     if operation is None:
         return Operation(scaled.kinds, ("",), lambda matrices: None, judge)

@@ -9,6 +9,7 @@ Errors are measured in units of rounding, or of the change that rounding errors 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ...precision import exponent_of, largest, ldexp
+from ...rules import PI, SVDPI, Clip, Method, Trunc
 from .cases import Case
 from .checks import GRADIENT, Finding, within
 from .families import Kind
@@ -23,6 +25,13 @@ from .references import wide
 
 BITS = {torch.float32: 60, torch.complex64: 60, torch.float64: 500, torch.complex128: 500}
 _OVERFLOW = 4.0  # factor beyond the largest finite number from which a result must be infinite
+# The papers' thresholds are absolute numbers; these are the same methods made relative.
+RELATIVE: dict[str, Method] = {
+    "svd-clip": Clip(relative=True),
+    "svd-trunc": Trunc(relative=True),
+    "svd-pi": SVDPI(eps=0.0),
+    "pi": PI(eps=0.0),
+}
 Scale = tuple[tuple[int, ...], tuple[float, ...]]
 
 
@@ -32,7 +41,7 @@ class Homogeneous(NamedTuple):
     Attributes:
         kinds: the kinds of input that ``arguments`` accepts.
         arguments: makes tensors (batch, ...) of matrices.
-        call: the operation; returns a tensor (batch, ...) or a tuple of them.
+        call: the operation; returns a tensor (batch, ...) or a tuple of them. It accepts ``method`` if it has methods.
         scales: pairs of the powers p of the arguments and the degrees q of the results.
         real: True if the operation accepts real input only.
     """
@@ -49,13 +58,18 @@ class _Results(NamedTuple):
     gradients: list[list[Tensor]]  # of each result, in each argument
 
 
-def judge_scales(operation: Homogeneous, case: Case) -> Iterator[Finding]:
-    """Compares values and gradients at the scales 2^±500 or 2^±60 with those at scale one."""
+def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterator[Finding]:
+    """Compares values and gradients at the scales 2^±500 or 2^±60 with those at scale one.
+
+    A method whose thresholds are absolute numbers is replaced by its relative form.
+    """
     M, info = case.matrices, torch.finfo(case.matrices.dtype)
     sizes = largest(M)
     denormal = bool(((sizes > 0) & (sizes * info.eps < info.tiny)).any())  # rounded, so no longer of their kind
     if denormal or (operation.real and M.dtype.is_complex):
         return
+    if method:
+        operation = operation._replace(call=partial(operation.call, method=RELATIVE.get(method, method)))
     e = exponent_of(sizes)
     inputs = operation.arguments(ldexp(M, -e[:, None, None]))
     base = _evaluated(operation, inputs, case)
