@@ -13,7 +13,7 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -80,12 +80,21 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     keep = rule.kept(A, w, V) if replaced is None else None
     w = torch.where(support, w, 0)  # so that the gap between range and null space is λ, as for constant rank
     implied = Implied(rule, f, support if keep is None else support & keep, support)
+    found = None if rule.saturates else scaled(f, Spectrum(w, V, implied.support))
+    if found is None:
+        return _by_implied(A, implied, w, V)
+    call = partial(_by_implied, implied=replace(implied, f=found.f), w=found.spectrum.values, V=V)
+    result: Tensor = rescaled(call, (A,), (found.down,), (found.up,))
+    return result
+
+
+def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     if function.reverse_only(A):
         values = implied.values(w)
         if not function.tracked(values):
             result: Tensor = _ByRule.apply(A, w, V, values, implied)
             return result
-    w, V = attach(A, w, V, rule, support)
+    w, V = attach(A, w, V, implied.rule, implied.range)
     return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...precision import exponent_of, largest, ldexp
-from ...rules import PI, SVDPI, Clip, Method, Trunc
+from ...rules import METHODS, PI, SVDPI, Clip, Method, Trunc
 from .cases import Case
 from .checks import GRADIENT, Finding, within
 from .families import Kind
@@ -61,7 +61,8 @@ class _Results(NamedTuple):
 def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterator[Finding]:
     """Compares values and gradients at the scales 2^±500 or 2^±60 with those at scale one.
 
-    A method whose thresholds are absolute numbers is replaced by its relative form.
+    A method whose thresholds are absolute numbers is replaced by its relative form. Gradients that overflow must be
+    infinite, except by gap rules that saturate.
     """
     M, info = case.matrices, torch.finfo(case.matrices.dtype)
     sizes = largest(M)
@@ -70,6 +71,7 @@ def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterat
         return
     if method:
         operation = operation._replace(call=partial(operation.call, method=RELATIVE.get(method, method)))
+    infinite = not getattr(METHODS.get(method), "saturates", False)
     e = exponent_of(sizes)
     inputs = operation.arguments(ldexp(M, -e[:, None, None]))
     base = _evaluated(operation, inputs, case)
@@ -79,22 +81,34 @@ def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterat
         moved = [ldexp(x, bits * p) for x, p in zip(inputs, powers, strict=True)]
         exact = torch.stack([_same(ldexp(y, -bits * p), x) for x, y, p in zip(inputs, moved, powers, strict=True)])
         found = _evaluated(operation, moved, case)
-        yield from _compared(found, base, near, exact.all(0), bits, powers, degrees)
+        yield from _compared(found, base, near, exact.all(0), bits, powers, degrees, infinite)
 
 
 def _compared(
-    found: _Results, base: _Results, near: _Results, exact: Tensor, bits: Tensor, powers: Any, degrees: Any
+    found: _Results,
+    base: _Results,
+    near: _Results,
+    exact: Tensor,
+    bits: Tensor,
+    powers: Any,
+    degrees: Any,
+    infinite: bool,
 ) -> Iterator[Finding]:
     label = f"at 2^{int(bits)}"
     for k, q in enumerate(degrees):
         yield from _finding(f"value {label}", (found.values[k], base.values[k], near.values[k]), exact, bits * q)
         for j, p in enumerate(powers):
             parts = found.gradients[k][j], base.gradients[k][j], near.gradients[k][j]
-            yield from _finding(f"gradient {label}", parts, exact, bits * (q - p))
+            yield from _finding(f"gradient {label}", parts, exact, bits * (q - p), infinite)
 
 
-def _finding(check: str, results: tuple[Tensor, Tensor, Tensor], exact: Tensor, shift: Tensor) -> Iterator[Finding]:
-    """Compares a result with the one at scale one times 2^shift; the third is that of a perturbed input."""
+def _finding(
+    check: str, results: tuple[Tensor, Tensor, Tensor], exact: Tensor, shift: Tensor, infinite: bool = True
+) -> Iterator[Finding]:
+    """Compares a result with the one at scale one times 2^shift; the third belongs to a perturbed input.
+
+    ``infinite``: entries that overflow must be infinite.
+    """
     found, base, near = results
     info = torch.finfo(found.dtype)
     known = exact & torch.isfinite(_parts(base)).all(1)
@@ -105,6 +119,8 @@ def _finding(check: str, results: tuple[Tensor, Tensor, Tensor], exact: Tensor, 
     representable = known & (top < info.max / _OVERFLOW) & (top * info.eps > info.tiny)
     error = _norm(ldexp(wide(found), -shift) - wide(base))
     yield within(check, torch.where(representable, error, 0), unit, representable, GRADIENT)
+    if not infinite:
+        return
     clear = (_parts(expected).abs() > _OVERFLOW * info.max) & (_parts(wide(base)).abs() > GRADIENT * unit.unsqueeze(1))
     wrong = clear & (_parts(found) != torch.sign(_parts(wide(base))) * torch.inf)
     yield Finding(f"{check} infinite", (wrong.any(1) & known).double(), 0.5)
