@@ -2,7 +2,9 @@
 
 Dynamo keeps a symbolic float in the graph that used it first. A function fails in company if it leaves one behind in
 the graph of its derivative, and then it fails with itself as well. So the suite compiles each function twice in one
-graph. All pairs take about half an hour, the third of 40 parts of them a minute::
+graph. Every pair also meets: in graphs of 30 functions, and in the other order in one graph of all functions. Dynamo
+traces the derivatives in all of them. To compile each pair by itself, with its derivative, takes about half an hour,
+the third of 40 parts a minute::
 
     SPECTRALGRAD_PAIRS=all python -m pytest -q tests/test_compiled_pairs.py
     SPECTRALGRAD_PAIRS=3/40 python -m pytest -q tests/test_compiled_pairs.py
@@ -28,6 +30,7 @@ REPORTED = [
     ("eigvalsh", "eigvalsh"),
     ("procrustes", "svdvals"),
 ]
+GROUPS = [NAMES[i::3] for i in range(3)]  # two of them are one graph
 PART, OF = (int(x) for x in os.environ.get("SPECTRALGRAD_PAIRS", "0/1").replace("all", "1/1").split("/"))
 PAIRS = list(itertools.combinations(NAMES, 2))[PART - 1 :: OF] if PART else REPORTED
 # The methods that have a float among their parameters, once for each derivative that reads it.
@@ -50,6 +53,12 @@ def test_every_public_function_is_tried():
     assert {name.split()[0] for name in CALLS} == public_functions()
 
 
+def _sum(names):
+    """A loss in which functions follow each other, each with its own argument and weight."""
+    losses = [loss(CALLS[name]) for name in names]
+    return lambda A: sum((k + 1) * f(A + 0.1 * k) for k, f in enumerate(losses))
+
+
 def _compiled_equals_eager(f, x, backend="eager"):
     torch._dynamo.reset()
     compiled = torch.compile(f, fullgraph=True, dynamic=True, backend=backend)
@@ -61,14 +70,21 @@ def _compiled_equals_eager(f, x, backend="eager"):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_twice(name):
-    f = loss(CALLS[name])
-    _compiled_equals_eager(lambda A: f(A) + 2 * f(A + 1), matrix())
+    _compiled_equals_eager(_sum([name, name]), matrix())
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 1), (0, 2), (1, 2)])
+def test_every_pair_in_a_graph_of_two_groups(first, second):
+    _compiled_equals_eager(_sum(GROUPS[first] + GROUPS[second]), matrix())
+
+
+def test_every_pair_in_the_other_order():
+    _compiled_equals_eager(_sum(name for group in GROUPS[::-1] for name in group[::-1]), matrix())
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda name: name.replace(" ", "_"))
 def test_two_functions_with_a_compiled_derivative(first, second):
-    f, g = loss(CALLS[first]), loss(CALLS[second])
-    _compiled_equals_eager(lambda A: f(A) + 2 * g(A + 1), matrix(), "aot_eager")
+    _compiled_equals_eager(_sum([first, second]), matrix(), "aot_eager")
 
 
 @pytest.mark.parametrize("name", WITH_FLOATS)
