@@ -66,7 +66,7 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
             f"(values above {-tolerance:.3g} are treated as {_name(dtype)} rounding error). "
-            "Add a multiple of the identity, or pass clamp=True to set negative eigenvalues to zero."
+            "Add a multiple of the identity. Matrix functions take clamp=True to set negative eigenvalues to zero."
         )
 
 
