@@ -57,7 +57,8 @@ def main() -> int:
     """Parse the arguments, make the runs and print a line for each; returns the number of runs that failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.processors", description=__doc__.split("\n")[0])
     parser.add_argument("--few", action="store_true", help="two runs that differ in every setting, as CI makes them")
-    parser.add_argument("--list", action="store_true", help="print the runs and stop")
+    parser.add_argument("--list", action="store_true", help="print the runs with their numbers and stop")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="number of the first run, to continue")
     parser.add_argument("--tests", nargs="+", default=[*EXAMPLES, *NUMERICS], help="default: examples and numerics")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at the same time (default: cores)")
     options = parser.parse_args()
@@ -67,11 +68,12 @@ def main() -> int:
     runs = (
         [run for run in FEW if all(run[k] in available[k] for k in run)] if options.few else list(covering(available))
     )
+    numbered = list(enumerate(runs, 1))[options.first - 1 :]
     if options.list:
-        print(*map(described, runs), sep="\n")
+        print(*(f"{number:2} {described(run)}" for number, run in numbered), sep="\n")
         return 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        passed = list(pool.map(lambda run: _made(run, options.tests), runs))
+        passed = list(pool.map(lambda one: _made(*one, options.tests), numbered))
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return len(passed) - sum(passed)
 
@@ -111,17 +113,18 @@ def _environment(run: Run) -> Run:
     return given
 
 
-def _made(run: Run, tests: list[str]) -> bool:
+def _made(number: int, run: Run, tests: list[str]) -> bool:
     """Make one run; its output is printed if a test fails."""
     plugin = ["-p", "tests.last_bits"] if run["LAST_BITS"] else []
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *tests]
     inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    inherited["OMP_WAIT_POLICY"] = "passive"  # on a busy machine, threads that wait actively take most of the time
     start = time.time()
     done = subprocess.run(command, cwd=ROOT, env=inherited | _environment(run), capture_output=True, text=True)
     if done.returncode:
         print(done.stdout, done.stderr, flush=True)
     closing = (done.stdout.strip().splitlines() or ["no output"])[-1]
-    print(f"{described(run)}: {closing.strip('= ')} ({time.time() - start:.0f} s)", flush=True)
+    print(f"{number:2} {described(run)}: {closing.strip('= ')} ({time.time() - start:.0f} s)", flush=True)
     return done.returncode == 0
 
 
