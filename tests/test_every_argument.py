@@ -30,6 +30,12 @@ POSSIBLE = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path, monkeypatch):
+    """An argument may be the name of a file to write."""
+    monkeypatch.chdir(tmp_path)
+
+
 def _possible(annotation):
     """The names of the values that an annotation may allow; None if it allows anything."""
     origin = typing.get_origin(annotation)
