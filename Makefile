@@ -27,8 +27,8 @@ test-torch: $(OTHER)/ready
 test-neon: .venv/ready
 	SPECTRALGRAD_TEST_NEON=1 $(BIN)/python -m pytest -q -rs tests/test_instruction_sets.py
 
-# The examples and the numerical tests as other processors would compute them, in 19 combinations of settings. Two
-# of them side by side took seven minutes. Arguments are passed in ARGS: `make test-processors ARGS=--few` makes two runs.
+# The examples and the numerical tests as other processors would compute them, in 19 combinations of settings,
+# about two minutes each. Arguments are passed in ARGS: `make test-processors ARGS=--few` makes two runs.
 test-processors: .venv/ready
 	$(BIN)/python -m tools.processors $(ARGS)
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.solvers import lapack_pool
 from spectralgrad.solvers.thresholds import table
 
 from .helpers import DTYPES, REAL
@@ -55,6 +56,20 @@ def _same(f, make):
 @pytest.mark.parametrize("name", SQUARE)
 def test_rectangular_operations_do_not_see_the_neighbours(name, d, dtype):
     _same(SQUARE[name], lambda seed: _matrices(7, d, dtype, seed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex64], ids=str)
+def test_concurrent_lapack_calls_repeat_to_the_bit(dtype):
+    """MKL's number of threads is set for the process, and the bits depend on it."""
+    X = _matrices(7, 100, dtype, 0)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, *others = [torch.cat([part.flatten() for part in lapack_pool.eigh(X @ X.mH)]) for _ in range(16)]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(first, other) for other in others)
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 20])

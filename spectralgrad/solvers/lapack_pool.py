@@ -16,12 +16,21 @@ def eigh(A: Tensor) -> tuple[Tensor, ...]:
     """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use."""
     batch, threads = A.shape[:-2], torch.get_num_threads()
     parts = A.reshape(-1, *A.shape[-2:]).tensor_split(min(threads, batch.numel()))
-    results = list(_workers(threads, os.getpid()).map(lapack.eigh, parts))
-    torch.set_num_threads(threads)  # the workers' own setting must not become the default of later threads
+    results = list(_workers(threads, os.getpid()).map(_on_one_core, parts))
+    torch.set_num_threads(threads)  # for MKL the workers' setting holds in all threads
     return tuple(torch.cat(part).reshape(*batch, *part[0].shape[1:]) for part in zip(*results, strict=True))
+
+
+def _on_one_core(A: Tensor) -> tuple[Tensor, ...]:
+    """torch.linalg.eigh with a single thread: the bits of a result depend on the number of threads MKL happens to get.
+
+    The number is set for each call, because the last one has reset it.
+    """
+    torch.set_num_threads(1)
+    return lapack.eigh(A)
 
 
 @lru_cache(maxsize=2)
 def _workers(threads: int, process: int) -> ThreadPoolExecutor:
-    """Return a pool of threads that use one core each; a forked child has another process id and gets its own pool."""
-    return ThreadPoolExecutor(threads, "spectralgrad", initializer=lambda: torch.set_num_threads(1))
+    """Return a pool of threads; a forked child has another process id and gets its own pool."""
+    return ThreadPoolExecutor(threads, "spectralgrad")
