@@ -28,7 +28,7 @@ from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
 from spectralgrad_lab.papers.small_protocol import seeded
 from spectralgrad_lab.papers.training import Setup, Training
-from spectralgrad_lab.papers.verdicts import NOT_COMPARABLE
+from spectralgrad_lab.papers.verdicts import NOT_SEEN
 
 from .helpers import QUICK, environment
 
@@ -149,9 +149,9 @@ class TestItems:
     def test_published_numbers_stand_beside_ours(self, tmp_path):
         outcome, _ = planned(TABLE_3, tmp_path)
         success = outcome.judged[0]
-        assert success.quantity.claim == ["50", "87.5", "100"]
-        assert (success.value, success.verdict) == ([100.0] * 3, "")
-        assert outcome.verdict == NOT_COMPARABLE
+        assert success.quantity.published == ["50", "87.5", "100"]
+        assert (success.value, success.verdict) == ([100.0] * 3, NOT_SEEN)
+        assert outcome.verdict == NOT_SEEN
 
     def test_a_failed_run_is_counted_with_its_reason(self, tmp_path):
         outcome, _ = planned(select(["tpami/training-table-4"])[0], tmp_path)
@@ -274,7 +274,7 @@ class TestRuns:
         train_of(TABLE_3.key)(keep)
         assert cli.main(["reproduce", TABLE_3.key, "--results", str(tmp_path)]) == 0
         said = capsys.readouterr().out
-        assert NOT_COMPARABLE in said
+        assert NOT_SEEN in said
         assert "full size, with a GPU:  spectralgrad compare --preset tpami-cifar100" in " ".join(said.split("\n"))
 
     def test_the_command_says_what_is_missing(self, tmp_path, capsys):

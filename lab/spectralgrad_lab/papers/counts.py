@@ -13,10 +13,14 @@ from .verdicts import (
     ANALYSIS,
     DISAGREES,
     MISPRINT,
+    NOT_SEEN,
     NUMBERS,
+    OPPOSITE,
+    REPRODUCED,
     RESULT,
     ROUNDING,
     SCOPE,
+    TOO_SMALL,
     TRENDS,
     VERDICTS,
 )
@@ -25,6 +29,12 @@ NOT_RUN = "not run"
 STATEMENTS = tuple(verdict for verdict in VERDICTS if verdict not in TRENDS)
 _KINDS = {RESULT: "result", ANALYSIS: "analysis", NUMBERS: "number", SCOPE: "missing condition", MISPRINT: "misprint"}
 _PLURALS = {"analysis": "analyses"}
+_SHOW = {
+    REPRODUCED: "show the published direction",
+    NOT_SEEN: "do not show the effect",
+    OPPOSITE: "show the contrary",
+    TOO_SMALL: "are too small to tell",
+}
 
 
 def counted_items() -> list[Item]:
@@ -49,21 +59,24 @@ def experiments(outcomes: Mapping[str, Outcome]) -> Counter[str]:
 
 
 def in_words(outcomes: Mapping[str, Outcome]) -> str:
-    """The counts in one sentence, as README.md and the pages say them."""
+    """The counts in one sentence, as README.md and the index of the pages say them."""
     found, tried = classes(outcomes), experiments(outcomes)
-    total = sum(found.values())
-    by_verdict = {v: sum(count for (_, verdict), count in found.items() if verdict == v) for v in STATEMENTS}
+    verdicts: Counter[str] = Counter()
+    for (_, verdict), count in found.items():
+        verdicts[verdict] += count
     wrong = [_plural(found[weight, DISAGREES], kind) for weight, kind in _KINDS.items() if found[weight, DISAGREES]]
-    small = ", ".join(f"{tried[verdict]} {verdict}" for verdict in TRENDS if tried[verdict])
+    small = [f"{tried[verdict]} {phrase}" for verdict, phrase in _SHOW.items() if tried[verdict]]
     return (
-        f"Of {total} statements of the papers {by_verdict[AGREES] + by_verdict[ROUNDING]} agree, "
-        f"{by_verdict[AMBIGUOUS]} can be read in several ways or leave out what decides them, and "
-        f"{by_verdict[DISAGREES]} do not agree: {', '.join(wrong[:-1])} and {wrong[-1]}; "
-        f"of {sum(tried.values())} experiments, repeated at small size: {small}."
-        if wrong
-        else f"Of {total} statements of the papers {by_verdict[AGREES] + by_verdict[ROUNDING]} agree."
+        f"Of {found.total()} statements of the papers {verdicts[AGREES] + verdicts[ROUNDING]} agree, "
+        f"{verdicts[AMBIGUOUS]} can be read in several ways or leave out what decides them, and "
+        f"{verdicts[DISAGREES]} do not agree{': ' * bool(wrong)}{_listed(wrong)}; "
+        f"of {tried.total()} experiments, repeated at small size or on a CPU, {_listed(small) or 'none was run'}."
     )
 
 
 def _plural(count: int, kind: str) -> str:
     return f"{count} {kind if count == 1 else _PLURALS.get(kind, kind + 's')}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -15,8 +15,8 @@ from .judging import Outcome
 from .markdown import folded, plain, table, verdict
 from .outcomes import draw
 from .sections import picture_of, section
-from .terminal_text import counted
-from .verdicts import MEANINGS, MISPRINT, VERDICTS, WEIGHTS
+from .terminal_text import counted, number
+from .verdicts import ANALYSIS, MEANINGS, MISPRINT, NUMBERS, RESULT, SCOPE, VERDICTS, WEIGHTS
 
 _INDEX = """\
 # The papers, recomputed
@@ -46,6 +46,8 @@ _OWN_READ = """\
 These statements are ours. *Test* is the condition that a statement puts on a value, *expected* is what a correct
 computation gives, and is checked. [What the verdicts mean](index.md#verdicts)."""
 _ERRATA = "Slips in print, without consequence for method or results; some may be slips of the copy that we read."
+_ALL = "Here each item is counted where it stands, also those that repeat another one.\n"
+_TITLES = {RESULT: "Results", ANALYSIS: "Analysis", NUMBERS: "Numbers", SCOPE: "Scope", MISPRINT: "Errata"}
 _KIND_TITLES = {"analytic": "Statements", "figure": "Figures", "training": "Training"}
 
 
@@ -78,7 +80,7 @@ def _index(outcomes: Mapping[str, Outcome]) -> str:
     weights = [[f"**{name}**", plain(meaning)] for name, meaning in WEIGHTS.items()]
     return "\n".join(
         [
-            *(_INDEX, in_words(outcomes), "", *_by_weight(outcomes), _ONCE, "## Pages", "", *_by_paper(outcomes)),
+            *(_INDEX, in_words(outcomes), "", *_by_weight(outcomes), _ONCE, "## Pages", "", *_by_paper(outcomes), _ALL),
             *("## Verdicts", "", *table(["verdict", "meaning"], meanings), _NOTE),
             *("## Weights", "", *table(["weight", "the statement is about"], weights)),
         ]
@@ -119,7 +121,7 @@ def _page(paper: Paper, outcomes: Mapping[str, Outcome], results: Path) -> str:
         shown = [_overview(items, outcomes), *(section(item, outcomes.get(item.key), results) for item in items)]
         body = [line for part in shown for line in part]
         errata = items[0].weight == MISPRINT
-        lines += [f"## {title}", "", *((_ERRATA, "", *folded(f"{len(items)} items", body)) if errata else body)]
+        lines += [f"## {title}", "", *((_ERRATA, "", *folded(number(len(items)), body)) if errata else body)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -128,8 +130,7 @@ def _parts(paper: Paper) -> dict[str, list[Item]]:
     if paper.own:
         parts = {_KIND_TITLES[kind]: [i for i in paper.items if i.kind == kind] for kind in KINDS}
     else:
-        titles = {weight: "Errata" if weight == MISPRINT else weight.capitalize() for weight in WEIGHTS}
-        parts = {title: [i for i in paper.items if i.weight == weight] for weight, title in titles.items()}
+        parts = {title: [i for i in paper.items if i.weight == weight] for weight, title in _TITLES.items()}
     return {title: items for title, items in parts.items() if items}
 
 

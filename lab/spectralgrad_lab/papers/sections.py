@@ -36,7 +36,7 @@ def section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         heading = "*What the method achieves:* " if item.weight in (RESULT, ANALYSIS) else ""
         lines += [f"{heading}{plain(item.achieves)}", ""]
     lines += [f"The same matter as {_link(item)}, where it is counted.", ""] if item.same_as else []
-    lines += table(_HEAD, [_row(judged) for judged in outcome.judged]) if outcome.judged else []
+    lines += table(_HEAD, [_row(judged, item.weight) for judged in outcome.judged]) if outcome.judged else []
     return lines + _picture(item) + _how_to_run(item, outcome, results)
 
 
@@ -46,12 +46,12 @@ def _link(item: Item) -> str:
     return f"[{name}]({page}#{name.lower()})"
 
 
-def _row(judged: Judged) -> list[str]:
+def _row(judged: Judged, weight: str) -> list[str]:
     quantity = judged.quantity
     cells = [quantity.what, shown_published(quantity.published), shown_condition(quantity.test)]
     cells += [shown(judged.value), shown_condition(quantity.expect)]
     counts = f" ({found})" if (found := tally(judged.comparisons)) else ""
-    return [*map(plain, cells), verdict(judged.verdict) + counts]
+    return [*map(plain, cells), verdict(judged.verdict, weight) + counts]
 
 
 def _picture(item: Item) -> list[str]:
