@@ -38,9 +38,10 @@ of most of them. Chance alone exceeds two standard errors in one of five or six 
 """
 _HOW_TO_READ = """\
 Each item has the statement in a line of ours and, unless it agrees, in the paper's words: verbatim, with formulas in
-plain characters and evident recognition errors of the PDF mended. *Published* is what the paper prints for a value, a
-dash if it prints nothing. *Test* is the condition that the statement puts on it, such as < 1e-12 for the two sides of
-an equation; a value without a test is there to explain. *Expected* is what a correct computation gives, and is checked.
+plain characters and evident recognition errors of the PDF mended. *Published* is what the paper prints for a value (for
+a difference of training runs, the difference of the printed means), a dash if it prints nothing. *Test* is the
+condition that the statement puts on it, such as < 1e-12 for the two sides of an equation; a value without a test is
+there to explain. *Expected* is what a correct computation gives, and is checked.
 [What verdicts and weights mean](index.md#verdicts)."""
 _OWN_READ = """\
 These statements are ours. *Test* is the condition that a statement puts on a value, *expected* is what a correct
