@@ -28,7 +28,7 @@ from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
 from spectralgrad_lab.papers.small_protocol import seeded
 from spectralgrad_lab.papers.training import Setup, Training
-from spectralgrad_lab.papers.verdicts import NOT_COMPARABLE
+from spectralgrad_lab.papers.verdicts import AGREES, NOT_SEEN, OPPOSITE, TRENDS
 
 from .helpers import QUICK, environment
 
@@ -88,6 +88,19 @@ def test_curves_and_the_difference_of_two_settings_epoch_by_epoch():
     assert convergence.curves({"a": other}, ["a"], convergence.TEST) == [[33.75 + 2 - i for i in range(3)]]
 
 
+def test_how_much_errors_rise_and_how_far_settings_move_apart():
+    of = lambda *runs: Summary("", None, "", tuple(map(with_errors, range(len(runs)), runs)))  # noqa: E731
+    one, other = of((50.0, 52.0, 51.0), (50.0, 49.0, 53.0)), of((50.0, 49.0, 48.0), (50.0, 50.0, 51.0))
+    assert convergence.unsteadiness(one, other, convergence.TEST) == (2.5, 0.5)  # 2 − 0 and 4 − 1
+    assert convergence.moved_apart(one, other, convergence.TEST) == (2.5, 0.5)  # 51 − 48 and 53 − 51
+
+
+def with_errors(seed, errors):
+    """A run with these test errors."""
+    epochs = [Epoch(i, 0.1, 1.5, error, 1.2, error, 2.0, 500.0, 20.0, 100.0) for i, error in enumerate(errors)]
+    return Result(QUICK.replaced(seed=seed), "done", epochs, seconds=1.0)
+
+
 class Planned(Training):
     """Trains nothing: errors grow with the number of the setting and with the seed."""
 
@@ -133,7 +146,8 @@ class TestItems:
     def test_runs_are_evaluated(self, item, tmp_path):
         outcome, count = planned(item, tmp_path)
         assert count == [RUNS[item.key]]
-        assert outcome.as_expected
+        assert all(judged.as_expected for judged in outcome.judged)
+        assert outcome.verdict in (TRENDS if item.is_experiment else (AGREES,))
         assert "{" not in outcome.reason
         assert len({len(j.value) for j in outcome.judged if isinstance(j.value, list)}) <= 3
         write(outcome, tmp_path)
@@ -149,9 +163,15 @@ class TestItems:
     def test_published_numbers_stand_beside_ours(self, tmp_path):
         outcome, _ = planned(TABLE_3, tmp_path)
         success = outcome.judged[0]
-        assert success.quantity.claim == ["50", "87.5", "100"]
-        assert (success.value, success.verdict) == ([100.0] * 3, "")
-        assert outcome.verdict == NOT_COMPARABLE
+        assert success.quantity.published == ["50", "87.5", "100"]
+        assert (success.value, success.verdict) == ([100.0] * 3, NOT_SEEN)
+
+    def test_verdicts_follow_from_the_runs(self, tmp_path):
+        """The first setting has the lowest planned error, with every seed; the paper's has the highest."""
+        outcome, _ = planned(TABLE_3, tmp_path)
+        (difference,) = (j for j in outcome.judged if j.quantity.name == "difference")
+        assert (difference.value, difference.quantity.published) == (-2.0, "0.17")
+        assert difference.verdict == outcome.verdict == OPPOSITE
 
     def test_a_failed_run_is_counted_with_its_reason(self, tmp_path):
         outcome, _ = planned(select(["tpami/training-table-4"])[0], tmp_path)
@@ -274,7 +294,7 @@ class TestRuns:
         train_of(TABLE_3.key)(keep)
         assert cli.main(["reproduce", TABLE_3.key, "--results", str(tmp_path)]) == 0
         said = capsys.readouterr().out
-        assert NOT_COMPARABLE in said
+        assert NOT_SEEN in said
         assert "full size, with a GPU:  spectralgrad compare --preset tpami-cifar100" in " ".join(said.split("\n"))
 
     def test_the_command_says_what_is_missing(self, tmp_path, capsys):

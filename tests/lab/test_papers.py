@@ -6,9 +6,19 @@ from collections import Counter
 import pytest
 
 from spectralgrad_lab.papers import conditions, registry
-from spectralgrad_lab.papers.items import ItemError, all_items, papers, select
-from spectralgrad_lab.papers.judging import run
-from spectralgrad_lab.papers.verdicts import AMBIGUOUS, DISAGREES, NOT_COMPARABLE
+from spectralgrad_lab.papers.items import Item, ItemError, _item, all_items, check_duplicates, papers, select
+from spectralgrad_lab.papers.judging import judge, run
+from spectralgrad_lab.papers.trends import least_favourable, most, trend, trends
+from spectralgrad_lab.papers.verdicts import (
+    AGREES,
+    AMBIGUOUS,
+    DISAGREES,
+    NOT_SEEN,
+    OPPOSITE,
+    REPRODUCED,
+    TOO_SMALL,
+    WEIGHTS,
+)
 
 QUICK = 2  # seconds up to which figures are computed again, too; the others are judged by their stored values
 COMPUTED = [i for i in all_items() if i.kind == "analytic" or (i.kind == "figure" and i.seconds <= QUICK)]
@@ -26,8 +36,8 @@ def test_an_item_comes_out_as_recorded(item):
 @pytest.mark.parametrize("item", COMPUTED, ids=lambda item: item.key)
 def test_a_verdict_rests_on_a_claimed_quantity(item):
     assert item.quantities
-    if item.verdict not in (AMBIGUOUS, NOT_COMPARABLE):
-        assert any(quantity.claim is not None for quantity in item.quantities)
+    if item.verdict != AMBIGUOUS:
+        assert any(quantity.test is not None for quantity in item.quantities)
 
 
 def test_items_and_functions_belong_together():
@@ -73,6 +83,7 @@ class TestConditions:
             ("nan", float("nan"), 1.0),
             ("inf", float("inf"), 1e300),
             ("yes", True, False),
+            ("<= 0.05 ~ 0.01", 0.05, 0.0569),
             ("= ZeroDivisionError", "ZeroDivisionError", "ValueError"),
             (["1", "2"], [1, 2], [1, 3]),
         ],
@@ -98,6 +109,15 @@ class TestConditions:
             assert conditions.holds("5.71", value, rounding=True) is rounded
         assert not conditions.holds("14", 13, rounding=True)
 
+    def test_a_condition_may_say_what_rounding_is(self):
+        assert conditions.holds("<= 0.05 ~ 0.01", 0.0569, rounding=True)
+        assert not conditions.holds("<= 0.05 ~ 0.01", 0.0601, rounding=True)
+        assert conditions.holds("10 ~ 5", 11.5, rounding=True)
+        assert conditions.holds("< 1 ~ 1", 1.5, rounding=True)
+
+    def test_any_says_nothing(self):
+        assert conditions.holds(["any", "< 1"], [float("nan"), 0.5])
+
     @pytest.mark.parametrize(("condition", "value"), [("yes", 1.0), ("5.71", True), ("< 1", "word"), (["1"], [1, 2])])
     def test_a_condition_of_another_kind_is_an_error(self, condition, value):
         with pytest.raises(ValueError, match="expected"):
@@ -112,3 +132,109 @@ def test_papers_are_described():
     for paper in papers():
         assert paper.title
         assert len(paper.about) > 100, paper.name
+
+
+ENTRY = {
+    "id": "X1",
+    "place": "Eq. 1",
+    "claim": "1 = 2",
+    "verdict": DISAGREES,
+    "reason": "It is not.",
+    "weight": "misprint",
+}
+
+
+class TestTheItemsFiles:
+    def test_an_item_that_does_not_agree_needs_the_papers_words(self):
+        with pytest.raises(ItemError, match="tpami/X1: expected a quote, the paper's own words"):
+            _item("tpami", ENTRY, own=False)
+        assert _item("tpami", {**ENTRY, "quote": "1 = 2"}, own=False).quote == "1 = 2"
+        assert _item("tpami", {**ENTRY, "verdict": AGREES}, own=False).quote == ""
+
+    def test_the_weight_is_one_that_is_known(self):
+        with pytest.raises(ItemError, match=r"expected a weight of .*'misprint'.*, got 'huge'"):
+            _item("tpami", {**ENTRY, "quote": "1 = 2", "weight": "huge"}, own=False)
+        with pytest.raises(ItemError, match=r"tpami/X1: missing \['weight'\]"):
+            _item("tpami", {key: value for key, value in ENTRY.items() if key != "weight"}, own=False)
+
+    @pytest.mark.parametrize("other", ["tpami/X9", "tpami/X2", "tpami/X1"])
+    def test_same_as_names_an_item_that_is_counted(self, other):
+        """Not one that is missing, a duplicate itself, or the item."""
+        items = [
+            Item("tpami", f"X{k}", "", "", "analytic", AGREES, "", same_as=s)
+            for k, s in ((1, other), (2, "tpami/X3"), (3, ""))
+        ]
+        with pytest.raises(
+            ItemError, match=f"tpami/X1: same_as expected the key of an item that is counted, got '{other}'"
+        ):
+            check_duplicates(items)
+        check_duplicates(items[1:])
+
+    def test_every_item_of_a_paper_says_how_much_it_matters(self):
+        for paper in papers():
+            for item in paper.items:
+                assert paper.own or item.weight in WEIGHTS, item.key
+                assert "  " not in item.quote.strip() or item.id == "R31", item.key
+
+    def test_duplicates_named_in_the_audit_are_merged(self):
+        twins = {item.key: item.same_as for item in all_items() if item.same_as}
+        assert twins["tpami/R36"] == "neurips/B13"
+        assert twins["iccv/P9"] == "neurips/B4"
+        assert twins["iccv/S1"] == "iccv/P32"
+        assert twins["eccv/O23"] == "eccv/O15"
+        assert {twins[f"iccv/P{k}"] for k in (15, 18, 20, 22)} == {"iccv/P14"}
+
+
+class TestTrends:
+    @pytest.mark.parametrize(
+        ("test", "value", "error", "published", "verdict"),
+        [
+            ("> 0", 10.2, 1.9, None, REPRODUCED),
+            ("< 0", 1.58, 0.32, None, OPPOSITE),
+            ("< 0", -1.58, 0.32, None, REPRODUCED),
+            ("> 0", 0.1, 0.3, "0.9", NOT_SEEN),
+            ("> 0", 0.1, 0.3, "0.5", TOO_SMALL),
+            ("> 0", 0.1, 0.3, "fails to converge", TOO_SMALL),
+            ("> 0", 20.0, float("nan"), "37", TOO_SMALL),
+            ("> 0", float("nan"), 0.1, "37", TOO_SMALL),
+            ("< 50", 0.0, None, "0", REPRODUCED),
+            ("< 50", 100.0, None, "0", NOT_SEEN),
+            ("any", 100.0, 0.1, "0", ""),
+        ],
+    )
+    def test_one_comparison(self, test, value, error, published, verdict):
+        assert trends(test, value, error, published) == (verdict,)
+
+    def test_two_standard_errors_decide(self):
+        assert trend("> 0", 1.99, 1.0) == TOO_SMALL
+        assert trend("> 0", 2.01, 1.0) == REPRODUCED
+        assert trend("> 1", -1.01, 1.0) == OPPOSITE
+
+    def test_a_list_has_the_verdict_of_most(self):
+        assert most([OPPOSITE, TOO_SMALL, REPRODUCED, REPRODUCED, ""]) == REPRODUCED
+        assert most([OPPOSITE, REPRODUCED]) == OPPOSITE
+        assert most([TOO_SMALL, TOO_SMALL]) == TOO_SMALL
+        assert most(["", ""]) == ""
+
+    def test_an_item_has_the_least_favourable_one_that_tells_something(self):
+        assert least_favourable([REPRODUCED, TOO_SMALL]) == REPRODUCED
+        assert least_favourable([REPRODUCED, NOT_SEEN]) == NOT_SEEN
+        assert least_favourable([NOT_SEEN, OPPOSITE]) == OPPOSITE
+        assert least_favourable([]) == TOO_SMALL
+
+    @pytest.mark.parametrize(("difference", "verdict"), [(10.2, REPRODUCED), (1.0, TOO_SMALL), (-10.2, OPPOSITE)])
+    def test_the_verdict_of_an_experiment_follows_from_its_values(self, difference, verdict):
+        (item,) = select(["iccv/figure-2-left"])
+        values = {
+            "success": [100.0] * 4,
+            "difference": [0.0, difference],
+            "standard_error": [0.3, 1.9],
+            "failures": "none",
+        }
+        assert judge(item, values, 0.0).verdict == verdict
+
+    def test_a_missing_standard_error(self):
+        (item,) = select(["iccv/figure-2-left"])
+        values = {"success": [100.0] * 4, "difference": [0.0, 1.0], "failures": "none"}
+        with pytest.raises(ItemError, match="iccv/figure-2-left: its function does not return 'standard_error'"):
+            judge(item, values, 0.0)

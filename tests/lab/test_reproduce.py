@@ -11,16 +11,18 @@ from rich.cells import cell_len
 
 from spectralgrad.cli import main
 from spectralgrad_lab.papers import command, judging, registry, terminal_text
+from spectralgrad_lab.papers.counts import classes, counted_items, experiments, in_words
 from spectralgrad_lab.papers.items import ItemError, all_items, papers, select
 from spectralgrad_lab.papers.markdown import plain
 from spectralgrad_lab.papers.outcomes import draw, file_of, read_all, write
 from spectralgrad_lab.papers.pages import write_pages
-from spectralgrad_lab.papers.verdicts import MEANINGS, SYMBOLS, VERDICTS
+from spectralgrad_lab.papers.verdicts import MEANINGS, SYMBOLS, VERDICTS, WEIGHTS
 
 from ..documents import ROOT, text
 
 RESULTS, PAGES = ROOT / "docs" / "results" / "papers", ROOT / "docs" / "papers"
-QUICK = "neurips/B9"  # does not agree
+QUICK = "neurips/B9"  # agrees up to rounding
+DISAGREEING = "neurips/B13"  # numbers
 AGREEING = "neurips/B14"
 
 
@@ -37,31 +39,36 @@ def reproduce(capsys, *arguments):
 class TestRunning:
     def test_a_disagreeing_verdict_is_no_error(self, capsys, tmp_path, monkeypatch):
         monkeypatch.setenv("COLUMNS", "160")
-        status, said = reproduce(capsys, QUICK, "--results", tmp_path)
+        status, said = reproduce(capsys, DISAGREEING, "--results", tmp_path)
         assert status == 0
-        assert "if the claim holds" in said.out
-        assert "neurips/B9  ✗ does not agree  0.84¹⁹ = 0.0364" in said.out
+        head = next(line for line in said.out.splitlines() if "published" in line)
+        assert head.split() == ["published", "test", "computed", "expected", "verdict"]
+        assert "neurips/B13  Table 2 · numbers\n" in said.out
+        assert "“SVD, d = 4: Min 4.59, Mean 4.54 ± 0.08" in said.out
+        assert "neurips/B13  ≠ does not agree  A minimum cannot be above the mean, here by 0.05." in said.out
         assert "1 item: 1 does not agree." in said.out
 
     def test_what_is_stored(self, capsys, tmp_path):
         reproduce(capsys, QUICK, "--results", tmp_path)
         (item,) = select([QUICK])
         stored = json.loads(file_of(item, tmp_path).read_text("utf-8"))
-        assert stored["verdict"] == "does not agree"
+        assert stored["verdict"] == "agrees up to rounding"
+        assert (stored["weight"], stored["quote"], stored["same_as"]) == ("numbers", item.quote, "")
         assert stored["claim"] == item.claim
         assert stored["seconds"] >= 0
         assert [q["name"] for q in stored["quantities"]] == [q.name for q in item.quantities]
         first = stored["quantities"][0]
         assert first["ours"] == stored["values"]["left_out"] == pytest.approx([r**19 for r in (0.84, 0.85, 0.86)])
+        assert (first["published"], first["test"]) == ("≤ 0.05", "<= 0.05 ~ 0.01")
         assert first["as_expected"] is True
         assert sorted(p.suffix for p in tmp_path.rglob("*.*")) == [".json"]
 
     def test_many_items_are_shown_in_a_line_each(self, capsys, tmp_path):
         names = ["B7", "B8", "B9", "B10", "B11", "B13", "B14"]
         _, said = reproduce(capsys, *names, "--results", tmp_path)
-        assert "if the claim holds" not in said.out
+        assert "computed" not in said.out
         assert all(f"neurips/{name}  " in said.out for name in names)
-        assert "7 items: 2 agree, 4 do not agree, 1 is ambiguous." in said.out
+        assert "7 items: 2 agree, 1 agrees up to rounding, 1 does not agree, 3 are ambiguous." in said.out
         _, said = reproduce(capsys, *names, "--results", tmp_path, "--details")
         assert said.out.count("computed") == len(names)
 
@@ -120,9 +127,10 @@ class TestListing:
     def test_of_one_item(self, capsys, monkeypatch):
         monkeypatch.setenv("COLUMNS", "80")
         _, said = reproduce(capsys, "list", QUICK)
-        assert said.out.startswith("neurips/B9  Sec. 2.4 · analytic · < 1 s · ✗ does not agree\n    the average ratio")
+        assert said.out.startswith("neurips/B9  Sec. 2.4 · analytic · < 1 s · ≈ agrees up to rounding\n    the average")
         assert "1 item (1 analytic), about < 1 s" not in said.out
-        assert "1 item (1 analytic), < 1 s on two cores. Recorded verdicts: 1 does not agree." in said.out
+        summary = "1 item (1 analytic), < 1 s on two cores. Recorded verdicts: 1 agrees up to rounding."
+        assert summary in " ".join(said.out.split())
 
 
 class TestStoring:
@@ -159,14 +167,34 @@ class TestPages:
         assert said.out.count("wrote ") == 1 + len(papers())
         page = (out / "neurips.md").read_text("utf-8")
         assert "| [B9](#b9) | Sec. 2.4 |" in page
-        assert "\n### B9\n\n*Sec. 2.4:* The average ratio lies in \\[0.84, 0.86\\]" in page
-        assert '**<span class="verdict-disagrees">✗&nbsp;does not agree</span>.** 0.84¹⁹' in page
-        assert "*What it achieves:* The miss is marginal" in page
+        assert "\n### B9\n\n*Sec. 2.4 · numbers:* The average ratio lies in \\[0.84, 0.86\\]" in page
+        assert "\n> In CIFAR-10, using ResNet18, we observed that the average λi/λi−1 lies in" in page
+        assert '**<span class="verdict-agrees">≈&nbsp;agrees up to rounding</span>.** 0.84¹⁹' in page
+        assert "| ≤ 0.05 | ≤ 0.05, ≈ within 0.01 | 0.03642, 0.0456, 0.05695 |" in page
         assert "`spectralgrad reproduce neurips/B9` (< 1 s) · [all values](../results/neurips/B9.json)" in page
         assert "Not run. `spectralgrad reproduce neurips/B10` takes about" in page
         index = (out / "index.md").read_text("utf-8")
         assert "not run | items |" in index
         assert all(plain(MEANINGS[verdict]) in index for verdict in VERDICTS)
+        assert all(plain(meaning) in index for meaning in WEIGHTS.values())
+
+    def test_the_heaviest_come_first_and_misprints_are_folded(self):
+        page = text(PAGES / "tpami.md")
+        places = [page.index(f"\n## {title}\n") for title in ("Results", "Analysis", "Numbers", "Scope", "Errata")]
+        assert places == sorted(places)
+        folded = page[places[-1] :]
+        assert '<details markdown="1">\n<summary>1 item</summary>\n\n' in folded
+        assert folded.index("<details") < folded.index("### R31") < folded.index("</details>")
+        assert page.index("### R32") < places[1] < page.index("### R28") < places[2]
+
+    def test_a_duplicate_says_where_it_is_counted(self):
+        assert "The same matter as [B13](neurips.md#b13), where it is counted." in text(PAGES / "tpami.md")
+        assert "The same matter as [O15](#o15), where it is counted." in text(PAGES / "eccv.md")
+
+    def test_our_own_statements_are_on_a_page_of_their_own(self):
+        assert [paper.name for paper in papers() if paper.own] == ["gradients"]
+        assert "These statements are ours." in text(PAGES / "gradients.md")
+        assert not {item.paper for item in counted_items()} & {"gradients"}
 
     def test_without_results(self, capsys, tmp_path):
         status, said = reproduce(capsys, "pages", "--results", tmp_path / "none", "--out", tmp_path / "pages")
@@ -215,8 +243,21 @@ class TestCommitted:
         assert sum(file.stat().st_size for file in (PAGES / "images").iterdir()) < 2.5e6
 
     def test_the_readme_has_the_counts(self):
-        claims = [outcome for outcome in committed().values() if outcome.item.is_numbered]
-        counts = terminal_text.counted(Counter(outcome.verdict for outcome in claims))
-        others = len(committed()) - len(claims)
-        assert f"{len(claims)} claims: {counts}. " in text(ROOT / "README.md")
-        assert f" {others} more items " in text(ROOT / "README.md")
+        sentence = in_words(committed())
+        assert sentence in text(ROOT / "README.md")
+        assert sentence in text(PAGES / "index.md")
+        assert sentence in text(ROOT / "docs" / "reproduce.md")
+
+    def test_each_matter_is_counted_once(self):
+        found, tried = classes(committed()), experiments(committed())
+        counted = [o for key, o in committed().items() if not o.item.same_as and o.item.paper != "gradients"]
+        assert found.total() + tried.total() == len(counted)
+        wrong = [o for o in counted if o.verdict == "does not agree" and o.item.weight == "result"]
+        assert found["result", "does not agree"] == len(wrong)
+
+    def test_the_sentence_names_the_classes(self):
+        kept = {key: committed()[key] for key in ("neurips/B13", "neurips/B14", "neurips/B7", "iccv/figure-2-left")}
+        words = in_words(kept)
+        assert " 1 agree, 1 can be read" in words
+        assert "and 1 do not agree: 1 number; of " in words
+        assert words.endswith("repeated at small size or on a CPU, 1 show the published direction.")

@@ -13,7 +13,7 @@ from spectralgrad_lab.papers.items import ItemError, select
 from spectralgrad_lab.papers.judging import run
 from spectralgrad_lab.papers.tpami import translated_pictures, translation_times
 from spectralgrad_lab.papers.training import Setup
-from spectralgrad_lab.papers.verdicts import NOT_COMPARABLE
+from spectralgrad_lab.papers.verdicts import TOO_SMALL
 from spectralgrad_lab.training.interrupts import Stopped
 from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.style_classifier import StyleClassifier
@@ -54,7 +54,7 @@ def outcome(item, results, data=None):
 class TestRuns:
     def test_trained_once_and_shared_by_both_tables(self, tmp_path, data):
         accuracies = outcome(TABLE_8, tmp_path, data)
-        assert accuracies.verdict == NOT_COMPARABLE
+        assert accuracies.verdict == TOO_SMALL
         assert accuracies.values["methods"] == ["GD-WCT", "SVD-WCT", "exact"]
         assert all(0 <= share <= 100 for share in accuracies.values["to_paintings"])
         assert accuracies.values["to_paintings_published"] == [36.88, 74.17, pytest.approx(math.nan, nan_ok=True)]

@@ -21,8 +21,8 @@ from .pages import write_pages
 from .training import Setup
 
 _DESCRIPTION = """\
-Recompute what the papers claim. Every table, figure, equation and statement is an item with what is published, what
-we compute, a verdict and a reason. Results are written as JSON, pictures as PNG and SVG."""
+Recompute what the papers claim. Tables, figures, equations and statements are items with what is published, what we
+test and compute, a verdict with its weight, and a reason. Results are written as JSON, pictures as PNG and SVG."""
 _EXAMPLES = """\
 examples:
   spectralgrad reproduce list                    every item, what it needs and how long it takes

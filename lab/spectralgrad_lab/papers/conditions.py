@@ -5,18 +5,21 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 Value: TypeAlias = "float | bool | str | Sequence[Value]"
 """A computed value: a number, a truth value, a word, or a list of these."""
 
+ANY = "any"
+"""The condition that says nothing, for entries of a list about which a statement says nothing."""
 MANY = 8  # longer lists are summarized
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|inf|nan)"
 _COMPARED = re.compile(rf"(<=|>=|<|>)\s*({_NUMBER})")
 _RANGE = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})")
 _TOLERANCE = re.compile(rf"({_NUMBER})\s*±\s*({_NUMBER})\s*(%?)")
 _PRINTED = re.compile(_NUMBER)
+_ROUGHLY = re.compile(rf"(.*\S)\s*~\s*({_NUMBER})")
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Interval:
         """Whether a number lies in the interval, widened by ``slack``."""
         if math.isnan(self.low):
             return math.isnan(value)
-        if self.open:
+        if self.open and not slack:
             return self.low < value < self.high
         return self.low - slack <= value <= self.high + slack
 
@@ -52,6 +55,7 @@ def parse(text: str) -> Interval:
     ``5.7051 ± 1e-3``         a value with its tolerance, absolute or in per cent (``4.5e17 ± 1 %``)
     ``5.71``                  a printed number: everything that rounds to it; within one unit of the
                               last printed digit a number agrees up to rounding
+    ``<= 0.05 ~ 0.01``        any of these, and how far outside a number still agrees up to rounding
     ========================= =====================================================================
 
     Raises:
@@ -60,10 +64,12 @@ def parse(text: str) -> Interval:
     Example:
         >>> parse("5.71").holds(5.7051), parse("5.71").holds(5.72), parse("5.7051 ± 1e-3").holds(5.706)
         (True, False, True)
-        >>> parse("4.5e17").slack
-        5000000000000000.0
+        >>> parse("4.5e17").slack, parse("<= 0.05 ~ 0.01").slack
+        (5000000000000000.0, 0.01)
     """
     text = text.strip()
+    if match := _ROUGHLY.fullmatch(text):
+        return replace(parse(match[1]), slack=float(match[2]))
     if match := _COMPARED.fullmatch(text):
         sign, bound = match[1], float(match[2])
         low, high = (-math.inf, bound) if sign[0] == "<" else (bound, math.inf)
@@ -99,7 +105,8 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     """Whether a value satisfies a condition; lists are compared entry by entry, and an empty one satisfies none.
 
     Args:
-        condition: ``"yes"``, ``"no"``, ``"= text"``, a condition on a number as in :func:`parse`, or a list of them.
+        condition: ``"yes"``, ``"no"``, ``"= text"``, ``"any"``, a condition on a number as in :func:`parse`, or a list
+            of them.
         value: the computed value.
         rounding: allow one unit of the last digit of printed numbers; whole numbers are counts and allow none.
 
@@ -114,6 +121,8 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
         >>> holds("14", 13.4, rounding=True), holds("14", 13, rounding=True)
         (True, False)
     """
+    if condition == ANY:
+        return True
     if isinstance(condition, str) and isinstance(value, Sequence) and not isinstance(value, str):
         return bool(value) and all(holds(condition, entry, rounding) for entry in value)
     if not isinstance(condition, str):
@@ -130,6 +139,11 @@ def holds(condition: str | Sequence[str], value: Value, rounding: bool = False) 
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"expected a number for the condition {condition!r}, got {value!r}")
     return interval.holds(float(value), interval.slack if rounding and isinstance(value, float) else 0.0)
+
+
+def entries(value: Value) -> list[Value]:
+    """The entries of a list, or a single value as a list."""
+    return [value] if isinstance(value, str) or not isinstance(value, Sequence) else list(value)
 
 
 def shown(value: Value) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
@@ -30,6 +31,24 @@ def apart(one: Summary, other: Summary, what: str) -> tuple[list[float], list[fl
     pairs = [[a - b for a, b in zip(ours[s], theirs[s], strict=True)] for s in ours if s in theirs]
     epochs = list(zip(*pairs, strict=True))
     return [_rounded(fmean(e)) for e in epochs], [_standard_error(e) for e in epochs]
+
+
+def moved_apart(one: Summary, other: Summary, what: str) -> tuple[float, float]:
+    """How much the difference of two settings grows from the first to the last epoch: mean and standard error."""
+    ours, theirs = _by_seed(one, what), _by_seed(other, what)
+    grown = [ours[s][-1] - theirs[s][-1] - ours[s][0] + theirs[s][0] for s in ours if s in theirs]
+    return _rounded(fmean(grown)), _standard_error(grown)
+
+
+def unsteadiness(one: Summary, other: Summary, what: str) -> tuple[float, float]:
+    """How much more one setting's error rises between epochs than another's, summed over epochs, paired by seed."""
+    ours, theirs = ({s: _rises(e) for s, e in _by_seed(found, what).items()} for found in (one, other))
+    more = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return _rounded(fmean(more)), _standard_error(more)
+
+
+def _rises(errors: Sequence[float]) -> float:
+    return sum(max(after - before, 0.0) for before, after in pairwise(errors))
 
 
 def draw_curves(panels: Mapping[str, Mapping[str, Sequence[float]]], ylabel: str, *, logarithmic: bool = False) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .conditions import parse
-from .verdicts import VERDICTS
+from .conditions import ANY, parse
+from .verdicts import AGREES, TRENDS, VERDICTS, WEIGHTS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -22,10 +21,12 @@ KINDS = ("analytic", "figure", "training")
 
 _ROOT = Path(__file__).parent
 _ITEM = {
-    "id", "place", "names", "claim", "kind", "verdict", "reason", "achieves", "seconds", "needs", "quantity", "command",
-    "runs_of",
+    "id", "place", "names", "claim", "quote", "kind", "verdict", "weight", "same_as", "reason", "achieves", "seconds",
+    "needs", "quantity", "command", "runs_of",
 }  # fmt: skip
-_QUANTITY = {"name", "what", "claim", "expect"}
+_QUANTITY = {"name", "what", "published", "test", "expect", "error"}
+UNKNOWN = "unknown"
+"""The standard error of a single run."""
 
 
 class ItemError(ValueError):
@@ -39,15 +40,20 @@ class Quantity:
     Attributes:
         name: its key in the result of the item's function.
         what: what it is, in a few words.
-        claim: the condition that the paper's statement puts on it, or None if the paper says nothing about it.
-        expect: the condition that a correct computation satisfies; the tests check it. None if there is none: training
-            results are only shown beside what is published.
+        published: what the paper prints for it, verbatim, or None if it prints nothing. A value ``NAME_published`` that
+            the item's function returns takes its place.
+        test: the condition that the paper's statement puts on it, or None if the paper says nothing about it.
+        expect: the condition that a correct computation satisfies; the tests check it. None if there is none, as for
+            what training gives.
+        error: the name of the value that has its standard errors, or ``"unknown"``; for experiments only.
     """
 
     name: str
     what: str
-    claim: str | list[str] | None
-    expect: str | list[str] | None
+    published: str | list[str] | None = None
+    test: str | list[str] | None = None
+    expect: str | list[str] | None = None
+    error: str = ""
 
 
 @dataclass(frozen=True)
@@ -58,9 +64,13 @@ class Item:
         paper: the folder of its paper, such as ``"tpami"``.
         id: its number, such as ``"R22"`` or ``"figure-4"``.
         place: where the paper states it.
-        claim: the statement, in one line.
+        claim: the statement, in one line of our own.
+        quote: the statement in the paper's words; needed for every verdict but ``"agrees"``.
         kind: ``"analytic"``, ``"figure"`` or ``"training"``.
-        verdict: the verdict we expect, one of ``VERDICTS``. The last two are a judgement that no computation makes.
+        verdict: the verdict we expect, one of ``VERDICTS``. ``"ambiguous"`` is a judgement that no computation makes.
+        weight: what the statement is about, one of ``WEIGHTS``; empty for our own statements.
+        same_as: the key of another item, such as ``"tpami/R36"``, that is about the same matter; this one is not
+            counted then.
         reason: one line on the verdict; ``{name}`` stands for a computed value.
         achieves: where the paper is wrong, what its method achieves nevertheless.
         names: other names of the item, such as ``"table-4"``; several items may share one.
@@ -79,6 +89,9 @@ class Item:
     kind: str
     verdict: str
     reason: str
+    quote: str = ""
+    weight: str = ""
+    same_as: str = ""
     achieves: str = ""
     names: tuple[str, ...] = ()
     seconds: float = 1.0
@@ -93,9 +106,9 @@ class Item:
         return f"{self.paper}/{self.id}"
 
     @property
-    def is_numbered(self) -> bool:
-        """Whether it is a numbered claim such as G2 or R22; the others are figures, tables, training and findings."""
-        return re.fullmatch(r"[A-Z]\d+", self.id) is not None
+    def is_experiment(self) -> bool:
+        """Whether it repeats an experiment at small size or on other hardware, which has verdicts of its own."""
+        return self.verdict in TRENDS
 
     def answers_to(self, name: str) -> bool:
         """Whether the item is meant by a name such as ``tpami``, ``tpami/r22``, ``r22`` or ``tpami/table-4``."""
@@ -112,6 +125,7 @@ class Paper:
         name: its folder, such as ``"tpami"``.
         title, authors, venue: as printed.
         about: one paragraph on what it proposes.
+        own: whether these are our own statements, which are not counted among the papers'.
         items: its items, in the order of the file.
     """
 
@@ -120,6 +134,7 @@ class Paper:
     authors: str
     venue: str
     about: str
+    own: bool
     items: tuple[Item, ...]
 
 
@@ -132,9 +147,11 @@ def papers() -> tuple[Paper, ...]:
 
     Example:
         >>> [paper.name for paper in papers()]
-        ['gradients', 'neurips', 'tpami', 'iccv', 'eccv']
+        ['neurips', 'tpami', 'iccv', 'eccv', 'gradients']
     """
-    return tuple(_read(_ROOT / name / "items.toml") for name in ("gradients", "neurips", "tpami", "iccv", "eccv"))
+    found = tuple(_read(_ROOT / name / "items.toml") for name in ("neurips", "tpami", "iccv", "eccv", "gradients"))
+    check_duplicates([item for paper in found for item in paper.items])
+    return found
 
 
 def all_items() -> list[Item]:
@@ -171,38 +188,57 @@ def _read(file: Path) -> Paper:
             document = tomllib.load(stream)
         except tomllib.TOMLDecodeError as problem:
             raise ItemError(f"{file.parent.name}/{file.name}: {problem}") from problem
-    name = file.parent.name
-    items = tuple(_item(name, entry) for entry in document.get("item", []))
+    name, own = file.parent.name, document.get("own", False)
+    items = tuple(_item(name, entry, own) for entry in document.get("item", []))
     keys = [item.key for item in items]
     if len(set(keys)) < len(keys):
         raise ItemError(f"{name}: items with the same id: {sorted({k for k in keys if keys.count(k) > 1})}")
-    return Paper(name, document["title"], document["authors"], document["venue"], document["about"], items)
+    return Paper(name, document["title"], document["authors"], document["venue"], document["about"], own, items)
 
 
-def _item(paper: str, entry: Mapping[str, Any]) -> Item:
+def check_duplicates(items: Sequence[Item]) -> None:
+    """Check that every ``same_as`` names another item, which is counted.
+
+    Raises:
+        ItemError: it names none, or one that is a duplicate itself.
+    """
+    counted = {item.key for item in items if not item.same_as}
+    for item in items:
+        if item.same_as and item.same_as not in counted:
+            raise ItemError(f"{item.key}: same_as expected the key of an item that is counted, got {item.same_as!r}")
+
+
+def _item(paper: str, entry: Mapping[str, Any], own: bool) -> Item:
     where = f"{paper}/{entry.get('id', '?')}"
-    _check_keys(where, entry, _ITEM, required={"id", "place", "claim", "verdict", "reason"})
-    kind = entry.get("kind", "analytic")
-    if kind not in KINDS or entry["verdict"] not in VERDICTS:
+    required = {"id", "place", "claim", "verdict", "reason"}
+    _check_keys(where, entry, _ITEM, required if own else required | {"weight"})
+    kind, verdict = entry.get("kind", "analytic"), entry["verdict"]
+    if kind not in KINDS or verdict not in VERDICTS:
         raise ItemError(f"{where}: expected a kind of {KINDS} and a verdict of {VERDICTS}")
+    if not own and entry["weight"] not in WEIGHTS:
+        raise ItemError(f"{where}: expected a weight of {tuple(WEIGHTS)}, got {entry['weight']!r}")
+    if not own and verdict != AGREES and not entry.get("quote"):
+        raise ItemError(f"{where}: expected a quote, the paper's own words, for an item with the verdict {verdict!r}")
     settings = {key: value for key, value in entry.items() if key not in ("quantity", "names", "kind")}
-    quantities = tuple(_quantity(where, q, kind) for q in entry.get("quantity", []))
+    free = kind == "training" or verdict in TRENDS  # values that are only shown need no condition
+    quantities = tuple(_quantity(where, q, free, verdict in TRENDS) for q in entry.get("quantity", []))
     return Item(paper, kind=kind, names=tuple(entry.get("names", ())), quantities=quantities, **settings)
 
 
-def _quantity(where: str, entry: Mapping[str, Any], kind: str) -> Quantity:
+def _quantity(where: str, entry: Mapping[str, Any], free: bool, experiment: bool) -> Quantity:
     where = f"{where}, {entry.get('name', '?')}"
     _check_keys(where, entry, _QUANTITY, required={"name", "what"})
-    claim, expect = entry.get("claim"), entry.get("expect", entry.get("claim"))
-    if expect is None and kind != "training":
-        raise ItemError(f"{where}: expected a condition `claim`, `expect` or both")
-    for condition in [c for one in (claim, expect) if one for c in ([one] if isinstance(one, str) else one)]:
-        if condition not in ("yes", "no") and not condition.startswith("= "):
+    test = entry.get("test")
+    expect = entry.get("expect", None if experiment else test)
+    if expect is None and not free:
+        raise ItemError(f"{where}: expected a condition `test`, `expect` or both")
+    for condition in [c for one in (test, expect) if one for c in ([one] if isinstance(one, str) else one)]:
+        if condition not in ("yes", "no", ANY) and not condition.startswith("= "):
             try:
                 parse(condition)
             except ValueError as problem:
                 raise ItemError(f"{where}: {problem}") from problem
-    return Quantity(entry["name"], entry["what"], claim, expect)
+    return Quantity(**{**entry, "test": test, "expect": expect})
 
 
 def _check_keys(where: str, entry: Mapping[str, Any], known: set[str], required: set[str]) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import torch
 
-from .conditions import Value, holds, shown
-from .items import Item, ItemError, Quantity
+from .conditions import Value, entries, holds, shown
+from .items import UNKNOWN, Item, ItemError, Quantity
 from .registry import Compute, compute_of, train_of
 from .training import Setup
-from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING
+from .trends import least_favourable, most, trends
+from .verdicts import AGREES, AMBIGUOUS, DISAGREES, ROUNDING
 
 _ORDER = (AGREES, ROUNDING, DISAGREES)
 
@@ -29,12 +30,14 @@ class Judged:
         value: the computed value.
         as_expected: whether it satisfies ``expect``.
         verdict: how it compares with the paper's statement; empty if the paper makes none.
+        comparisons: for experiments, the verdicts on the entries of the value.
     """
 
     quantity: Quantity
     value: Value
     as_expected: bool
     verdict: str
+    comparisons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,13 @@ class Outcome:
         """The outcome as JSON can hold it."""
         item = {key: _for_json(value) for key, value in asdict(self.item).items() if key != "quantities"}
         quantities = [
-            {**asdict(j.quantity), "ours": _for_json(j.value), "as_expected": j.as_expected, "verdict": j.verdict}
+            {
+                **asdict(j.quantity),
+                "ours": _for_json(j.value),
+                "as_expected": j.as_expected,
+                "verdict": j.verdict,
+                **({"comparisons": list(j.comparisons)} if j.comparisons else {}),
+            }
             for j in self.judged
         ]
         found = {"verdict": self.verdict, "reason": self.reason, "seconds": round(self.seconds, 3)}
@@ -119,20 +128,32 @@ def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Ju
     if quantity.name not in values:
         raise ItemError(f"{item.key}: its function does not return {quantity.name!r}; it returns {sorted(values)}")
     value = values[quantity.name]
-    if quantity.expect is None:
-        published = values.get(f"{quantity.name}_published")
-        return Judged(replace(quantity, claim=_as_text(published) or quantity.claim), value, True, "")
+    quantity = replace(quantity, published=_as_text(values.get(f"{quantity.name}_published")) or quantity.published)
     try:
-        verdict = "" if quantity.claim is None else _compare(quantity.claim, value)
-        return Judged(quantity, value, holds(quantity.expect, value), verdict)
+        as_expected = quantity.expect is None or holds(quantity.expect, value)
+        if quantity.test is None:
+            return Judged(quantity, value, as_expected, "")
+        if item.is_experiment:
+            comparisons = _trends(item, quantity, values)
+            return Judged(quantity, value, as_expected, most(comparisons), comparisons)
+        return Judged(quantity, value, as_expected, _compare(quantity.test, value))
     except ValueError as problem:
         raise ItemError(f"{item.key}, {quantity.name}: {problem}") from problem
 
 
+def _trends(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> tuple[str, ...]:
+    assert quantity.test is not None
+    if quantity.error and quantity.error != UNKNOWN and quantity.error not in values:
+        raise ItemError(f"{item.key}: its function does not return {quantity.error!r}; it returns {sorted(values)}")
+    error = None if not quantity.error else values.get(quantity.error, math.nan)
+    return trends(quantity.test, values[quantity.name], error, quantity.published)
+
+
 def _as_text(published: Value | None) -> str | list[str] | None:
-    if published is None or isinstance(published, str):
-        return published
-    return [shown(entry) for entry in published] if isinstance(published, Sequence) else shown(published)
+    if published is None:
+        return None
+    texts = ["–" if shown(entry) == "nan" else shown(entry) for entry in entries(published)]
+    return texts if isinstance(published, list | tuple) else texts[0]
 
 
 def _compare(claim: str | list[str], value: Value) -> str:
@@ -143,9 +164,11 @@ def _compare(claim: str | list[str], value: Value) -> str:
 
 def _verdict(item: Item, judged: tuple[Judged, ...]) -> str:
     """The least favourable verdict of the quantities, unless the items file says that none can be given."""
-    if item.verdict in (AMBIGUOUS, NOT_COMPARABLE):
+    if item.verdict == AMBIGUOUS:
         return item.verdict
     found = [j.verdict for j in judged if j.verdict]
+    if item.is_experiment:
+        return least_favourable(found)
     return max(found, key=_ORDER.index, default=item.verdict)
 
 

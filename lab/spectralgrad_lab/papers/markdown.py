@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, marked
+from .verdicts import AGREES, ANALYSIS, DISAGREES, OPPOSITE, REPRODUCED, RESULT, ROUNDING, marked
 
-_CLASS = {AGREES: "agrees", ROUNDING: "agrees", DISAGREES: "disagrees", AMBIGUOUS: "open", NOT_COMPARABLE: "open"}
+_CLASS = {AGREES: "agrees", ROUNDING: "agrees", REPRODUCED: "agrees", DISAGREES: "disagrees", OPPOSITE: "disagrees"}
 
 
 def plain(text: str) -> str:
@@ -41,15 +41,24 @@ def sentence(text: str) -> str:
     return capital(text) + ("" if text.endswith((".", "?", "!")) else ".")
 
 
-def verdict(name: str) -> str:
-    """A verdict with its sign, and a class by which the site colors it.
+def verdict(name: str, weight: str = "") -> str:
+    """A verdict with its sign, and a class by which the site colors it: red if a result or an analysis is affected.
 
     Example:
-        >>> verdict("does not agree")
+        >>> verdict("does not agree", "analysis")
         '<span class="verdict-disagrees">✗&nbsp;does not agree</span>'
+        >>> verdict("does not agree", "misprint")
+        '<span class="verdict-open">✎&nbsp;does not agree</span>'
     """
-    sign, _, words = marked(name).partition(" ")
-    return f'<span class="verdict-{_CLASS[name]}">{sign}&nbsp;{words}</span>' if name else sign
+    sign, _, words = marked(name, weight).partition(" ")
+    light = name == DISAGREES and weight not in ("", RESULT, ANALYSIS)
+    color = "open" if light else _CLASS.get(name, "open")
+    return f'<span class="verdict-{color}">{sign}&nbsp;{words}</span>' if name else sign
+
+
+def folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Lines that show when the reader opens their title; headings inside keep their anchors."""
+    return ['<details markdown="1">', f"<summary>{title}</summary>", "", *lines, "</details>", ""]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

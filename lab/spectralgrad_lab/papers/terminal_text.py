@@ -11,13 +11,15 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .conditions import MANY, shown
+from .conditions import ANY, MANY, shown
 from .items import KINDS, Item
 from .judging import Outcome
 from .registry import declared
-from .verdicts import AGREES, AMBIGUOUS, DISAGREES, NOT_COMPARABLE, ROUNDING, VERDICTS, marked
+from .trends import tally
+from .verdicts import AGREES, AMBIGUOUS, DISAGREES, OPPOSITE, REPRODUCED, ROUNDING, TRENDS, VERDICTS, marked
 
-_STYLE = {AGREES: "green", ROUNDING: "green", DISAGREES: "red", AMBIGUOUS: "yellow", NOT_COMPARABLE: "yellow"}
+_STYLE = {AGREES: "green", ROUNDING: "green", REPRODUCED: "green", DISAGREES: "red", OPPOSITE: "red"}
+_OPEN = "yellow"
 _WIDE = 130  # columns that the listing as a table needs
 
 
@@ -74,13 +76,15 @@ def _status(item: Item, done: Collection[str]) -> Text:
     if item.key not in declared():
         return Text("no code yet", style="red")
     here = " (run here)" if item.key in done else ""
-    return Text(marked(item.verdict) + here, style=_STYLE[item.verdict])
+    return Text(marked(item.verdict, item.weight) + here, style=_STYLE.get(item.verdict, _OPEN))
 
 
 def heading(outcome: Outcome) -> Text:
-    """The item's name, place and claim."""
+    """The item's name, place, weight, claim, and the paper's words."""
     item = outcome.item
-    return Text.assemble("\n", (item.key, "bold"), f"  {item.place}\n", item.claim)
+    weight = f" · {item.weight}" if item.weight else ""
+    quote = ("\n“" + item.quote + "”", "italic") if item.quote else ""
+    return Text.assemble("\n", (item.key, "bold"), f"  {item.place}{weight}\n", item.claim, quote)
 
 
 def full_size(outcome: Outcome) -> Text:
@@ -89,25 +93,26 @@ def full_size(outcome: Outcome) -> Text:
 
 
 def quantities(outcome: Outcome) -> Table:
-    """A table of an outcome's values: the condition if the claim holds, computed, expected, verdict."""
+    """A table of an outcome's values: what the paper prints, the test, computed, expected, verdict."""
     table = Table(box=None, pad_edge=False)
-    for name in ("", "if the claim holds", "computed", "expected", "verdict"):
+    for name in ("", "published", "test", "computed", "expected", "verdict"):
         table.add_column(name)
     for judged in outcome.judged:
-        claim, expect = shown_condition(judged.quantity.claim), shown_condition(judged.quantity.expect)
-        row = judged.quantity.what, claim, shown(judged.value), expect
+        quantity = judged.quantity
+        conditions = shown_published(quantity.published), shown_condition(quantity.test)
+        row = quantity.what, *conditions, shown(judged.value), shown_condition(quantity.expect)
         mark = judged.verdict if judged.as_expected else f"! {judged.verdict or 'not as expected'}"
-        table.add_row(*(Text(cell) for cell in row), Text(mark, style=_STYLE.get(judged.verdict, "")))
+        counts = f" ({found})" if (found := tally(judged.comparisons)) else ""
+        style = _STYLE.get(judged.verdict, _OPEN if judged.verdict else "")
+        table.add_row(*(Text(cell) for cell in row), Text(mark + counts, style=style))
     return table
 
 
 def line(outcome: Outcome) -> Text:
     """The verdict in one line: name, verdict, reason."""
     mark = "" if outcome.as_expected else "! "
-    style = _STYLE[outcome.verdict]
-    return Text.assemble(
-        (f"{mark}{outcome.item.key}  ", "bold"), (marked(outcome.verdict), style), f"  {outcome.reason}"
-    )
+    verdict = marked(outcome.verdict, outcome.item.weight), _STYLE.get(outcome.verdict, _OPEN)
+    return Text.assemble((f"{mark}{outcome.item.key}  ", "bold"), verdict, f"  {outcome.reason}")
 
 
 def counted(counts: Mapping[str, int]) -> str:
@@ -118,12 +123,14 @@ def counted(counts: Mapping[str, int]) -> str:
         '3 agree, 1 does not agree'
         >>> counted({"agrees": 1, "agrees up to rounding": 2, "does not agree": 2, "ambiguous": 1, "not run": 4})
         '1 agrees, 2 agree up to rounding, 2 do not agree, 1 is ambiguous, 4 were not run'
+        >>> counted({"direction reproduced": 2, "not seen": 1, "opposite": 0, "too small to tell": 3})
+        '2 direction reproduced, 1 not seen, 3 too small to tell'
     """
-    phrases = {AMBIGUOUS: "is ambiguous", NOT_COMPARABLE: "is not comparable at this size", "not run": "was not run"}
+    phrases = {AMBIGUOUS: "is ambiguous", "not run": "was not run"}
     found = []
     for name in (*VERDICTS, "not run"):
         phrase = phrases.get(name, name)
-        if counts.get(name, 0) > 1:
+        if counts.get(name, 0) > 1 and name not in TRENDS:
             first, _, rest = phrase.partition(" ")
             plural = {"agrees": "agree", "does": "do", "is": "are", "was": "were"}[first]
             phrase = f"{plural} {rest}".strip()
@@ -142,22 +149,44 @@ def number(count: int) -> str:
     return f"{count} item{'' if count == 1 else 's'}"
 
 
+def shown_published(published: str | Sequence[str] | None) -> str:
+    """What a paper prints as a cell shows it; a dash if it prints nothing.
+
+    Example:
+        >>> shown_published(None), shown_published(["0.2%", "0.2%"]), shown_published(["1", "2"])
+        ('–', '0.2%', '1, 2')
+    """
+    if published is None or isinstance(published, str):
+        return published or "–"
+    return published[0] if len(set(published)) == 1 else ", ".join(published)
+
+
 def shown_condition(condition: str | Sequence[str] | None) -> str:
     """A condition as a cell shows it; a dash if there is none.
 
     Example:
         >>> shown_condition(None), shown_condition("< 1e-12"), shown_condition("= solved")
         ('–', '< 1e-12', 'solved')
-        >>> shown_condition(["3", "0.1 .. 0.2", "0 .. 0"]), shown_condition(["< 1"] * 9)
-        ('3, 0.1 to 0.2, 0', 'a condition for each')
+        >>> shown_condition(["3", "0.1 .. 0.2", "0 .. 0"]), shown_condition(["any", "< 1"])
+        ('3, 0.1 to 0.2, 0', '–, < 1')
+        >>> shown_condition(["< 1"] * 9)
+        'a condition for each'
+        >>> shown_condition("<= 0.05 ~ 0.01")
+        '≤ 0.05, ≈ within 0.01'
     """
-    if condition is None:
+    if condition in (None, ANY):
         return "–"
     if not isinstance(condition, str):
         return ", ".join(map(shown_condition, condition)) if len(condition) <= MANY else "a condition for each"
     if condition.startswith("= "):
         return condition[2:].strip()
-    text = re.sub(r"\s*\.\.\s*", " to ", condition).removesuffix(" ± 0").replace("<=", "≤").replace(">=", "≥")
+    text = (
+        re.sub(r"\s*\.\.\s*", " to ", condition)
+        .removesuffix(" ± 0")
+        .replace("<=", "≤")
+        .replace(">=", "≥")
+        .replace(" ~", ", ≈ within")
+    )
     low, _, high = text.partition(" to ")
     return low if low == high else text
 

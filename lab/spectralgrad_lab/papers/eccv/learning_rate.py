@@ -7,8 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from spectralgrad.optim import optimal_rate
+from spectralgrad.optim import nearest_orthogonal, optimal_rate
 from spectralgrad.testing import random_orthogonal
 
 from ..conditions import Value
@@ -39,6 +40,11 @@ def against_the_minimiser() -> Mapping[str, Value]:
     }
 
 
+def first_weight(seed: int) -> Tensor:
+    """The 64×27 weight of a first convolution, He initialisation."""
+    return math.sqrt(2 / (64 * 9)) * gaussian(64, 27, seed=seed)
+
+
 def first_convolution() -> dict[str, float]:
     """The same for first convolutions, 64×27, as ResNets initialise them, and for a tenth of these weights.
 
@@ -46,7 +52,7 @@ def first_convolution() -> dict[str, float]:
     """
     worse, shrunk, small_worse = [], [], []
     for seed in range(400):
-        W = math.sqrt(2 / (64 * 9)) * gaussian(64, 27, seed=seed)
+        W = first_weight(seed)
         G = 1e-2 * gaussian(64, 27, seed=seed + 1000)
         rate = float(optimal_rate(W, G))
         worse.append(defect(W, rate, G) > defect(W))
@@ -98,11 +104,17 @@ def quotient_of_vectors() -> Mapping[str, Value]:
 
 @computes("eccv/O19")
 def one_factor_orthogonal() -> Mapping[str, Value]:
-    """η*(W, cG) for an orthogonal W: it is η*(W, G)/c, so it grows when the gradient shrinks."""
+    """η*(W, cG) = η*(W, G)/c for an orthogonal W, and η* for orthogonal gradients of first convolutions."""
     W, G = random_orthogonal(8), gaussian(8, 8)
     rate = float(optimal_rate(W, G))
+    treated = [
+        abs(float(optimal_rate(first_weight(seed), nearest_orthogonal(gaussian(64, 27, seed=seed + 1000)))))
+        for seed in range(300)
+    ]
     return {
         "rate": rate,
         "scaling_error": max(abs(float(optimal_rate(W, c * G)) * c / rate - 1) for c in (1e-6, 1e3)),
         "rate_of_a_small_gradient": abs(float(optimal_rate(W, 1e-6 * G))),
+        "orthogonal_gradient": float(np.median(treated)),
+        "orthogonal_gradient_largest": max(treated),
     }

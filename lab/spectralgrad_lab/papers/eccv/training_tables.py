@@ -49,6 +49,7 @@ def treatments(train: Training) -> Mapping[str, Value]:
         **columns(found, names),
         **versus(found, names, PLAIN),
         "mean_published": [_published(name) for name in names],
+        "difference_published": [round(_published(name) - _published(PLAIN), 3) for name in names],
         "condition": [float(f"{found[name].condition:.4g}") for name in names],
         "clear": largest(found, names, PLAIN),
         "failures": failures(found),

@@ -32,11 +32,12 @@ def over_training(train: Training) -> Mapping[str, Value]:
     values: dict[str, Value] = {"methods": list(METHODS)}
     values |= {name: [_curve(found[method], name) for method in METHODS] for name in RECORDED}
     last = [_curve(found[method], "smoothness")[-1] for method in METHODS]
-    base = last[METHODS.index(NEWTON_SCHULZ)]
+    base, kappa = last[METHODS.index(NEWTON_SCHULZ)], _curve(found["svd"], "condition_clamped")
     return {
         **values,
         "over_newton_schulz": rounded(beta / base for beta in last),
-        "kappa": _curve(found["svd"], "condition_clamped"),
+        "kappa": kappa,
+        "kappa_change": kappa[-1] / kappa[0],
         "first_ratio_svd": _curve(found["svd"], "first_ratio"),
         "failures": failures(found),
         "train_seconds": seconds(found),

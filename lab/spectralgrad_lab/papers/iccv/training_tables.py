@@ -57,8 +57,10 @@ def table(train: Training) -> Mapping[str, Value]:
         "hybrid_methods": list(HYBRID),
         **prefixed("standalone", _compared(found, STANDALONE)),
         "standalone_mean_published": [_printed(method, 0) for method in STANDALONE],
+        "standalone_difference_published": published_gains("standalone", STANDALONE),
         **prefixed("hybrid", _compared(found, hybrid)),
         "hybrid_mean_published": [_printed(method, 2) for method in HYBRID],
+        "hybrid_difference_published": published_gains("hybrid", HYBRID),
         "svd_behind": difference(found, "svd", NEWTON_SCHULZ),
         "pade_behind": difference(found, "svd-pade", NEWTON_SCHULZ),
         "exact_behind": difference(found, "exact", NEWTON_SCHULZ),
@@ -85,10 +87,12 @@ def warmup(train: Training) -> Mapping[str, Value]:
     found = train.run(warmup_settings())
     names = list(found)
     rows = ("no warm-up", "1 epoch", "2 epochs", "3 epochs", "iSQRT-COV")
+    means = [float(TABLE_11[row][0]) for row in rows]
     return {
         "settings": names,
         **_compared(found, names),
-        "mean_published": [float(TABLE_11[row][0]) for row in rows],
+        "mean_published": means,
+        "difference_published": [round(mean - means[-1], 3) for mean in means],
         "best_published": [float(TABLE_11[row][2]) for row in rows],
         "clear": largest(found, names, NEWTON_SCHULZ),
         "failures": failures(found),
@@ -98,6 +102,12 @@ def warmup(train: Training) -> Mapping[str, Value]:
 
 def _compared(found: Mapping[str, Summary], names: Sequence[str]) -> dict[str, list[float]]:
     return {**columns(found, names), **versus(found, names, NEWTON_SCHULZ)}
+
+
+def published_gains(kind: str, methods: Sequence[str]) -> list[float]:
+    """Top-1 errors of Table 2 minus that of Newton–Schulz, alone or after Newton–Schulz."""
+    column = {"standalone": 0, "hybrid": 2}[kind]
+    return [round(_printed(method, column) - _printed(NEWTON_SCHULZ, column), 3) for method in methods]
 
 
 def _printed(method: str, column: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..conditions import Value
-from ..convergence import TEST, TRAIN, apart, curves, draw_curves
+from ..convergence import TEST, TRAIN, apart, curves, draw_curves, unsteadiness
 from ..registry import draws, trains
 from ..training import Training
 from .training_tables import SIZES, table_settings, taylor_settings
@@ -20,12 +20,15 @@ def hyperparameters(train: Training) -> Mapping[str, Value]:
     found = train.of("tpami/training-table-3").run(taylor_settings())
     names = list(found)
     difference, error = apart(found[names[0]], found[names[-1]], TRAIN)
+    unsteady, unsteady_error = unsteadiness(found[names[0]], found[names[-1]], TEST)
     return {
         "settings": names,
         "train": curves(found, names, TRAIN),
         "test": curves(found, names, TEST),
         "difference": difference,
         "standard_error": error,
+        "unsteady": unsteady,
+        "unsteady_error": unsteady_error,
     }
 
 

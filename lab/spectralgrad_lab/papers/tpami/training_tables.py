@@ -12,7 +12,7 @@ from ...published.printed import printed
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains
-from ..small_protocol import SEEDS, columns, difference, failures, prefixed, seconds, seeded, small, versus
+from ..small_protocol import SEEDS, columns, failures, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
 
@@ -43,11 +43,14 @@ def taylor(train: Training) -> Mapping[str, Value]:
     settings = taylor_settings()
     found = train.run(settings)
     first, _, last = settings
+    between = versus(found, [first], last)
     return {
         "settings": list(settings),
         **columns(found, settings),
         **{f"{name}_published": TABLE_3[name] for name in ("success", "mean")},
-        "paired": difference(found, first, last),
+        "difference": between["difference"][0],
+        "difference_published": round(TABLE_3["mean"][0] - TABLE_3["mean"][-1], 3),
+        "standard_error": between["standard_error"][0],
         "failures": failures(found),
         "train_seconds": seconds(found),
     }

@@ -1,0 +1,71 @@
+"""The part of a page that shows one item: what the paper says, what was tested, what came out, whether it matters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .conditions import shown
+from .items import Item
+from .judging import Judged, Outcome
+from .markdown import capital, plain, sentence, table, verdict
+from .outcomes import file_of
+from .registry import draw_of
+from .terminal_text import duration, shown_condition, shown_published
+from .trends import tally
+from .verdicts import ANALYSIS, RESULT
+
+_HEAD = ["value", "published", "test", "computed", "expected", "verdict"]
+
+
+def picture_of(item: Item) -> Path:
+    """Where the picture of an item is, seen from the pages."""
+    return Path("images", f"{item.paper}-{item.id}.svg")
+
+
+def section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
+    """The lines of an item's section; ``results`` is the folder of the results, seen from the page."""
+    weight = f" · {item.weight}" if item.weight else ""
+    lines = [f"### {item.id}", "", f"*{capital(item.place)}{weight}:* {sentence(item.claim)}", ""]
+    lines += [f"> {plain(item.quote)}", ""] if item.quote else []
+    if outcome is None:
+        needs = f" It needs {plain(item.needs)}." if item.needs else ""
+        run = f"`spectralgrad reproduce {item.key}` takes about {duration(item.seconds)}."
+        return [*lines, f"Not run.{needs} {run}", ""]
+    lines += [f"**{verdict(outcome.verdict, item.weight)}.** {plain(outcome.reason)}", ""]
+    if item.achieves:
+        heading = "*What the method achieves:* " if item.weight in (RESULT, ANALYSIS) else ""
+        lines += [f"{heading}{plain(item.achieves)}", ""]
+    lines += [f"The same matter as {_link(item)}, where it is counted.", ""] if item.same_as else []
+    lines += table(_HEAD, [_row(judged, item.weight) for judged in outcome.judged]) if outcome.judged else []
+    return lines + _picture(item) + _how_to_run(item, outcome, results)
+
+
+def _link(item: Item) -> str:
+    paper, _, name = item.same_as.partition("/")
+    page = "" if paper == item.paper else f"{paper}.md"
+    return f"[{name}]({page}#{name.lower()})"
+
+
+def _row(judged: Judged, weight: str) -> list[str]:
+    quantity = judged.quantity
+    cells = [quantity.what, shown_published(quantity.published), shown_condition(quantity.test)]
+    cells += [shown(judged.value), shown_condition(quantity.expect)]
+    counts = f" ({found})" if (found := tally(judged.comparisons)) else ""
+    return [*map(plain, cells), verdict(judged.verdict, weight) + counts]
+
+
+def _picture(item: Item) -> list[str]:
+    if not draw_of(item.key):
+        return []
+    place = capital(item.place)
+    file = picture_of(item).as_posix()
+    return [f"![{place}, recomputed]({file})", "", f"*{place}, drawn from the computed values.*", ""]
+
+
+def _how_to_run(item: Item, outcome: Outcome, results: Path) -> list[str]:
+    data = " --data DIR" if item.needs else ""
+    took = f"about {duration(item.seconds)}" if item.kind == "training" else duration(outcome.seconds)
+    took = f"the runs of [{item.runs_of}](#{item.runs_of})" if item.runs_of else took
+    stored = file_of(item, results).as_posix()
+    lines = [f"`spectralgrad reproduce {item.key}{data}` ({took}) · [all values]({stored})", ""]
+    return [*lines, "At full size, on a machine with a GPU:", "", f"    {item.command}", ""] if item.command else lines
