@@ -124,14 +124,39 @@ def test_gradients_that_small_cotangents_make_representable_are_exact():
     assert relative_error(g.double(), expected) < 1e-4
 
 
-def test_the_gradient_of_an_exponent_at_extreme_scales():
-    """Σ G̃ᵢᵢ λᵖ ln λ, in 50 digits."""
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-pade"])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_gradient_of_an_exponent_at_extreme_scales(method, fixed):
+    """Σ G̃ᵢᵢ λᵖ ln λ, in 50 digits, whether or not the matrix requires a gradient."""
     values = [2.0**-900, 3 * 2.0**-900, 7 * 2.0**-900]
     p = torch.tensor(-0.75, dtype=DOUBLE, requires_grad=True)
-    (g,) = torch.autograd.grad(sg.matrix_power(torch.diag(torch.tensor(values, dtype=DOUBLE)), p).diagonal().sum(), p)
+    A = torch.diag(torch.tensor(values, dtype=DOUBLE)).requires_grad_(not fixed)
+    (g,) = torch.autograd.grad(sg.matrix_power(A, p, method=method).diagonal().sum(), p)
     with mpmath.workdps(50):
         expected = mpmath.fsum(mpmath.mpf(x) ** -0.75 * mpmath.log(x) for x in values)
         assert abs(mpmath.mpf(g.item()) / expected - 1) < 1e-13
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """The identity, whose backward pass returns None."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None
+
+
+@pytest.mark.parametrize("name", BEYOND)
+@pytest.mark.parametrize("e", [0, 500])
+def test_a_backward_pass_without_cotangents(name, e):
+    """Where the rest of the graph returns None, no gradient arrives, at every scale."""
+    f, degrees, *_ = BEYOND[name]
+    inputs = [ldexp(_positive(DOUBLE, seed), torch.tensor(float(e))).requires_grad_() for seed in range(len(degrees))]
+    (_WithoutGradient.apply(f(*inputs)).sum() + sum(x.trace() for x in inputs)).backward()
+    assert all(torch.equal(x.grad, torch.eye(4, dtype=DOUBLE)) for x in inputs)
 
 
 def test_an_exponential_that_overflows():

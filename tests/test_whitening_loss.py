@@ -178,6 +178,7 @@ def test_bad_input():
     for options, message in (
         ({"sub_batch": 1}, "sub_batch to be an integer ≥ 2"),
         ({"iterations": 0}, "iterations to be an integer ≥ 1"),
+        ({"eps": -1e-9}, "eps to be a finite number ≥ 0"),
     ):
         with pytest.raises(sg.ArgumentError, match=message):
             whitening_mse(z, **options)
