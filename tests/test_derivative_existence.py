@@ -262,3 +262,14 @@ def test_the_doctor_reports_the_error_that_the_user_gets(name, f, dtype):
     assert finding.verdict == "lost"
     assert finding.error == pytest.approx(relative_error(X.grad.double(), exact.grad), rel=0.05)
     assert f"estimated relative error of the gradient {number(finding.error)}" in str(report)
+
+
+def test_the_doctor_reports_the_largest_error_of_a_batch():
+    batch = torch.stack([with_spectrum([1.0, 1.0, 2.0, 4.0], seed=seed) * 2.0**seed for seed in range(3)])
+    X, exact = batch.clone().requires_grad_(), batch.clone().requires_grad_()
+    with doctor() as report:
+        w, V = sg.eigh(X)
+        ((V * w.sqrt().unsqueeze(-2)) @ V.mT * G).sum().backward()
+    (sg.matrix_sqrt(exact) * G).sum().backward()
+    errors = [relative_error(got, expected) for got, expected in zip(X.grad, exact.grad, strict=True)]
+    assert report.findings[0].error == pytest.approx(max(errors), rel=0.05)
