@@ -274,7 +274,11 @@ def _in_processes(call, parts):
             meeting.wait()
             return total
 
-        return call(parts[i], reduce)
+        try:
+            return call(parts[i], reduce)
+        except BaseException:
+            meeting.abort()  # or the other would wait for ever
+            raise
 
     with ThreadPoolExecutor(len(parts)) as pool:
         return list(pool.map(work, range(len(parts))))
