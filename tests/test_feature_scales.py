@@ -262,7 +262,7 @@ def test_pooling_keeps_a_small_eps_on_the_null_space(power):
     assert_close((null.T @ S @ null).diagonal(), expected.expand(44), rtol=1e-2, atol=0)
 
 
-def _in_processes(call, parts):
+def _in_parts(call, parts):
     """``call(part, reduce)`` of each part in a thread of its own; ``reduce`` sums over them, as over processes."""
     meeting, given = Barrier(len(parts)), [None] * len(parts)
 
@@ -286,13 +286,13 @@ def _in_processes(call, parts):
 
 @pytest.mark.parametrize("scales", [(2.0**600, 2.0**590), (2.0**-600, 2.0**-590), (2.0**600, 0.0)], ids=str)
 @pytest.mark.parametrize("groups", [1, 2])
-def test_processes_whose_features_differ_in_size_agree_on_a_scale(scales, groups):
+def test_parts_of_a_batch_that_differ_in_size_agree_on_a_scale(scales, groups):
     def normalized(X, reduce=None):
         whiten = lambda C, eps=0.0: sg.matrix_inv_sqrt(C + eps * torch.eye(C.shape[-1], dtype=DOUBLE))  # noqa: E731
         return normalize(X, whiten, None, None, groups=groups, reduce=reduce, eps=0.0)
 
     parts = [_features(scale, DOUBLE, seed) for seed, scale in enumerate(scales)]
-    whole, found = normalized(torch.cat(parts)), _in_processes(normalized, parts)
+    whole, found = normalized(torch.cat(parts)), _in_parts(normalized, parts)
     assert_close(torch.cat([part.output for part in found]), whole.output)
     for part in found:
         assert_close(part.mean / scales[0], whole.mean / scales[0])
