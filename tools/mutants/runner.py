@@ -85,7 +85,9 @@ class Runner:
     def _judge(self, mutant: Mutant) -> str:
         """The test that detected the mutant, or an empty string."""
         changed = mutant.codes()
-        covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
+        covering = self._covering(mutant, everywhere=not changed)
+        if not covering:  # no test executes it; perhaps the import does
+            changed, covering = [], self._covering(mutant, everywhere=True)
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
         # What a module does at import may matter to tests that execute no line of its functions; these come last.
@@ -97,6 +99,9 @@ class Runner:
             del self.items[noticed]
             return self._judge(mutant)
         return noticed
+
+    def _covering(self, mutant: Mutant, everywhere: bool) -> list[str]:
+        return [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere)]
 
     def _within_budget(self, names: list[str], more: list[str]) -> list[str]:
         """The most promising tests: fast ones, those that have detected many mutants, few parametrisations of each.
