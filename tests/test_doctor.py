@@ -538,6 +538,22 @@ def test_a_batch_is_sampled_but_checked_for_nan_as_a_whole():
     assert report.findings[0].ties == 6
 
 
+def test_by_default_64_matrices_of_a_batch_are_examined():
+    """Evenly spaced: of 65 every second one, of 64 all."""
+    for count, verdict in ((64, "values"), (65, "fine")):
+        A = APART.repeat(count, 1, 1)
+        A[1] = TIED
+        report, _ = examined(lambda A: linalg.eigvalsh(A)[:, 0].sum(), A)
+        assert report.findings[0].verdict == verdict
+
+
+def test_by_default_200_places_are_recorded():
+    lines = compile("\n" + "f(A)\n" * 203, "many_places.py", "exec")
+    with doctor() as report:
+        exec(lines, {"f": linalg.eigvalsh, "A": APART})
+    assert (len(report.findings), report.omitted) == (200, 3)
+
+
 def test_packages_whose_names_begin_like_ours_or_torchs_are_places():
     for package in (torch, sg):
         folder = Path(package.__file__).parent

@@ -228,8 +228,14 @@ def _at_import(mutant: Mutant, names: list[str]) -> str:
         file.flush()
         command = [sys.executable, "-c", "import sys; from tools.mutants.runner import imported; imported(sys.argv[1])"]
         done = subprocess.run([*command, file.name], cwd=ROOT, capture_output=True, text=True)
-    failed = re.search(r"^FAILED (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
-    return "" if done.returncode == 0 else failed[1] if failed else "at import"
+    if done.returncode == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if failed is None and "while loading conftest" not in done.stderr:
+        raise RuntimeError(
+            f"pytest could not run (has a test file changed?)\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return failed[1] if failed else "at import"
 
 
 def imported(request: str) -> None:
