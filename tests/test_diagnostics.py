@@ -13,6 +13,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.diagnostics import GaugeWarning, conformance, gauge_warnings, inspect
+from spectralgrad.precision import negative_tolerance
 from spectralgrad.rules import METHODS
 from spectralgrad.testing import PolarReference, random_orthogonal, with_spectrum
 
@@ -290,3 +291,12 @@ def test_every_matrix_is_counted_once(f, dtype):
     f(A)
     report = sg.solvers.reset_report()
     assert (report.calls, report.matrices, report.failures) == (1, 7, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_inspect_has_no_gradient_error_where_the_root_does_not_exist(dtype):
+    """From both sides of the tolerance for negative eigenvalues."""
+    limit = negative_tolerance(4, dtype)
+    for share, missing in ((0.25, False), (4.0, True)):
+        A = with_spectrum([-share * limit, 0.3, 0.6, 1.0], dtype=dtype)
+        assert bool(inspect(A).gradient_error.isnan()) is missing

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from spectralgrad_lab.papers.gradients import compared
 from spectralgrad_lab.papers.iccv import newton_schulz
 from spectralgrad_lab.papers.items import ItemError, all_items, papers, select
 from spectralgrad_lab.papers.judging import run
+from spectralgrad_lab.papers.tpami import eigenvalue_gaps
 from spectralgrad_lab.papers.verdicts import AMBIGUOUS, DISAGREES, NOT_COMPARABLE
 
 QUICK = 2  # seconds up to which figures are computed again, too; the others are judged by their stored values
@@ -130,6 +132,11 @@ def test_the_columns_of_the_accuracy_table_have_the_degree_of_their_names(degree
     A, G = with_spectrum([1.0, 1.01, 2.0, 2.02]), inputs.sym(inputs.gaussian(4, 4))
     column, rule = compared.TABLE[f"taylor_{degree}"], compared.root_by(sg.Taylor(degree=degree))
     assert relative_error(inputs.gradient(column, A, G), inputs.gradient(rule, A, G)) < 1e-13
+
+
+def test_the_thresholds_of_figure_1_are_halved_four_times():
+    assert eigenvalue_gaps.THRESHOLDS[0] == 2**-10
+    assert [a / b for a, b in pairwise(eigenvalue_gaps.THRESHOLDS)] == [2] * 4
 
 
 def test_papers_are_described():
