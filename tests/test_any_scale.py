@@ -13,6 +13,8 @@ from spectralgrad.diagnostics.fuzzing.scaling import BITS
 from spectralgrad.precision import all_ordinary, exponent, ldexp, ordinary
 from spectralgrad.testing import relative_error, with_spectrum
 
+from .helpers import noise
+
 SINGLE, DOUBLE = torch.float32, torch.float64
 S = torch.tensor([[2, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 3]], dtype=DOUBLE)
 
@@ -60,6 +62,31 @@ def test_far_beyond_the_squares_that_are_representable(name, dtype):
                 assert relative_error(ldexp(x.double(), torch.tensor(-float(shift))), y.double()) < bound
 
 
+PAIRS = {
+    "gaussian_transport": sg.gaussian_transport,
+    "bures_wasserstein": sg.bures_wasserstein,
+    "log_euclidean": sg.log_euclidean,
+    "affine_invariant": sg.affine_invariant,
+    "lyapunov": lambda A, B: sg.linalg.lyapunov(A, B).solution,
+    "eigvalsh of pencils": sg.eigvalsh,
+}
+
+
+@pytest.mark.parametrize("e", [0, -900, 900])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", PAIRS)
+def test_one_matrix_and_a_batch_at_every_scale(name, turned, e):
+    """Values are those of single pairs, and the gradient of the one matrix is the sum over the batch."""
+    f = (lambda A, B: PAIRS[name](B, A)) if turned else PAIRS[name]
+    one, *others = (ldexp(_positive(DOUBLE, seed), torch.tensor(float(e))) for seed in range(3))
+    one, batch = one.requires_grad_(), torch.stack(others).requires_grad_()
+    values, alone = f(one, batch), torch.stack([f(one, other) for other in batch])
+    G = noise(*values.shape)
+    found, expected = ((x, *torch.autograd.grad(x, (one, batch), G)) for x in (values, alone))
+    for x, y in zip(found, expected, strict=True):
+        assert relative_error(x / y.abs().max(), y / y.abs().max()) < 1000 * torch.finfo(DOUBLE).eps
+
+
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("scale", [1e-25, 1e-12, 1.0, 1e12, 1e25])
 @pytest.mark.parametrize("options", [{}, {"scale": True}], ids=str)
@@ -74,6 +101,20 @@ def test_alignment_does_not_depend_on_whether_a_gradient_is_wanted(scale, option
         assert_close(part / unit, other.detach() / unit, rtol=0, atol=1e-4)
     assert_close(plain.residual, tracked.residual.detach(), rtol=1e-4, atol=0)
     assert_close(plain.rotation, sg.procrustes(X.double(), Y.double(), **options).rotation.float(), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [(SINGLE, 2.0**-16), (DOUBLE, 2.0**-160)], ids=str)
+@pytest.mark.parametrize("weights", [None, torch.tensor([1.0, 2, 3, 1, 0.5, 1])], ids=["equal", "weighted"])
+def test_alignment_of_points_whose_distances_are_much_smaller_than_they(dtype, size, weights):
+    """The points are of ordinary size, their distances are not; a power of two changes nothing."""
+    X, Y = ((1 + noise(6, 3, seed=seed) / 256).to(dtype) for seed in (1, 2))
+    weights = None if weights is None else weights.to(dtype)
+    expected = sg.procrustes(X, Y, scale=True, weights=weights)
+    for tracked in (False, True):
+        found = sg.procrustes((X * size).requires_grad_(tracked), Y * size, scale=True, weights=weights)
+        units = (1, size, 1, size**2, 1)
+        for x, y, unit in zip(found, expected, units, strict=True):
+            assert relative_error(x.detach() / unit, y) < 2**12 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("factor", [2.0**-60, 1.0, 2.0**60])
@@ -124,14 +165,39 @@ def test_gradients_that_small_cotangents_make_representable_are_exact():
     assert relative_error(g.double(), expected) < 1e-4
 
 
-def test_the_gradient_of_an_exponent_at_extreme_scales():
-    """Σ G̃ᵢᵢ λᵖ ln λ, in 50 digits."""
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-pade"])
+@pytest.mark.parametrize("fixed", [True, False])
+def test_the_gradient_of_an_exponent_at_extreme_scales(method, fixed):
+    """Σ G̃ᵢᵢ λᵖ ln λ, in 50 digits, whether or not the matrix requires a gradient."""
     values = [2.0**-900, 3 * 2.0**-900, 7 * 2.0**-900]
     p = torch.tensor(-0.75, dtype=DOUBLE, requires_grad=True)
-    (g,) = torch.autograd.grad(sg.matrix_power(torch.diag(torch.tensor(values, dtype=DOUBLE)), p).diagonal().sum(), p)
+    A = torch.diag(torch.tensor(values, dtype=DOUBLE)).requires_grad_(not fixed)
+    (g,) = torch.autograd.grad(sg.matrix_power(A, p, method=method).diagonal().sum(), p)
     with mpmath.workdps(50):
         expected = mpmath.fsum(mpmath.mpf(x) ** -0.75 * mpmath.log(x) for x in values)
         assert abs(mpmath.mpf(g.item()) / expected - 1) < 1e-13
+
+
+class _WithoutGradient(torch.autograd.Function):
+    """The identity, whose backward pass returns None."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return None
+
+
+@pytest.mark.parametrize("name", BEYOND)
+@pytest.mark.parametrize("e", [0, 500])
+def test_a_backward_pass_without_cotangents(name, e):
+    """Where the rest of the graph returns None, no gradient arrives, at every scale."""
+    f, degrees, *_ = BEYOND[name]
+    inputs = [ldexp(_positive(DOUBLE, seed), torch.tensor(float(e))).requires_grad_() for seed in range(len(degrees))]
+    (_WithoutGradient.apply(f(*inputs)).sum() + sum(x.trace() for x in inputs)).backward()
+    assert all(torch.equal(x.grad, torch.eye(4, dtype=DOUBLE)) for x in inputs)
 
 
 def test_an_exponential_that_overflows():

@@ -148,3 +148,12 @@ def test_what_the_two_forms_of_svd_inv_get_right_at_a_tie():
     assert error(shrunk, "svd-inv", lambda X: X - 0.1 * sg.polar(X)) > 0.3
     assert error(torch.ones_like, "svd-inv:faithful=True", sg.polar) > 0.5
     assert error(torch.ones_like, "svd-inv", sg.polar) < 1e-14
+
+
+@pytest.mark.parametrize("options", [{}, {"steps": 9}], ids=str)
+def test_newton_schulz_as_a_function_and_as_a_method_agree(options):
+    A = with_spectrum([0.1, 0.5, 1.0, 2.0], seed=4)
+    Y, Z = sg.linalg.newton_schulz(A, **options)
+    rule = sg.NewtonSchulz(**options)
+    assert relative_error(Y, sg.matrix_sqrt(A, method=rule)) < 1e-13
+    assert relative_error(Z, sg.matrix_inv_sqrt(A, method=rule)) < 1e-13

@@ -42,6 +42,7 @@ HERMITIAN = {
     "the smallest by eigsh": ("values", lambda A: sg.eigsh(A - 5 * B, 1, largest=False).eigenvalues.sum()),
     "the largest of a callable": ("values", lambda A: sg.eigsh(A.matmul, 1, size=4, dtype=A.dtype).eigenvalues.sum()),
     "one vector": ("gauge", lambda A: sg.eigh(A).eigenvectors[:, 0] @ G[0]),
+    "one vector of a pencil": ("gauge", lambda A: sg.eigh(A, B).eigenvectors[:, 0] @ G[0]),
     "the leading vector": ("gauge", lambda A: sg.eigh(A, k=1).eigenvectors[:, 0] @ G[0]),
     "projector of one": ("gauge", lambda A: projector(sg.eigh(A, k=1).eigenvectors)),
     "spectral projector": ("cut", lambda A: (sg.spectral_projector(A, 1) * G).sum()),
@@ -137,6 +138,14 @@ def test_the_judgement_does_not_depend_on_the_scale(scale):
     A = TIED["rotated"] * scale
     assert warned(lambda A: sg.eigvalsh(A)[0] / scale, A) == ["values"]
     assert warned(lambda A: (sg.eigvalsh(A) / scale).log().sum(), A) == []
+
+
+@pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
+def test_a_kink_is_as_wide_as_rounding(scale):
+    """64 ε of the norm, from both sides."""
+    for distance, kinds in ((16, ["kink"]), (128, [])):
+        level = scale * (2 + 3 * distance * torch.finfo(SQUARE.dtype).eps)
+        assert warned(lambda M, t=level: (sg.singular_value_threshold(M, t) * G).sum() / scale, SQUARE * scale) == kinds
 
 
 def test_slopes_that_are_rounding_errors_are_not_compared():
@@ -253,3 +262,14 @@ def test_the_doctor_reports_the_error_that_the_user_gets(name, f, dtype):
     assert finding.verdict == "lost"
     assert finding.error == pytest.approx(relative_error(X.grad.double(), exact.grad), rel=0.05)
     assert f"estimated relative error of the gradient {number(finding.error)}" in str(report)
+
+
+def test_the_doctor_reports_the_largest_error_of_a_batch():
+    batch = torch.stack([with_spectrum([1.0, 1.0, 2.0, 4.0], seed=seed) * 2.0**seed for seed in range(3)])
+    X, exact = batch.clone().requires_grad_(), batch.clone().requires_grad_()
+    with doctor() as report:
+        w, V = sg.eigh(X)
+        ((V * w.sqrt().unsqueeze(-2)) @ V.mT * G).sum().backward()
+    (sg.matrix_sqrt(exact) * G).sum().backward()
+    errors = [relative_error(got, expected) for got, expected in zip(X.grad, exact.grad, strict=True)]
+    assert report.findings[0].error == pytest.approx(max(errors), rel=0.05)

@@ -13,10 +13,11 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.diagnostics import GaugeWarning, conformance, gauge_warnings, inspect
+from spectralgrad.precision import negative_tolerance
 from spectralgrad.rules import METHODS
 from spectralgrad.testing import PolarReference, random_orthogonal, with_spectrum
 
-from .helpers import DTYPES, matrix, symmetric_noise, unit
+from .helpers import DTYPES, matrix, noise, symmetric_noise, unit
 
 DOUBLE = torch.float64
 
@@ -30,6 +31,12 @@ def test_inspect_counts_ties_rank_gap_and_condition():
     assert_close(report.condition[0], torch.tensor(8.0, dtype=DOUBLE))
     assert report.condition[2] > 1e14
     assert inspect(torch.eye(3)).exact_ties == 2
+
+
+def test_inspect_of_zero_matrices_has_no_relative_gap():
+    assert inspect(torch.zeros(1, 1)).relative_gap == 0
+    assert inspect(torch.ones(1, 1)).relative_gap == math.inf
+    assert inspect(torch.zeros(3, 3)).relative_gap == 0
 
 
 @pytest.mark.parametrize(("degree", "ratio"), [(9, 0.5), (9, 0.9), (100, 0.99)])
@@ -57,6 +64,15 @@ def test_inspect_gauge_sensitivity_tells_vectors_from_eigenspaces():
     assert_close(
         inspect(A, cotangent=cotangent).gauge_sensitivity, inspect(A, loss=lambda w, V: V[0, 0]).gauge_sensitivity
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+def test_inspect_gauge_sensitivity_is_relative_to_both_columns(dtype):
+    A = with_spectrum([1.0, 1, 2], dtype=dtype)
+    cotangent = noise(3, 3, dtype=dtype) * torch.tensor([1.0, 100, 10])
+    C, sizes = sg.eigh(A).eigenvectors.mH @ cotangent, torch.linalg.vector_norm(cotangent, dim=0)
+    expected = (C[0, 1] - C[1, 0].conj()).abs() / (sizes[0] + sizes[1])
+    assert_close(inspect(A, cotangent=cotangent).gauge_sensitivity, expected)
 
 
 def test_inspect_prints_a_table_with_a_verdict():
@@ -275,3 +291,12 @@ def test_every_matrix_is_counted_once(f, dtype):
     f(A)
     report = sg.solvers.reset_report()
     assert (report.calls, report.matrices, report.failures) == (1, 7, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_inspect_has_no_gradient_error_where_the_root_does_not_exist(dtype):
+    """From both sides of the tolerance for negative eigenvalues."""
+    limit = negative_tolerance(4, dtype)
+    for share, missing in ((0.25, False), (4.0, True)):
+        A = with_spectrum([-share * limit, 0.3, 0.6, 1.0], dtype=dtype)
+        assert bool(inspect(A).gradient_error.isnan()) is missing

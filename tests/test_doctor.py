@@ -2,6 +2,7 @@
 
 import gc
 import json
+import sysconfig
 import threading
 import weakref
 from pathlib import Path
@@ -13,7 +14,7 @@ import spectralgrad as sg
 from spectralgrad.diagnostics import doctor
 from spectralgrad.diagnostics.checkup.findings import VERDICTS
 from spectralgrad.diagnostics.checkup.lineage import _ALIVE, Lineage, Trace
-from spectralgrad.diagnostics.checkup.places import _SKIPPED
+from spectralgrad.diagnostics.checkup.places import _SKIPPED, calling_place
 from spectralgrad.testing import with_spectrum
 
 linalg = torch.linalg
@@ -537,6 +538,22 @@ def test_a_batch_is_sampled_but_checked_for_nan_as_a_whole():
     assert report.findings[0].ties == 6
 
 
+def test_by_default_64_matrices_of_a_batch_are_examined():
+    """Evenly spaced: of 65 every second one, of 64 all."""
+    for count, verdict in ((64, "values"), (65, "fine")):
+        A = APART.repeat(count, 1, 1)
+        A[1] = TIED
+        report, _ = examined(lambda A: linalg.eigvalsh(A)[:, 0].sum(), A)
+        assert report.findings[0].verdict == verdict
+
+
+def test_by_default_200_places_are_recorded():
+    lines = compile("\n" + "f(A)\n" * 203, "many_places.py", "exec")
+    with doctor() as report:
+        exec(lines, {"f": linalg.eigvalsh, "A": APART})
+    assert (len(report.findings), report.omitted) == (200, 3)
+
+
 def test_packages_whose_names_begin_like_ours_or_torchs_are_places():
     for package in (torch, sg):
         folder = Path(package.__file__).parent
@@ -551,3 +568,20 @@ def test_further_arguments_reach_the_function():
         for w in (linalg.eigh(A, "U").eigenvalues, linalg.eigvalsh(A, UPLO="U")):
             torch.testing.assert_close(w, linalg.eigvalsh(APART))
         assert linalg.svd(A[:3], False).Vh.shape == (3, 4)
+
+
+@pytest.mark.parametrize("f", [sg.matrix_sqrt, sg.eigh, sg.svd, sg.eigvalsh, sg.nuclear_norm], ids=lambda f: f.__name__)
+def test_errors_of_this_library_speak_for_themselves(f):
+    with doctor() as report, pytest.raises(sg.SpectralError):
+        f(torch.ones(3))
+    assert "The message says what was expected." in str(report)
+
+
+def test_a_call_in_an_installed_package_names_the_caller_outside():
+    file, names = Path(sysconfig.get_paths()["purelib"]) / "other" / "layer.py", {}
+    exec(compile("def call(f):\n    return (lambda: f())()\n", file, "exec"), names)
+    place = names["call"](calling_place)  # the caller
+    line = next(n for n, text in enumerate(Path(__file__).read_text().splitlines(), 1) if text.endswith("# the caller"))
+    assert (place.file, place.line) == (str(file), 2)
+    assert place.called_from.endswith(f"test_doctor.py:{line}")
+    assert calling_place().called_from == ""

@@ -4,12 +4,16 @@ float32 is compared with float64, whose range holds the squares and cubes of all
 scale one, from which powers of two differ by nothing but what a rule does at its own thresholds.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import pytest
 import torch
 from torch.func import grad, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.nn.functional.normalization import normalize
 from spectralgrad.precision import magnitude
 from spectralgrad.testing import relative_error
 
@@ -256,3 +260,40 @@ def test_pooling_keeps_a_small_eps_on_the_null_space(power):
     expected = torch.tensor(1e-5, dtype=DOUBLE)
     expected = expected.log() if power == "log" else expected**power
     assert_close((null.T @ S @ null).diagonal(), expected.expand(44), rtol=1e-2, atol=0)
+
+
+def _in_parts(call, parts):
+    """``call(part, reduce)`` of each part in a thread of its own; ``reduce`` sums over them, as over processes."""
+    meeting, given = Barrier(len(parts)), [None] * len(parts)
+
+    def work(i):
+        def reduce(x):
+            given[i] = x
+            meeting.wait()
+            total = sum(given)
+            meeting.wait()
+            return total
+
+        try:
+            return call(parts[i], reduce)
+        except BaseException:
+            meeting.abort()  # or the other would wait for ever
+            raise
+
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return list(pool.map(work, range(len(parts))))
+
+
+@pytest.mark.parametrize("scales", [(2.0**600, 2.0**590), (2.0**-600, 2.0**-590), (2.0**600, 0.0)], ids=str)
+@pytest.mark.parametrize("groups", [1, 2])
+def test_parts_of_a_batch_that_differ_in_size_agree_on_a_scale(scales, groups):
+    def normalized(X, reduce=None):
+        whiten = lambda C, eps=0.0: sg.matrix_inv_sqrt(C + eps * torch.eye(C.shape[-1], dtype=DOUBLE))  # noqa: E731
+        return normalize(X, whiten, None, None, groups=groups, reduce=reduce, eps=0.0)
+
+    parts = [_features(scale, DOUBLE, seed) for seed, scale in enumerate(scales)]
+    whole, found = normalized(torch.cat(parts)), _in_parts(normalized, parts)
+    assert_close(torch.cat([part.output for part in found]), whole.output)
+    for part in found:
+        assert_close(part.mean / scales[0], whole.mean / scales[0])
+        assert_close(part.matrix * scales[0], whole.matrix * scales[0])

@@ -11,7 +11,7 @@ import torch
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.diagnostics.fuzzing import FAMILIES, OPERATIONS, Campaign, draw
+from spectralgrad.diagnostics.fuzzing import FAMILIES, OPERATIONS, Campaign, cases, draw, operations, references
 from spectralgrad.diagnostics.fuzzing.homogeneous import HOMOGENEOUS
 from spectralgrad.diagnostics.fuzzing.references import Spectrum
 from spectralgrad.diagnostics.fuzzing.scaling import judge_scales
@@ -100,11 +100,47 @@ def test_scales_and_cotangents_of_the_cases():
             assert least + math.log2(info.eps) - 1 <= exponent <= least + 1
 
 
+def test_denormal_cases_have_every_exponent_that_is_representable():
+    for dtype in (torch.float32, torch.float64):
+        info, ones = torch.finfo(dtype), np.ones((1, 2, 2))
+        found = {cases._exponent(np.random.default_rng(n), "denormal", ones, dtype) for n in range(1000)}
+        least = math.log2(info.tiny)
+        assert (min(found), max(found)) == (least + math.log2(info.eps) + 1, least)
+
+
+def test_a_check_leaves_its_case_as_it_is():
+    drawn = [draw(0, number, largest=6, batch=2) for number in range(len(FAMILIES))]
+    for name, operation in OPERATIONS.items():
+        case = next(case for case in drawn if case.kind in operation.kinds)
+        before = case.matrices.clone()
+        list(operation.judge(case, operation.prepare(case.matrices), operation.methods[0]))
+        assert torch.equal(case.matrices, before), name
+        assert not case.matrices.requires_grad, name
+
+
+@pytest.mark.parametrize("name", ["eigh", "nuclear_norm"])
+def test_every_method_has_its_turn_at_other_scales(name, monkeypatch):
+    """One round over the families in 16, the next one a round later, so that another method has its turn."""
+    monkeypatch.setattr(operations, "judge_scales", lambda scaled, case, method: [case.number])
+    operation, rounds = OPERATIONS[name], operations.SCALED_ROUNDS
+    drawn = (draw(0, n, largest=1, batch=1) for n in range(2 * rounds * len(FAMILIES)))
+    fitting = ((case, operation.prepare(case.matrices)) for case in drawn if case.kind in operation.kinds)
+    judged = [list(operation.judge(case, prepared, operation.methods[0])) for case, prepared in fitting]
+    found = [number for findings in judged for number in findings if isinstance(number, int)]
+    assert {number // len(FAMILIES) for number in found} == {0, rounds + 1}
+
+
+@pytest.mark.parametrize("name", ["SQRT", "INV_SQRT", "POWER", "SQUARE", "INVERSE", "LOG", "EXP"])
+def test_the_references_bound_second_divided_differences_by_half_the_second_derivative(name):
+    function, w = getattr(references, name), torch.linspace(0.2, 3, 9, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(function.value(w).sum(), w, create_graph=True)
+    (curvature,) = torch.autograd.grad(slope.sum(), w)
+    torch.testing.assert_close(function.second(w.detach()), curvature.abs() / 2)
+
+
 @pytest.mark.parametrize("name", ["sqrt", "inv_sqrt", "log", "exp"])
 def test_the_references_agree_with_fifty_digits(name):
     """The closed forms in double precision are themselves checked, on real matrices of ordinary scale."""
-    from spectralgrad.diagnostics.fuzzing import references
-
     function = getattr(references, name.upper())
     A = torch.stack([sg.testing.with_spectrum([0.5, 0.5, 0.5 + 1e-9, 1.0, 2.0], seed=s) for s in range(3)])
     G = torch.randn(3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

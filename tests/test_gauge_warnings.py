@@ -45,6 +45,17 @@ def test_a_function_by_hand_at_a_tie_is_reported(f, dtype):
     assert _silent(exact, with_spectrum([0.5, 1, 1, 1, 2], dtype=dtype))
 
 
+def test_a_warning_says_how_much_of_the_cotangent_is_concerned():
+    A = with_spectrum([1.0, 1, 2]).requires_grad_()
+    with (
+        pytest.warns(GaugeWarning, match=r"differently, .* \(0\.5 of the cotangent\)\. Let"),
+        gauge_warnings(),
+    ):
+        sg.eigvalsh(A)[0].backward()
+    with pytest.warns(GaugeWarning, match=r"or distorts it\. Use"), gauge_warnings():
+        (_by_hand(torch.sqrt)(A) * symmetric_noise(3)).sum().backward()
+
+
 def test_a_function_by_hand_of_one_tied_matrix_in_a_batch_is_reported():
     A = torch.stack([with_spectrum([1.0, 2, 3]), with_spectrum([1.0, 2, 2])])
     assert not _silent(lambda X: (_by_hand(torch.sqrt)(X) * symmetric_noise(3)).sum(), A)

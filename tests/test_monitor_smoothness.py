@@ -33,6 +33,14 @@ def test_smoothness_takes_the_largest_of_the_steps():
     assert effective_smoothness(lambda: (zero**2).sum(), [zero]) == 0
     broken = torch.zeros(1, requires_grad=True)
     assert effective_smoothness(lambda: broken.sqrt().sum(), [broken]) == math.inf
+    one = torch.ones(1, requires_grad=True)  # α g = 3/4, 3/2: only the second step leaves the domain
+    assert effective_smoothness(lambda: one.sqrt().sum(), [one], rate=3.0, points=2) == math.inf
+    assert effective_smoothness(lambda: one.sqrt().sum(), [one], rate=1.5, points=1) < math.inf
+
+
+def test_parameters_that_the_loss_does_not_use_count_as_constant():
+    x, unused = torch.ones(3, dtype=torch.float64, requires_grad=True), torch.ones(2, requires_grad=True)
+    assert effective_smoothness(lambda: (x**2).sum(), [x, unused]) == pytest.approx(2, rel=1e-12)
 
 
 def test_smoothness_leaves_no_trace():

@@ -83,6 +83,12 @@ def test_settings_of_denoising(keep):
         sg.nn.PCADenoising2d(4, keep=keep)
 
 
+def test_denoising_keeps_at_most_the_channels_of_a_group():
+    sg.nn.PCADenoising2d(4, keep=2, groups=2)
+    with pytest.raises(sg.ArgumentError, match="expected keep to be an integer from 1 to 2"):
+        sg.nn.PCADenoising2d(4, keep=3, groups=2)
+
+
 @pytest.mark.parametrize("value", [NAN, float("inf")])
 @pytest.mark.parametrize(
     "layer",

@@ -110,6 +110,19 @@ class TestConversion:
             convert_decorrelated_batchnorm(net)
         assert type(convert_decorrelated_batchnorm(net, "1")[0]) is Activated
 
+    def test_a_layer_that_only_describes_itself_otherwise_is_converted(self):
+        class Described(nn.BatchNorm2d):
+            def __init__(self, channels):
+                super().__init__(channels)
+
+            def extra_repr(self):
+                return "described"
+
+            def reset_parameters(self):
+                super().reset_parameters()
+
+        assert type(convert_decorrelated_batchnorm(Described(4))) is sg.nn.DecorrelatedBatchNorm2d
+
     def test_device(self):
         net = convert_decorrelated_batchnorm(nn.Sequential(nn.BatchNorm2d(4, device="meta")))
         assert all(tensor.is_meta for tensor in net.state_dict().values())

@@ -249,6 +249,14 @@ class TestDenoising:
             assert_close(input_gradient(ours, X, G), input_gradient(torchs, X, G))
         assert_close(ours.eval()(X), torchs.eval()(X))
 
+    @pytest.mark.parametrize("keep", [1.0, 6])
+    def test_all_kept_needs_no_decomposition(self, keep):
+        """Uncorrelated features tie all eigenvalues, where plain SVD has no gradient."""
+        pair = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
+        X, G = torch.kron(pair, torch.kron(pair, pair))[:, 1:7], noise(8, 6)
+        ours, torchs = sg.nn.PCADenoising1d(6, keep=keep, method="svd").double(), nn.BatchNorm1d(6).double()
+        assert_close(input_gradient(ours, X, G), input_gradient(torchs, X, G))
+
     @pytest.mark.parametrize("keep", [1, 3, 0.5, 0.9])
     def test_projection_of_standardised_features(self, keep):
         torch.manual_seed(0)

@@ -9,7 +9,7 @@ import spectralgrad as sg
 from spectralgrad.rules import METHODS, GapMethod
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import FUNCTIONS, REAL, gradient, symmetric_noise, unit
+from .helpers import FUNCTIONS, REAL, gradient, noise, pairs, symmetric_noise, unit
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -54,6 +54,15 @@ def test_second_order_of_gap_rules_along_a_path_of_constant_rank(method, name):
     leaf = t.clone().requires_grad_()
     (first,) = torch.autograd.grad(loss(leaf), leaf, create_graph=True)
     assert_close(torch.autograd.grad(first, leaf)[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [1, 3])
+@pytest.mark.parametrize(("name", "method"), pairs(ON_RANGE))
+def test_no_intermediate_result_is_nan(name, method, rank):
+    """So that torch's anomaly detection, with which users look for NaN, does not stop here."""
+    A = with_spectrum([0.0] * (6 - rank) + [1.0, 0.5, 0.3][:rank]).requires_grad_()
+    with torch.autograd.set_detect_anomaly(True):
+        (FUNCTIONS[name](A, method=method) * noise(6, 6)).sum().backward()
 
 
 def test_plain_svd_of_singular_matrices_under_transforms():

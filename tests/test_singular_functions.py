@@ -365,6 +365,8 @@ def test_low_rank_below_the_rank_projects_on_the_tangent_space(dtype, both_ways)
     outside = U[:, 2:] @ U[:, 2:].mH @ G @ Vh[2:].mH @ Vh[2:]
     for k in (2, 3):
         assert relative_error(gradient(lambda X, k=k: sg.low_rank(X, k), M, G), G - outside) < 100 * unit(dtype)
+    assert not sg.low_rank(M, 0).any()
+    assert not gradient(lambda X: sg.low_rank(X, 0), M, G).any()
 
 
 FAST = {

@@ -114,7 +114,7 @@ def test_mixed_second_derivatives_in_the_exponent_and_in_parameters():
 
 
 def _loss(name, method):
-    weights = symmetric_noise(4)
+    weights = noise(4, 4)
 
     def loss(A):
         if name == "eigh":

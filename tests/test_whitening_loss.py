@@ -189,3 +189,5 @@ def test_bad_input():
     with pytest.raises(sg.NonFiniteError, match="whitening_mse"):
         whitening_mse(z)
     assert whitening_mse(torch.zeros(2, 0, 3)) == 0
+    with pytest.raises(sg.ArgumentError, match="eps to be a finite number ≥ 0"):
+        whitening_mse(torch.zeros(2, 0, 3), eps=-1.0)

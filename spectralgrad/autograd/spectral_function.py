@@ -13,8 +13,8 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,7 +30,7 @@ from .gap_rule import GapRule
 from .pairwise import differences, identity_mask
 from .rescaling import rescaled
 from .scalar_functions import INV_SQRT, SQRT, Function, real_power
-from .spectral_scale import scaled
+from .spectral_scale import Scaled, scaled
 from .square_root import plain_derivative, root_and_eigenpairs
 
 
@@ -46,19 +46,27 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
     found = scaled(f, spectrum)
     if found is None:
         return _exact(A, f, spectrum, eigenpairs)
-    e, result = found.down, A
-    if isinstance(f.degree, Tensor):
-        p = f.degree.expand(e.shape)
-        result = rescaled(partial(_learned_power, found.spectrum, eigenpairs, e), (A, p), (e, 0 * e), (found.up,))
-    else:
-        result = rescaled(lambda A: _exact(A, found.f, found.spectrum, eigenpairs), (A,), (e,), (found.up,))
+    return _at_ordinary_size(lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, f.degree, found)
+
+
+def _at_ordinary_size(
+    call: Callable[[Tensor, Function], Tensor], A: Tensor, p: float | Tensor | None, found: Scaled
+) -> Tensor:
+    """Return ``call`` of the scaled matrices and function, times the power of two that undoes the scaling.
+
+    An exponent p that is a tensor also determines this power of two.
+    """
+    e = found.down
+    if not isinstance(p, Tensor):
+        result: Tensor = rescaled(lambda A: call(A, found.f), (A,), (e,), (found.up,))
+        return result
+
+    def learned(A: Tensor, p: Tensor) -> Tensor:
+        growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1; its derivative is that of 2^(ep), without it
+        return call(A, real_power(p)) * growth[..., None, None]
+
+    result = rescaled(learned, (A, p.expand(e.shape)), (e, 0 * e), (found.up,))
     return result
-
-
-def _learned_power(spectrum: Spectrum, eigenpairs: GapRule, e: Tensor, A: Tensor, p: Tensor) -> Tensor:
-    """Return the power p of ``A``, of which p also determines the power of two by which it is multiplied afterwards."""
-    growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1; its derivative is that of 2^(ep), without the power
-    return _exact(A, real_power(p), spectrum, eigenpairs) * growth[..., None, None]
 
 
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -83,9 +91,8 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     found = None if rule.saturates else scaled(f, Spectrum(w, V, implied.support))
     if found is None:
         return _by_implied(A, implied, w, V)
-    call = partial(_by_implied, implied=replace(implied, f=found.f), w=found.spectrum.values, V=V)
-    result: Tensor = rescaled(call, (A,), (found.down,), (found.up,))
-    return result
+    call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
+    return _at_ordinary_size(call, A, f.degree, found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:

@@ -176,7 +176,6 @@ def _gradient_error(A: Tensor, rule: Method, dtype: torch.dtype) -> Tensor:
     generator = torch.Generator().manual_seed(0)
     d = A.shape[-1]
     G = torch.randn(d, d, generator=generator, dtype=torch.float64).to(A)
-    G = G + G.mH
     with torch.enable_grad():
         gradients = []
         for method in (rule, Exact()):

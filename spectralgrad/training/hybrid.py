@@ -109,7 +109,7 @@ class HybridSwitch:
         if postpone:
             self._move_decay(self.decay_epoch + warmup_epochs)
         self.epoch = -1
-        self.step(0 if scheduler is None else None)
+        self.step()
 
     @property
     def switched(self) -> bool:

@@ -198,6 +198,22 @@ class TestItems:
             if "," in name
         ]
 
+    @pytest.mark.parametrize(("key", "name"), [("2-left", "difference"), ("4-left", "ahead"), ("5", "difference")])
+    def test_differences_are_of_the_last_epoch(self, key, name, tmp_path, monkeypatch):
+        """Of settings that are apart in the last epoch only, the more the larger the seed is."""
+        plain = result
+
+        def drifting(config, error):
+            found, apart = plain(config), (error - 40 - config.seed) * config.seed
+            last = found.epochs[-1]
+            found.epochs[-1] = replace(last, train_error=last.train_error + apart, test_error=last.test_error + apart)
+            return found
+
+        monkeypatch.setattr(sys.modules[__name__], "result", drifting)
+        values = planned(select([f"iccv/figure-{key}"])[0], tmp_path)[0].values
+        assert all((x != 0) == (e > 0) for x, e in zip(values[name], values["standard_error"], strict=True))
+        assert sum(e > 0 for e in values["standard_error"]) >= len(values["standard_error"]) - (key == "4-left")
+
     def test_ties_and_gaps_of_longer_runs(self, tmp_path):
         outcome, _ = planned(select(["tpami/training-longer"])[0], tmp_path)
         assert (outcome.values["ties"], outcome.values["smallest_gap"]) == (2.0, 1e-6)

@@ -2,12 +2,19 @@
 
 import re
 from collections import Counter
+from itertools import pairwise
 
+import numpy as np
 import pytest
 
-from spectralgrad_lab.papers import conditions, registry
+import spectralgrad as sg
+from spectralgrad.testing import relative_error, with_spectrum
+from spectralgrad_lab.papers import conditions, inputs, registry
+from spectralgrad_lab.papers.gradients import compared
+from spectralgrad_lab.papers.iccv import newton_schulz
 from spectralgrad_lab.papers.items import Item, ItemError, _item, all_items, check_duplicates, papers, select
 from spectralgrad_lab.papers.judging import judge, run
+from spectralgrad_lab.papers.tpami import eigenvalue_gaps
 from spectralgrad_lab.papers.trends import least_favourable, most, trend, trends
 from spectralgrad_lab.papers.verdicts import (
     AGREES,
@@ -126,6 +133,30 @@ class TestConditions:
     def test_what_is_no_condition(self):
         with pytest.raises(ValueError, match="expected a condition such as"):
             conditions.parse("about 5")
+
+
+def test_newton_schulz_is_stopped_after_the_iterations_that_the_item_names():
+    """On commuting matrices the iteration is one of numbers."""
+    w = np.logspace(-2, 0, 6)
+    for steps, error in zip((1, 3, 5, 10, 20), newton_schulz.convergence()["errors"], strict=True):
+        y, z = w / w.sum(), np.ones(6)
+        for _ in range(steps):
+            t = (3 - z * y) / 2
+            y, z = y * t, t * z
+        distance = np.linalg.norm(y * w.sum() ** 0.5 - w**0.5) / np.linalg.norm(w**0.5)
+        assert error == pytest.approx(distance, rel=1e-6, abs=1e-13)
+
+
+@pytest.mark.parametrize("degree", [9, 100])
+def test_the_columns_of_the_accuracy_table_have_the_degree_of_their_names(degree):
+    A, G = with_spectrum([1.0, 1.01, 2.0, 2.02]), inputs.sym(inputs.gaussian(4, 4))
+    column, rule = compared.TABLE[f"taylor_{degree}"], compared.root_by(sg.Taylor(degree=degree))
+    assert relative_error(inputs.gradient(column, A, G), inputs.gradient(rule, A, G)) < 1e-13
+
+
+def test_the_thresholds_of_figure_1_are_halved_four_times():
+    assert eigenvalue_gaps.THRESHOLDS[0] == 2**-10
+    assert [a / b for a, b in pairwise(eigenvalue_gaps.THRESHOLDS)] == [2] * 4
 
 
 def test_papers_are_described():

@@ -34,7 +34,7 @@ def main() -> None:
         chosen = [m for path in part.chosen(options.files) for m in _sample(path, options.sample, options.seed)]
         sampled += chosen
         to_run = [m for m in chosen if m.key not in EQUIVALENT and (not options.again or not outcomes.get(m.key))]
-        to_run.sort(key=lambda m: (m.key in outcomes, not m.codes()))  # new ones first, then what forks can run
+        to_run.sort(key=lambda m: (not m.codes(), m.key in outcomes))  # first what forks can run, then new ones
         if to_run and not options.report:
             collect(Runner(part, to_run, options.budget, outcomes), part.tests)
     rooms: dict[str, list[Mutant]] = {}

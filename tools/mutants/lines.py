@@ -7,7 +7,7 @@ import builtins
 import collections
 import hashlib
 import json
-import time
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,14 +19,19 @@ Record = dict[str, tuple[float, dict[str, list[int] | None]]]
 
 
 def recorded(store: Path, files: list[Path]) -> Record:
-    """For each test, its time in seconds and the lines it executes in each file; None if the file has changed since."""
+    """For each test, its time in seconds and the lines it executes in each file; None if the file has changed since.
+
+    Tests that failed are missing, so that they judge no mutant.
+    """
     if not store.exists():
         return {}
     now = {str(path): digest(path) for path in files}
     stored = [json.loads(line) for line in store.read_text(encoding="utf-8").splitlines()]
     current = lambda file, then, lines: lines if now.get(file) == then else None  # noqa: E731
     return {
-        name: (seconds, {file: current(file, *found) for file, found in seen.items()}) for name, seconds, seen in stored
+        name: (seconds, {file: current(file, *found) for file, found in seen.items()})
+        for name, seconds, seen in stored
+        if seen is not None
     }
 
 
@@ -42,7 +47,7 @@ def record(
 
     Args:
         items: the tests.
-        store: the file to append to; of tests that fail it gets no lines, so that they judge no mutant.
+        store: the file to append to; it gets None for the lines of a test that fails.
         files: the modules whose lines are recorded.
         replace: replaces the code of functions.
         run: runs a test; returns whether it passed.
@@ -55,11 +60,16 @@ def record(
     with store.open("a", encoding="utf-8") as file:
         for item in items:
             seen.clear()
-            start = time.process_time()
+            start = _processor_time()
             passed = run(item)
-            lines = {name: (digests[name], sorted(numbers)) for name, numbers in seen.items() if passed}
-            file.write(json.dumps([item.nodeid, time.process_time() - start, lines]) + "\n")
+            lines = {name: (digests[name], sorted(numbers)) for name, numbers in seen.items()}
+            file.write(json.dumps([item.nodeid, _processor_time() - start, lines if passed else None]) + "\n")
             file.flush()
+
+
+def _processor_time() -> float:
+    """Seconds of this process and of its children that have ended."""
+    return sum(os.times()[:4])
 
 
 class _Reporting(ast.NodeTransformer):

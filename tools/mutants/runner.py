@@ -8,6 +8,7 @@ import importlib
 import importlib.machinery
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -59,6 +60,7 @@ class Runner:
         under_test = [_module(path) for path in self.part.files]
         for name in (*under_test, "torch._dynamo", "mpmath", "scipy.linalg"):  # once, before forking
             importlib.import_module(name)
+        gc.unfreeze()  # the functions that an earlier part has imported
         self.known = _known(self.part.files)
         gc.freeze()  # so that forks share memory
         self.record = self._recorded(_few(list(self.items), self.part.parametrizations))
@@ -83,12 +85,14 @@ class Runner:
     def _judge(self, mutant: Mutant) -> str:
         """The test that detected the mutant, or an empty string."""
         changed = mutant.codes()
-        covering = [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere=not changed)]
+        covering = self._covering(mutant, everywhere=not changed)
+        if not covering:  # no test executes it; perhaps the import does
+            changed, covering = [], self._covering(mutant, everywhere=True)
         functions = {_function(name) for name in covering}
         others = [name for name in self.items if _function(name) in functions and name not in self.record]
-        # What a module does at import may matter to tests that execute no line of its functions.
+        # What a module does at import may matter to tests that execute no line of its functions; these come last.
         more = [] if changed else [name for name in self.record if name not in covering]
-        names = self._within_budget(covering + others + more)
+        names = self._within_budget(covering + others, more)
         noticed = self._fork(names, changed) if changed else _at_import(mutant, names)
         if noticed in others and self._fork([noticed], []):
             print(f"{noticed} fails without a mutant and is left out", flush=True)
@@ -96,17 +100,24 @@ class Runner:
             return self._judge(mutant)
         return noticed
 
-    def _within_budget(self, names: list[str]) -> list[str]:
-        """The most promising tests: fast ones, those that have detected many mutants, few parametrisations of each."""
+    def _covering(self, mutant: Mutant, everywhere: bool) -> list[str]:
+        return [name for name, (_, lines) in self.record.items() if mutant.runs(lines, everywhere)]
+
+    def _within_budget(self, names: list[str], more: list[str]) -> list[str]:
+        """The most promising tests: fast ones, those that have detected many mutants, few parametrisations of each.
+
+        ``more`` are chosen if time is left.
+        """
         cost = {_function(name): seconds for name, (seconds, _) in self.record.items()}
         turn: collections.Counter[str] = collections.Counter()
         promise = {}
-        for name in names:
+        for name in names + more:
             function = _function(name)
             turn[function] += 1
             promise[name] = (self.kills[function] + 0.1) / (cost[function] + 0.02) / turn[function]
         spent, chosen = 0.0, []
-        for name in sorted(names, key=promise.__getitem__, reverse=True):
+        by_promise = partial(sorted, key=promise.__getitem__, reverse=True)
+        for name in by_promise(names) + by_promise(more):
             spent += cost[_function(name)]
             if spent < self.budget:
                 chosen.append(name)
@@ -217,7 +228,14 @@ def _at_import(mutant: Mutant, names: list[str]) -> str:
         file.flush()
         command = [sys.executable, "-c", "import sys; from tools.mutants.runner import imported; imported(sys.argv[1])"]
         done = subprocess.run([*command, file.name], cwd=ROOT, capture_output=True, text=True)
-    return "" if done.returncode == 0 else (done.stdout.split("FAILED ")[-1].splitlines() or ["at import"])[0]
+    if done.returncode == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    if failed is None and "while loading conftest" not in done.stderr:
+        raise RuntimeError(
+            f"pytest could not run (has a test file changed?)\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        )
+    return failed[1] if failed else "at import"
 
 
 def imported(request: str) -> None:
