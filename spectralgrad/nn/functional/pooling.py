@@ -96,10 +96,10 @@ def covariance_pooling(
         >>> covariance_pooling(X).shape
         torch.Size([2, 6])
 
-    Reference: Li et al., MPN-COV, ICCV 2017; Wang et al., TPAMI 2021, Algorithm 3; Song et al., ICCV 2021, Eq. 1. Heads:
-    Chen et al., Understanding matrix function normalizations in covariance pooling through the lens of Riemannian
-    geometry, ICLR 2025; Song, Sebe and Wang, On the eigenvalues of global covariance pooling for fine-grained visual
-    recognition, TPAMI 2022 (both as in their released code).
+    Reference: Li et al., MPN-COV, ICCV 2017; Wang et al., TPAMI 2021, Algorithm 3; Song et al., ICCV 2021, Eq. 1. For
+    the heads, which follow the released code: Chen et al., Understanding matrix function normalizations in covariance
+    pooling through the lens of Riemannian geometry (RiemGCP), ICLR 2025; Song, Sebe and Wang, On the eigenvalues of
+    global covariance pooling for fine-grained visual recognition (SEB), TPAMI 2022.
     """
     check_range(eps, "eps", where, 0)
     if power != "log":

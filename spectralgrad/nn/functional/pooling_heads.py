@@ -36,7 +36,7 @@ def check_head(head: str, power: float | str, normalize: bool, where: str) -> No
     if head == "seb" and power != 0.5:
         raise ArgumentError(f"{where}: expected power=0.5 with head='seb', got {power!r}")
     if power in ("log", 0):
-        raise ArgumentError(f"{where}: expected a power other than 0 with head={head!r}, which divides by it, got {power!r}")
+        raise ArgumentError(f"{where}: expected a power other than 0 with head={head!r}, got {power!r}")
 
 
 def in_head(S: Tensor, M: Tensor, size: float | Tensor, power: float | str, head: Head) -> Tensor:
