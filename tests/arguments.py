@@ -84,8 +84,6 @@ EXAMPLES = {
     "cross_covariance_pooling.Y": _features,
     "dropcov_rate.X": _features,
     "importance": lambda: torch.ones(4, 3, dtype=torch.float64),
-    "drop_channels.X": _features,
-    "rate": lambda: torch.tensor(0.5, dtype=torch.float64),
     "rankfeat.X": _features,
     "DecorrelatedBatchNorm2d.X": lambda: _features()[..., None],
     "DecorrelatedBatchNorm3d.X": lambda: _features()[..., None, None],
@@ -106,6 +104,8 @@ EXAMPLES = {
 # Optional arguments that a call needs, or that make it shorter.
 SETTINGS = {
     "HybridSwitch": {"decay_epoch": lambda: 5},
+    "DropCov": {"dtype": lambda: torch.float64},
+    "TokenPooling": {"dtype": lambda: torch.float64},
     "color": {"style": _features},
     "wct": {"style": _features},
     "WhiteningColoring2d.forward": {"style": lambda: _features()[..., None]},
@@ -122,7 +122,15 @@ UNSIGNED = {"inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
 # Where infinity does: no clipping, no stopping rule, the largest singular value.
 INFINITE = {"schatten_norm.p", "Clip.threshold", "Trunc.threshold", "PI.tolerance", "SVDPI.tolerance"}
 # Functions in which NaN and infinity of the input reach the output, where they can be seen.
-PASSING = {"apply_matrix.X", "covariance.X", "orthogonality_loss.W", "upper_triangle.S", "OrthogonalConv2d.forward.x"}
+PASSING = {
+    "apply_matrix.X",
+    "covariance.X",
+    "dropcov_rate.X",
+    "dropcov_rate.importance",
+    "orthogonality_loss.W",
+    "upper_triangle.S",
+    "OrthogonalConv2d.forward.x",
+}
 
 
 def odd_values():

@@ -92,11 +92,14 @@ STATELESS = {
     ),
     "CovariancePooling-seb": (lambda **o: sg.nn.CovariancePooling(8, head="seb", **o), (4, 8, 2, 3)),
     "CovariancePooling-tangent": (lambda **o: sg.nn.CovariancePooling(8, head="tangent", power=0.3, **o), (4, 8, 5, 3)),
-    "TokenPooling": (lambda **o: _Tokens(**o), (4, 8, 5, 3)),
-    "TokenPooling-leading": (lambda **o: _Tokens(leading=2, iterations=2, **o), (4, 8, 5, 3)),
     "WhiteningColoring2d": (lambda **o: _Transfer(**o), (4, 8, 5, 3)),
 }
-LAYERS = {**RUNNING, **STATELESS}
+WITHOUT_METHOD = {
+    "DropCov": (lambda **o: sg.nn.DropCov(8, **o).eval(), (4, 8, 5, 3)),
+    "TokenPooling": (lambda **o: _Tokens(**o), (4, 8, 5, 3)),
+    "TokenPooling-leading": (lambda **o: _Tokens(leading=2, iterations=2, **o), (4, 8, 5, 3)),
+}
+LAYERS = {**RUNNING, **STATELESS, **WITHOUT_METHOD}
 
 
 def layer_and_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options):

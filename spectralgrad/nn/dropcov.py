@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..dispatch.arguments import check_count, checked
+from ..dispatch.finite import check_finite
 from ..errors import ArgumentError, ShapeError, check_features
 from ..linalg.covariances import covariance
 from .functional.dropcov import drop_channels, dropcov_rate
@@ -36,6 +37,7 @@ class DropCov(nn.Module):
     Raises:
         ArgumentError: a setting is out of range.
         ShapeError: the input is not (N, C, *) with at least one position.
+        NonFiniteError: the input contains NaN or infinity.
 
     Example:
         >>> pool = DropCov(16)
@@ -88,6 +90,7 @@ class DropCov(nn.Module):
             X = X + X * y.unsqueeze(-1)
             X = drop_channels(X, dropcov_rate(X, y))
         C = covariance(X).to(X.dtype)
+        check_finite(C, where)
         return C if self.output == "full" else upper_triangle(C)
 
     def extra_repr(self) -> str:

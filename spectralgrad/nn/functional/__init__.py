@@ -3,7 +3,7 @@
 from ..._lazy import listing
 from .coloring import color, wct, whiten
 from .cross_covariance import cross_covariance_pooling
-from .dropcov import drop_channels, dropcov_rate
+from .dropcov import dropcov_rate
 from .leading_rank import rankfeat
 from .normalization import apply_matrix, normalize
 from .pooling import covariance_pooling, upper_triangle
@@ -16,7 +16,6 @@ __all__ = [
     "color",
     "covariance_pooling",
     "cross_covariance_pooling",
-    "drop_channels",
     "dropcov_rate",
     "normalize",
     "principal_projector",

@@ -87,13 +87,14 @@ def cross_covariance_pooling(
 
 
 def _check(X: Tensor, Y: Tensor, start: Tensor | None, where: str) -> None:
-    check_features(X, where)
-    check_features(Y, where)
-    check_alike(X, Y, where)
+    for name, tokens in {"X": X, "Y": Y, **({} if start is None else {"start": start})}.items():
+        check_features(tokens, f"{where}, {name}")
     if X.dim() < 3 or X.shape != Y.shape or X.shape[-2] == 0:
         raise ShapeError(
-            f"{where}: expected tokens (B, *, n, d) of one shape with n ≥ 1, got {tuple(X.shape)} and {tuple(Y.shape)}"
+            f"{where}: expected tokens X and Y (B, *, n, d) of one shape with n ≥ 1, "
+            f"got {tuple(X.shape)} and {tuple(Y.shape)}"
         )
+    check_alike(X, Y, where)
     if start is not None and start.shape != X.shape[-1:]:
         raise ShapeError(f"{where}: expected start of shape ({X.shape[-1]},), got {tuple(start.shape)}")
 

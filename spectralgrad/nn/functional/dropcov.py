@@ -52,34 +52,12 @@ def dropcov_rate(X: Tensor, importance: Tensor) -> Tensor:
         return (1 - _STRENGTH / math.log2(X.shape[1]) * cosine.mean()).clamp(0, 1)
 
 
-@checked
 def drop_channels(X: Tensor, rate: Tensor) -> Tensor:
     """Set random channels of features (N, C, *) to zero with the probability ``rate``, and divide the others by 1 − ρ.
 
-    It is ``torch.nn.functional.dropout2d`` for features of any dimension, with a rate that is a tensor.
-
-    Args:
-        X: features (N, C, *).
-        rate: ρ, a scalar tensor from 0 to 1.
-
-    Returns:
-        features of the same shape; all zero for rate 1.
-
-    Raises:
-        ShapeError: ``X`` is not a dense real tensor (N, C, *), or ``rate`` is not a scalar.
-
-    Example:
-        >>> drop_channels(torch.ones(1, 2, 2), torch.tensor(0.0))
-        tensor([[[1., 1.],
-                 [1., 1.]]])
+    It is ``torch.nn.functional.dropout2d`` for features of any dimension, with a rate that is a tensor. All channels
+    are zero for rate 1.
     """
-    check_features(X, "drop_channels")
-    check_features(rate, "drop_channels")
-    if X.dim() < 3 or rate.dim() != 0:
-        raise ShapeError(
-            f"drop_channels: expected features (N, C, *) and a scalar rate, "
-            f"got {tuple(X.shape)} and {tuple(rate.shape)}"
-        )
     rate = rate.to(X.dtype)
     kept = torch.rand(X.shape[:2], dtype=X.dtype, device=X.device) >= rate
     factor = quotient(kept.to(X.dtype), 1 - rate, rate < 1)
@@ -92,8 +70,8 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _check(X: Tensor, importance: Tensor) -> None:
-    check_features(X, "dropcov_rate")
-    check_features(importance, "dropcov_rate")
+    check_features(X, "dropcov_rate, X")
+    check_features(importance, "dropcov_rate, importance")
     if X.dim() < 3 or X.shape[1] < 2 or X.flatten(2).shape[-1] == 0 or importance.shape != X.shape[:2]:
         raise ShapeError(
             "dropcov_rate: expected features (N, C, *) with C ≥ 2 and importance (N, C), "
