@@ -53,6 +53,7 @@ EXAMPLES = {
     "mean2": lambda: torch.ones(3, dtype=torch.float64),
     "k": lambda: 1,
     "p": lambda: 2.0,
+    "coupled_inverse_root.p": lambda: 2,
     "f": lambda: torch.tanh,
     "tau": lambda: 0.5,
     "eps": lambda: 1e-3,
@@ -118,7 +119,7 @@ SETTINGS = {
 HANDED_ON = {"fuse_whitening.example", "renew_statistics.batches", "process_group"}
 # Where numbers below zero mean something.
 SIGNED = {"p", "power", "strength", "correction"}
-UNSIGNED = {"inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
+UNSIGNED = {"coupled_inverse_root.p", "inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
 # Where infinity does: no clipping, no stopping rule, the largest singular value.
 INFINITE = {"schatten_norm.p", "Clip.threshold", "Trunc.threshold", "PI.tolerance", "SVDPI.tolerance"}
 # Functions in which NaN and infinity of the input reach the output, where they can be seen.
