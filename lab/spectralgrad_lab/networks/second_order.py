@@ -15,9 +15,8 @@ from torch.nn import functional
 from spectralgrad import covariance
 from spectralgrad.nn import CovariancePooling, DropCov, TokenPooling
 from spectralgrad.nn.functional import upper_triangle
-from spectralgrad.nn.functional.pooling_heads import Head
 
-HEADS: dict[str, Head] = {"covariance": "plain", "scaled-power": "scaled", "tangent-power": "tangent", "seb": "seb"}
+HEADS: dict[str, Any] = {"covariance": "plain", "scaled-power": "scaled", "tangent-power": "tangent", "seb": "seb"}
 """The poolings that are covariance pooling with one of its heads."""
 UNDECOMPOSED = ("average", "bcnn", "dropcov", "tokens")
 """The poolings without a method. Token pooling decomposes, but its gradient has one form only."""
