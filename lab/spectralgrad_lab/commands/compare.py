@@ -116,12 +116,9 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="run on a cluster with submitit: slurm, local or auto; --out must be on a shared disk",
     )
     add("--cluster-options", type=_pairs, default={}, metavar="NAME=VALUE,…", help="options for submitit")
+    folder = Path("comparison")
     add(
-        "--out",
-        type=path_argument,
-        default=Path("comparison"),
-        metavar="DIR",
-        help="folder of the comparison (default: comparison)",
+        "--out", type=path_argument, default=folder, metavar="DIR", help=f"folder of the comparison (default: {folder})"
     )
     add("--note", default="", metavar="TEXT", help="a remark to print on the page, such as other load on the machine")
 
