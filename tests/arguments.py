@@ -53,6 +53,7 @@ EXAMPLES = {
     "mean2": lambda: torch.ones(3, dtype=torch.float64),
     "k": lambda: 1,
     "p": lambda: 2.0,
+    "coupled_inverse_root.p": lambda: 2,
     "f": lambda: torch.tanh,
     "tau": lambda: 0.5,
     "eps": lambda: 1e-3,
@@ -77,6 +78,14 @@ EXAMPLES = {
     "out_channels": lambda: 3,
     "num_features": lambda: 3,
     "CovariancePooling.X": _features,
+    "DropCov.X": _features,
+    "TokenPooling.X": lambda: _features().mT,
+    "embed_dim": lambda: 3,
+    "cross_covariance_pooling.X": _features,
+    "cross_covariance_pooling.Y": _features,
+    "dropcov_rate.X": _features,
+    "importance": lambda: torch.ones(4, 3, dtype=torch.float64),
+    "rankfeat.X": _features,
     "DecorrelatedBatchNorm2d.X": lambda: _features()[..., None],
     "DecorrelatedBatchNorm3d.X": lambda: _features()[..., None, None],
     "PCADenoising2d.X": lambda: _features()[..., None],
@@ -96,6 +105,8 @@ EXAMPLES = {
 # Optional arguments that a call needs, or that make it shorter.
 SETTINGS = {
     "HybridSwitch": {"decay_epoch": lambda: 5},
+    "DropCov": {"dtype": lambda: torch.float64},
+    "TokenPooling": {"dtype": lambda: torch.float64},
     "color": {"style": _features},
     "wct": {"style": _features},
     "WhiteningColoring2d.forward": {"style": lambda: _features()[..., None]},
@@ -108,11 +119,19 @@ SETTINGS = {
 HANDED_ON = {"fuse_whitening.example", "renew_statistics.batches", "process_group"}
 # Where numbers below zero mean something.
 SIGNED = {"p", "power", "strength", "correction"}
-UNSIGNED = {"inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
+UNSIGNED = {"coupled_inverse_root.p", "inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
 # Where infinity does: no clipping, no stopping rule, the largest singular value.
 INFINITE = {"schatten_norm.p", "Clip.threshold", "Trunc.threshold", "PI.tolerance", "SVDPI.tolerance"}
 # Functions in which NaN and infinity of the input reach the output, where they can be seen.
-PASSING = {"apply_matrix.X", "covariance.X", "orthogonality_loss.W", "upper_triangle.S", "OrthogonalConv2d.forward.x"}
+PASSING = {
+    "apply_matrix.X",
+    "covariance.X",
+    "dropcov_rate.X",
+    "dropcov_rate.importance",
+    "orthogonality_loss.W",
+    "upper_triangle.S",
+    "OrthogonalConv2d.forward.x",
+}
 
 
 def odd_values():

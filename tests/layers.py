@@ -72,6 +72,17 @@ class _Transfer(nn.Module):
         return self.layer(*X.chunk(2))
 
 
+class _Tokens(nn.Module):
+    """Token pooling with the features in dimension 1."""
+
+    def __init__(self, **options) -> None:
+        super().__init__()
+        self.layer = sg.nn.TokenPooling(8, num_heads=2, head_dim=3, **options)
+
+    def forward(self, X):
+        return self.layer(X.flatten(2).mT)
+
+
 STATELESS = {
     "CovariancePooling": (lambda **o: sg.nn.CovariancePooling(8, reduce_to=5, **o), (4, 8, 5, 3)),
     "CovariancePooling-positions": (lambda **o: sg.nn.CovariancePooling(8, **o), (4, 8, 2, 3)),
@@ -79,9 +90,16 @@ STATELESS = {
         lambda **o: sg.nn.CovariancePooling(8, power="log", eps=0.1, normalize=True, output="full", **o),
         (4, 8, 5, 3),
     ),
+    "CovariancePooling-seb": (lambda **o: sg.nn.CovariancePooling(8, head="seb", **o), (4, 8, 2, 3)),
+    "CovariancePooling-tangent": (lambda **o: sg.nn.CovariancePooling(8, head="tangent", power=0.3, **o), (4, 8, 5, 3)),
     "WhiteningColoring2d": (lambda **o: _Transfer(**o), (4, 8, 5, 3)),
 }
-LAYERS = {**RUNNING, **STATELESS}
+WITHOUT_METHOD = {
+    "DropCov": (lambda **o: sg.nn.DropCov(8, **o).eval(), (4, 8, 5, 3)),
+    "TokenPooling": (lambda **o: _Tokens(**o), (4, 8, 5, 3)),
+    "TokenPooling-leading": (lambda **o: _Tokens(leading=2, iterations=2, **o), (4, 8, 5, 3)),
+}
+LAYERS = {**RUNNING, **STATELESS, **WITHOUT_METHOD}
 
 
 def layer_and_input(name: str, dtype: torch.dtype = torch.float64, seed: int = 0, **options):

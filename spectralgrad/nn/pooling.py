@@ -12,6 +12,7 @@ from ..errors import ShapeError, check_features
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
+from .functional.pooling_heads import Head, check_head
 
 
 class CovariancePooling(SpectralModule):
@@ -32,6 +33,8 @@ class CovariancePooling(SpectralModule):
         center: subtract the mean over positions.
         eps: ε.
         normalize: divide the result by its Frobenius norm.
+        head: ``"plain"`` for S; ``"scaled"`` for S/α and ``"tangent"`` for (S − I)/α, the heads of RiemGCP; ``"seb"``
+            for the scaling eigen branch, :math:`(1+\lVert C^{1/2}e^{-C}\rVert_F)\,C^{1/2}`.
         output: ``"triangle"`` for the entries on and above the diagonal, or ``"full"`` for the matrix.
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
         method: method for the gradient, one of ``methods("sqrt")``, ``methods("inv_sqrt")``, ``methods("power")`` or
@@ -62,7 +65,8 @@ class CovariancePooling(SpectralModule):
         )
 
     Reference: Li et al., MPN-COV, ICCV 2017, and iSQRT-COV, CVPR 2018; Song et al., ICCV 2021; Wang et al., TPAMI 2021,
-    Algorithm 3 (which multiplies the features by S; the pooled matrix is S itself, as in the released code).
+    Algorithm 3 (which multiplies the features by S; the pooled matrix is S itself, as in the released code). For the
+    heads see :func:`spectralgrad.nn.functional.covariance_pooling`.
     """
 
     @checked
@@ -75,6 +79,7 @@ class CovariancePooling(SpectralModule):
         center: bool = True,
         eps: float = 0.0,
         normalize: bool = False,
+        head: Head = "plain",
         output: Literal["triangle", "full"] = "triangle",
         side: Side = "auto",
         method: str | Method = "exact",
@@ -88,8 +93,10 @@ class CovariancePooling(SpectralModule):
         super().__init__(method)
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
-        self.normalize, self.output, self.side, self.compute_dtype = normalize, output, side, compute_dtype
+        self.normalize, self.head, self.output, self.side = normalize, head, output, side
+        self.compute_dtype = compute_dtype
         self._check_compute_dtype()
+        check_head(head, power, normalize, self.where)
         check_range(eps, "eps", self.where, 0)
         check_count(in_channels, "in_channels", self.where)
         check_count(reduce_to, "reduce_to", self.where)
@@ -120,6 +127,7 @@ class CovariancePooling(SpectralModule):
             center=self.center,
             eps=self.eps,
             normalize=self.normalize,
+            head=self.head,
             output=self.output,
             side=self.side,
             method=self.method,
@@ -131,6 +139,7 @@ class CovariancePooling(SpectralModule):
     def extra_repr(self) -> str:
         """The settings shown by ``repr``."""
         return (
-            f"{self.in_channels}, {self.reduce_to}, power={self.power}, output={self.output!r}, "
-            f"method={self._method_text()!r}"
+            f"{self.in_channels}, {self.reduce_to}, power={self.power}, "
+            + (f"head={self.head!r}, " if self.head != "plain" else "")
+            + f"output={self.output!r}, method={self._method_text()!r}"
         )

@@ -244,7 +244,7 @@ def test_the_layer_does_not_change_the_start():
         ({"layer": "groupnorm"}, "layer to be one of batchnorm, whitening, denoising, got 'groupnorm'"),
         (
             {"pooling": "max"},
-            "pooling to be one of average, covariance, bcnn, improved-bcnn, deepo2p, g2denet, got 'max'",
+            "pooling to be one of average, covariance, bcnn, improved-bcnn, .*, dropcov, tokens, got 'max'",
         ),
         ({"weights": "wn"}, "weights to be one of plain, sn, ol, ow, got 'wn'"),
         ({"layer": "whitening", "group_size": 48}, "group_size that divides the 64 channels.*got 48"),

@@ -1,4 +1,4 @@
-"""The pooling heads of TPAMI Table 7: their values, their gradients, and how a run reaches them."""
+"""The pooling heads of TPAMI Table 7 and later ones: their values, their gradients, and how a run reaches them."""
 
 import pytest
 import torch
@@ -6,12 +6,15 @@ from torch.autograd import gradcheck
 
 from spectralgrad.nn import CovariancePooling, SpectralModule, spectral_layers
 from spectralgrad_lab import PRESETS, Config, train
-from spectralgrad_lab.networks import POOLINGS, build
+from spectralgrad_lab.comparison.grid import grid
+from spectralgrad_lab.comparison.results import summarize
+from spectralgrad_lab.networks import POOLINGS, UNDECOMPOSED, build
 from spectralgrad_lab.networks.second_order import LOG_EPS, second_order_pooling
 from spectralgrad_lab.training.folder_names import label
+from spectralgrad_lab.training.records import Result
 
-HEADS = POOLINGS[1:]
-DECOMPOSING = tuple(name for name in HEADS if name != "bcnn")
+POOLED = POOLINGS[1:]
+DECOMPOSING = tuple(name for name in POOLED if name not in UNDECOMPOSED)
 
 
 def head(pooling, channels=4, **spectral):
@@ -68,22 +71,23 @@ def test_bilinear_pooling_has_the_inner_products_of_the_whole_matrix(pooling):
     torch.testing.assert_close(pooled[0, 0], whole[0][0], rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("pooling", HEADS)
+@pytest.mark.parametrize("pooling", POOLED)
 def test_heads_have_the_features_they_announce(pooling):
     layer, size = head(pooling, channels=6)
-    assert layer(features(6)).shape == (2, size)
-    assert size == (28 if pooling == "g2denet" else 21)
+    assert layer.double()(features(6)).shape == (2, size)
+    assert size == {"g2denet": 28, "tokens": 24}.get(pooling, 21)
 
 
-@pytest.mark.parametrize("pooling", HEADS)
+@pytest.mark.parametrize("pooling", POOLED)
 @pytest.mark.parametrize("positions", [(3, 4), (1, 3)], ids=["regular", "singular"])
 def test_gradients_are_those_of_the_function(pooling, positions):
     """Also with fewer positions than channels, where the matrices are singular."""
     layer, _ = head(pooling, channels=5)
+    layer = layer.double().eval()  # DropCov is random in training
     assert gradcheck(layer, features(5, positions).requires_grad_(), atol=1e-5)
 
 
-@pytest.mark.parametrize("pooling", HEADS)
+@pytest.mark.parametrize("pooling", POOLED)
 def test_features_of_zeros_have_a_finite_gradient(pooling):
     layer, _ = head(pooling)
     x = torch.zeros(1, 4, 3, 3, requires_grad=True)
@@ -112,6 +116,10 @@ def test_heads_that_decompose_are_watched_and_change_their_method(pooling):
         ("improved-bcnn", ("sqrt",), "exact"),
         ("deepo2p", ("log",), "exact"),
         ("g2denet", ("sqrt",), "exact"),
+        ("seb", ("sqrt",), "exact"),
+        ("scaled-power", ("sqrt",), "exact"),
+        ("dropcov", (), "dropcov"),
+        ("tokens", (), "tokens"),
     ],
 )
 def test_a_configuration_knows_what_its_pooling_decomposes(pooling, operations, name):
@@ -125,11 +133,11 @@ def test_methods_that_the_pooling_cannot_use_are_refused():
     with pytest.raises(ValueError, match="'newton-schulz' is not available for log"):
         Config(layer="batchnorm", pooling="deepo2p", method="newton-schulz")
     assert Config(layer="batchnorm", pooling="g2denet", method="newton-schulz").operations == ("sqrt",)
-    with pytest.raises(ValueError, match=r"need a spectral layer.*other than 'average' and 'bcnn'"):
+    with pytest.raises(ValueError, match=r"need a spectral layer.*other than average, bcnn, dropcov, tokens"):
         Config(layer="batchnorm", pooling="bcnn", nog=True)
 
 
-@pytest.mark.parametrize("pooling", HEADS)
+@pytest.mark.parametrize("pooling", POOLED)
 def test_networks_train_with_every_head(pooling):
     config = Config(
         layer="batchnorm", pooling=pooling, width=4, train_size=64, test_size=32, batch_size=32, epochs=1,
@@ -139,18 +147,46 @@ def test_networks_train_with_every_head(pooling):
     assert result.status == "done"
     net = build(config, 1, 28, 10)
     assert list(spectral_layers(net)) == {
-        "bcnn": [],
+        **{name: [] for name in UNDECOMPOSED},
         "improved-bcnn": ["head.pooling.0"],
         "g2denet": ["head.pooling.1"],
     }.get(pooling, ["head.pooling"])
-    assert net.before_spectral == ("conv1" if pooling == "bcnn" else "head.reduction.0")
+    assert net.before_spectral == ("conv1" if pooling in UNDECOMPOSED else "head.reduction.0")
 
 
-@pytest.mark.parametrize(("pooling", "size"), [*((name, 32_896) for name in HEADS[:-1]), ("g2denet", 33_153)])
+@pytest.mark.parametrize(
+    ("pooling", "size"), [(name, {"g2denet": 33_153, "tokens": 32_856}.get(name, 32_896)) for name in POOLED]
+)
 def test_alexnet_has_the_heads_of_tpami_table_7(pooling, size):
     with torch.device("meta"):
         net = build(PRESETS["tpami-alexnet"].replaced(pooling=pooling), 3, 224, 1000)
     assert net.classifier[0].in_features == size
+
+
+@pytest.mark.parametrize("name", ["scaled", "tangent", "seb"])
+def test_heads_of_covariance_pooling(name):
+    """Their values are tested with the library."""
+    pooling = {"scaled": "scaled-power", "tangent": "tangent-power"}.get(name, name)
+    layer, _ = head(pooling)
+    assert (type(layer), layer.head) == (CovariancePooling, name)
+
+
+def test_tokens_are_the_positions():
+    layer, _ = head("tokens")
+    x = features().float()
+    assert torch.equal(layer(x), layer[1](x.flatten(2).transpose(1, 2)))
+
+
+def test_a_comparison_of_poolings():
+    base = Config(layer="batchnorm", reduce_to=8)
+    runs = grid(base, ("exact", "svd-pade"), seeds=(0, 1), poolings=("average", "seb", "tokens"))
+    names = [(run.pooling, label(run), run.seed) for run in runs]
+    one = [("average", "batchnorm"), ("seb", "exact"), ("seb", "svd-pade"), ("tokens", "tokens")]
+    assert names == [(*row, seed) for seed in (0, 1) for row in one]
+    rows = summarize([Result(run) for run in runs])
+    assert [row.name for row in rows] == [
+        "batchnorm", "exact pooling=seb", "svd-pade pooling=seb", "tokens pooling=tokens"
+    ]  # fmt: skip
 
 
 def test_published_methods_raise_eigenvalues_to_the_epsilon_of_the_pooling():

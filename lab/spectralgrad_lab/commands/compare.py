@@ -48,6 +48,7 @@ _EXAMPLES = """\
 examples:
   spectralgrad compare                                   the default: a minute or two on two cores
   spectralgrad compare --methods svd,exact --group-sizes 4,8,16,64 --seeds 3
+  spectralgrad compare --layer batchnorm --reduce-to 16 --methods exact --poolings average,covariance,seb,tokens,dropcov
   spectralgrad compare --preset tpami-cifar10 --data DIR --group-sizes 4,8,16,32,64 --seeds 15 --jobs 1 \\
       --methods svd,pi,svd-clip,svd-pi,svd-taylor --eps-of pi=1e-4,svd-pi=1e-4           TPAMI's Table 4
   spectralgrad compare --preset tpami-cifar10 --data DIR --cluster slurm \\
@@ -65,8 +66,8 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``spectralgrad compare``."""
     parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
     parser.usage = (
-        "spectralgrad compare [--methods NAME,…] [--group-sizes N,…] [--seeds N] [--jobs N] [--out DIR] "
-        "[any flag of spectralgrad train]"
+        "spectralgrad compare [--methods NAME,…] [--poolings NAME,…] [--group-sizes N,…] [--seeds N] [--jobs N] "
+        "[--out DIR] [any flag of spectralgrad train]"
     )
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     _add_grid(parser)
@@ -95,6 +96,7 @@ def _add_grid(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=X,…",
         help="ε for some of the methods, such as pi=1e-4,svd-pi=1e-4 (default: --eps for all)",
     )
+    add("--poolings", type=_names, default=(), metavar="NAME,…", help="poolings to compare (default: --pooling only)")
     add(
         "--group-sizes",
         type=_sizes,
@@ -114,12 +116,9 @@ def _add_running(parser: argparse.ArgumentParser) -> None:
         help="run on a cluster with submitit: slurm, local or auto; --out must be on a shared disk",
     )
     add("--cluster-options", type=_pairs, default={}, metavar="NAME=VALUE,…", help="options for submitit")
+    folder = Path("comparison")
     add(
-        "--out",
-        type=path_argument,
-        default=Path("comparison"),
-        metavar="DIR",
-        help="folder of the comparison (default: comparison)",
+        "--out", type=path_argument, default=folder, metavar="DIR", help=f"folder of the comparison (default: {folder})"
     )
     add("--note", default="", metavar="TEXT", help="a remark to print on the page, such as other load on the machine")
 
@@ -141,7 +140,8 @@ def _compare(options: argparse.Namespace) -> int:
     began = time.perf_counter()
     try:
         base = _base(options)
-        configs = grid(base, _methods(options, base), _group_sizes(options, base), options.seeds, options.eps_of)
+        varied = _methods(options, base), _group_sizes(options, base), options.seeds, options.eps_of, options.poolings
+        configs = grid(base, *varied)
         engine = _engine(options, len(configs))
         _check(configs)
     except (ConfigError, NetworkError) as problem:
@@ -192,7 +192,8 @@ def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
     """The given methods, or by default all those that support the layer."""
     if options.methods is not None:
         return tuple(options.methods)
-    supported = [set(methods(operation)) for operation in base.operations]
+    bases = [base.replaced(pooling=name) for name in options.poolings or (base.pooling,)]
+    supported = [set(methods(operation)) for config in bases for operation in config.operations]
     offered = METHODS if options.preset or options.config else DEMO_METHODS
     return tuple(name for name in offered if name == BATCHNORM or all(name in names for names in supported))
 
@@ -209,7 +210,7 @@ def _check(configs: Sequence[Config]) -> None:
     base = configs[0]
     data = load_for(base)
     shape = batches(base, data, Group())[0].shape
-    for config in {config.group_size: config for config in configs}.values():
+    for config in {(config.group_size, config.pooling): config for config in configs}.values():
         build(config, shape[0], shape[1], len(data.classes))
 
 

@@ -1,4 +1,4 @@
-"""The runs of a comparison: methods × group sizes × seeds. Each run is carried out once, even after interruptions."""
+"""The runs of a comparison: poolings × methods × group sizes × seeds. Each is carried out once, if interrupted too."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def grid(
     group_sizes: Sequence[int | None] = GROUP_SIZES,
     seeds: Sequence[int] = SEEDS,
     eps_of: Mapping[str, float] | None = None,
+    poolings: Sequence[str] = (),
 ) -> list[Config]:
-    """The configurations of a comparison, ordered by seed, then method, then group size.
+    """The configurations of a comparison, ordered by seed, then pooling, then method, then group size.
 
     Args:
         base: the values that all runs share.
@@ -57,6 +58,7 @@ def grid(
         seeds: of initial weights, order and augmentation.
         eps_of: ε of the layer by method, where it is not that of ``base``: TPAMI's Table 4 has 1e-4 for power
             iteration and 1e-2 for the Taylor series.
+        poolings: before the classifier (default: the one of ``base``); one that has no method is one run per seed.
 
     Returns:
         one configuration per run.
@@ -71,6 +73,12 @@ def grid(
         [('svd', 8), ('svd', 16), 'batchnorm']
         >>> [run.eps for run in grid(methods=("svd-pi", "svd-taylor"), seeds=(0,), eps_of={"svd-pi": 1e-4})]
         [0.0001, 0.01]
+        >>> base = DEFAULT.replaced(layer="batchnorm")
+        >>> runs = grid(base, ("exact", "newton-schulz"), seeds=(0,), poolings=("covariance", "seb", "dropcov"))
+        >>> [(run.pooling, run.method) for run in runs if run.spectral]
+        [('covariance', 'exact'), ('covariance', 'newton-schulz'), ('seb', 'exact'), ('seb', 'newton-schulz')]
+        >>> [run.pooling for run in runs if not run.spectral]
+        ['dropcov']
     """
     if ":" in base.network and not accepts(base.network, "method"):
         raise ConfigError(
@@ -83,15 +91,18 @@ def grid(
         raise ConfigError(f"eps_of: expected spectral methods of this comparison, got {', '.join(unknown)}")
     bases = [base.replaced(eps=own.get(name, base.eps)) for name in names]
     runs = [
-        _config(shared, method, size, seed)
+        _config(shared.replaced(pooling=pooling), method, size, seed, bool(poolings))
         for seed in seeds
+        for pooling in poolings or (base.pooling,)
         for shared, method in zip(bases, methods, strict=True)
         for size in group_sizes
     ]
     return list({run_key(run): run for run in runs}.values())
 
 
-def _config(base: Config, method: str | Method, group_size: int | None, seed: int) -> Config:
+def _config(base: Config, method: str | Method, group_size: int | None, seed: int, poolings: bool) -> Config:
+    if method != BATCHNORM and not base.spectral and poolings:
+        return base.replaced(method="exact", group_size=None, seed=seed)
     if method != BATCHNORM and not base.spectral:
         raise ConfigError(f"methods: {method} needs a spectral layer; expected --layer whitening or denoising")
     if method == BATCHNORM:

@@ -5,13 +5,14 @@ from .errors import NetworkError
 from .layer_search import layers_before_spectral, pre_spectral
 from .published_form import FORMS, in_form
 from .registry import NETWORKS, build
-from .second_order import POOLINGS, pooling_operation
+from .second_order import POOLINGS, UNDECOMPOSED, pooling_operation
 
 __all__ = [
     "FORMS",
     "LAYERS",
     "NETWORKS",
     "POOLINGS",
+    "UNDECOMPOSED",
     "WEIGHTS",
     "NetworkConfig",
     "NetworkError",

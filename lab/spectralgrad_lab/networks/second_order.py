@@ -1,7 +1,7 @@
 r"""Second-order pooling: what replaces average pooling before the classifier, by name.
 
-All of them are built from the second moment of an image's features or from their covariance. TPAMI 2021 compares them
-in Table 7.
+All of them are built from the second moment of an image's features or from their covariance. TPAMI 2021 compares the
+older ones in Table 7; RiemGCP, SEB, So-ViT and DropCov are later.
 """
 
 from __future__ import annotations
@@ -13,10 +13,19 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from spectralgrad import covariance
-from spectralgrad.nn import CovariancePooling
+from spectralgrad.nn import CovariancePooling, DropCov, TokenPooling
 from spectralgrad.nn.functional import upper_triangle
 
-POOLINGS = ("average", "covariance", "bcnn", "improved-bcnn", "deepo2p", "g2denet")
+HEADS: dict[str, Any] = {"covariance": "plain", "scaled-power": "scaled", "tangent-power": "tangent", "seb": "seb"}
+"""The poolings that are covariance pooling with one of its heads."""
+UNDECOMPOSED = ("average", "bcnn", "dropcov", "tokens")
+"""The poolings without a method. Token pooling decomposes, but its gradient has one form only."""
+POOLINGS = (
+    "average", "covariance", "bcnn", "improved-bcnn", "deepo2p", "g2denet", "scaled-power", "tangent-power", "seb",
+    "dropcov", "tokens",
+)  # fmt: skip
+TOKEN_HEADS = 6
+"""Heads of token pooling, as in SoT; the size of a head is chosen for about as many values as a covariance has."""
 LOG_EPS = 1e-3
 """ε of the matrix logarithm if none is given: without one the logarithm of a singular matrix does not exist."""
 _SMOOTH = 1e-8  # entries of this size and smaller have no square root with a usable derivative
@@ -27,15 +36,15 @@ def pooling_operation(pooling: str, power: float) -> str | None:
 
     Args:
         pooling: a name in ``POOLINGS``.
-        power: exponent of ``"covariance"``.
+        power: exponent of ``"covariance"``, ``"scaled-power"`` and ``"tangent-power"``.
 
     Example:
         >>> pooling_operation("covariance", 0.5), pooling_operation("deepo2p", 0.5), pooling_operation("bcnn", 0.5)
         ('sqrt', 'log', None)
     """
-    if pooling in ("average", "bcnn"):
+    if pooling in UNDECOMPOSED:
         return None
-    if pooling == "covariance":
+    if pooling in HEADS:
         return CovariancePooling(1, power=power).operation
     return "log" if pooling == "deepo2p" else "sqrt"
 
@@ -49,12 +58,17 @@ def second_order_pooling(
     * ``"bcnn"``: the second moment, its signed roots entry by entry, divided by their norm.
     * ``"improved-bcnn"``: the same with the matrix square root of the second moment.
     * ``"deepo2p"``: the matrix logarithm of the second moment plus ε.
+    * ``"scaled-power"``, ``"tangent-power"``: :math:`C^\\alpha/\\alpha` and :math:`(C^\\alpha-I)/\\alpha` (RiemGCP).
+    * ``"seb"``: the scaling eigen branch.
+    * ``"dropcov"``: the covariance itself, after adaptive channel dropout.
+    * ``"tokens"``: square roots of the singular values of cross-covariances in six heads, with the positions as tokens
+      (So-ViT). Each head has :math:`\\sqrt{C(C+1)/12}` dimensions, rounded, so that the sizes of all poolings agree.
     * ``"g2denet"``: the matrix square root of the Gaussian embedding :math:`[[\\Sigma+\\mu\\mu^T, \\mu], [\\mu^T, 1]]`.
 
     Args:
         pooling: one of these names.
         channels: of the features.
-        power: exponent of ``"covariance"``.
+        power: exponent of ``"covariance"``, ``"scaled-power"`` and ``"tangent-power"``.
         normalize: whether ``"covariance"`` divides by the Frobenius norm.
         spectral: keyword arguments of the layer that decomposes: ``method``, ``eps``, ``compute_dtype``.
 
@@ -65,11 +79,17 @@ def second_order_pooling(
 
     Reference: Lin et al., Bilinear CNN Models, ICCV 2015; Lin and Maji, Improved Bilinear Pooling with CNNs, BMVC 2017;
     Ionescu et al., Matrix Backpropagation for Deep Networks with Structured Layers, ICCV 2015; Wang et al., G2DeNet,
-    CVPR 2017; Li et al., MPN-COV, ICCV 2017.
+    CVPR 2017; Li et al., MPN-COV, ICCV 2017; Chen et al., RiemGCP, ICLR 2025; Song et al., SEB, TPAMI 2022; Xie et al.,
+    SoT, arXiv 2104.10935; Wang et al., DropCov, NeurIPS 2022.
     """
     triangle = channels * (channels + 1) // 2
-    if pooling == "covariance":
-        return CovariancePooling(channels, power=power, normalize=normalize, **spectral), triangle
+    if pooling in HEADS:
+        return CovariancePooling(channels, power=power, normalize=normalize, head=HEADS[pooling], **spectral), triangle
+    if pooling == "dropcov":
+        return DropCov(channels), triangle
+    if pooling == "tokens":
+        tokens = TokenPooling(channels, TOKEN_HEADS, max(1, round((triangle / TOKEN_HEADS) ** 0.5)))
+        return nn.Sequential(Positions(), tokens), tokens.out_features
     if pooling == "bcnn":
         return nn.Sequential(SecondMoment(), SignedRoots()), triangle
     if pooling == "improved-bcnn":
@@ -93,6 +113,18 @@ class SecondMoment(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return covariance(x.flatten(2), center=False)
+
+
+class Positions(nn.Module):
+    """The positions of features as tokens: (N, C, *) → (N, n, C).
+
+    Example:
+        >>> Positions()(torch.zeros(1, 2, 3, 4)).shape
+        torch.Size([1, 12, 2])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(2).mT
 
 
 class AppendOne(nn.Module):

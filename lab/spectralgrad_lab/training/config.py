@@ -11,7 +11,7 @@ from spectralgrad.nn.functional.whitening_matrices import OPERATION
 from spectralgrad.rules import Method, resolve
 
 from ..data.augmentation import AUGMENTATIONS
-from ..networks import FORMS, LAYERS, POOLINGS, WEIGHTS, pooling_operation
+from ..networks import FORMS, LAYERS, POOLINGS, UNDECOMPOSED, WEIGHTS, pooling_operation
 from .method_names import HINT
 from .settings import ConfigError as ConfigError
 from .settings import Settings, check_seed, setting
@@ -147,7 +147,7 @@ class Config(Settings):
         if (self.weights != "plain" or self.nog or self.olr or self.hybrid) and not self.spectral:
             raise ConfigError(
                 "weights, nog, olr and hybrid need a spectral layer; "
-                "expected layer 'whitening' or 'denoising', or a pooling other than 'average' and 'bcnn'"
+                f"expected layer 'whitening' or 'denoising', or a pooling other than {', '.join(UNDECOMPOSED)}"
             )
         if unknown := [name for name in self.recorded if name not in RECORDS]:
             raise ConfigError(f"record: expected any of {', '.join(RECORDS)}, separated by commas, got {unknown[0]!r}")

@@ -27,6 +27,7 @@ from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
+from .pooling_heads import Head, check_head, in_head
 
 Side = Literal["auto", "channels", "positions"]
 
@@ -46,6 +47,7 @@ def covariance_pooling(
     center: bool = True,
     eps: float = 0.0,
     normalize: bool = False,
+    head: Head = "plain",
     output: Literal["triangle", "full"] = "triangle",
     side: Side = "auto",
     method: str | Method = "exact",
@@ -61,6 +63,10 @@ def covariance_pooling(
         center: subtract the mean over positions.
         eps: ε.
         normalize: divide the result by its Frobenius norm (TPAMI, Eq. 29, for the power).
+        head: what is returned in place of S = f(C): ``"plain"`` for S itself (the power α of C is Pow-EMLR),
+            ``"scaled"`` for S/α (ScalePow-EMLR), ``"tangent"`` for (S − I)/α (Pow-TMLR, which tends to log C for
+            α → 0), and ``"seb"`` for :math:`(1+\lVert C^{1/2}e^{-C}\rVert_F)\,C^{1/2}`, the scaling eigen branch.
+            The gradient of the norm is exact with every method, because it depends on eigenvalues only.
         output: ``"triangle"`` for the entries on and above the diagonal, row by row, or ``"full"`` for the matrix.
         side: decompose the C×C matrix (``"channels"``) or the n×n matrix (``"positions"``); ``"auto"`` chooses the
             smaller one if the method is exact and ε = 0, otherwise C×C.
@@ -75,8 +81,9 @@ def covariance_pooling(
 
     Raises:
         ShapeError: ``X`` is not a dense real tensor (N, C, *) with at least one position.
-        ArgumentError: ``output`` or ``side`` is unknown, or ``side="positions"`` with ε > 0 or a method other than
-            ``"exact"``.
+        ArgumentError: ``output``, ``side`` or ``head`` is unknown, ``side="positions"`` with ε > 0 or a method other
+            than ``"exact"``, or a ``head`` other than ``"plain"`` with ``normalize=True``, the logarithm, or for
+            ``"seb"`` a power other than 1/2.
         MethodError: the method is unknown or does not support the function.
         NonFiniteError: ``X`` contains NaN or infinity.
 
@@ -89,17 +96,21 @@ def covariance_pooling(
         >>> covariance_pooling(X).shape
         torch.Size([2, 6])
 
-    Reference: Li et al., MPN-COV, ICCV 2017; Wang et al., TPAMI 2021, Algorithm 3; Song et al., ICCV 2021, Eq. 1.
+    Reference: Li et al., MPN-COV, ICCV 2017; Wang et al., TPAMI 2021, Algorithm 3; Song et al., ICCV 2021, Eq. 1. For
+    the heads, which follow the released code: Chen et al., Understanding matrix function normalizations in covariance
+    pooling through the lens of Riemannian geometry (RiemGCP), ICLR 2025; Song, Sebe and Wang, On the eigenvalues of
+    global covariance pooling for fine-grained visual recognition (SEB), TPAMI 2022.
     """
     check_range(eps, "eps", where, 0)
     if power != "log":
         check_range(power, "power", where)
+    check_head(head, power, normalize, where)
     rule = resolve(method, operation_of(power))
     check_features(X, where)
     if X.dim() < 3:
         raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
     with full_precision(X):
-        S = _pooled(_positions(X, where), power, center, eps, side, rule, watch, where)
+        S = _pooled(_positions(X, where), power, head, center, eps, side, rule, watch, where)
         if normalize:
             S = S / _norm(S)
         return (S if output == "full" else upper_triangle(S)).to(X.dtype)
@@ -135,6 +146,7 @@ def _positions(X: Tensor, where: str) -> Tensor:
 def _pooled(
     X: Tensor,
     power: float | str,
+    head: Head,
     center: bool,
     eps: float,
     side: Side,
@@ -151,6 +163,7 @@ def _pooled(
         )
     channels = side == "channels" or (side == "auto" and not (possible and n < d))
     shift: float | Tensor = eps
+    size: float | Tensor = 1.0
     if rule.exact:
         X, q, size = scaled(X, center, 0, eps, channels)
         shift = q.square() if eps else eps
@@ -160,10 +173,25 @@ def _pooled(
     M = shifted(C, shift) if channels else C
     M = M if watch is None else watch(M)
     check_finite(M, where)
-    if not rule.exact:
+    return in_head(_function(X, C, M, shift, size, power, center, channels, rule), M, size, power, head)
+
+
+def _function(
+    X: Tensor,
+    C: Tensor,
+    M: Tensor,
+    shift: float | Tensor,
+    size: float | Tensor,
+    power: float | str,
+    center: bool,
+    channels: bool,
+    rule: Method,
+) -> Tensor:
+    """f(σ²M) by the method, where M is ``C`` + ``shift`` I, and ``C`` is XXᵀ (``channels``) or XᵀX."""
+    if not isinstance(size, Tensor):
         return matrix_log(M, method=rule) if power == "log" else matrix_power(M, float(power), method=rule)
-    if channels and eps:
-        return _of_shifted(M, C, q.square(), power, size)
+    if channels and isinstance(shift, Tensor):
+        return _of_shifted(M, C, shift, power, size)
     if channels:
         return _of_channels(M, power, size)
     # Centring gives XᵀX the null vector of ones. X maps it to zero, so its eigenvalue can be moved away from zero.
