@@ -58,7 +58,7 @@ def test_layers_and_functions_take_them():
 
 DEFAULTS = {  # as the papers have them, and ours
     "exact": {},
-    "svd": {"faithful": False, "clamp": None},
+    "svd": {"faithful": False, "clamp": None, "stop": None},
     "svd-clip": {"threshold": 100.0, "relative": False, "clamp": None},
     "svd-trunc": {"threshold": 1e10, "relative": False, "clamp": None, "faithful": False},
     "svd-topn": {"keep": 200, "clamp": None},
