@@ -52,6 +52,7 @@ def _published(eps: float, layer: SpectralModule) -> dict[str, Mapping[str, Any]
     clamp = {"clamp": smallest} if smallest > 0 else {}
     faithful = {"faithful": True, **clamp}
     whitened = {"stop": eps} if layer.operation == "inv_sqrt" else {}
+    baselines: dict[str, Mapping[str, Any]]
     baselines = {"svd": faithful} if pooling else {"svd": whitened, "pi": {"faithful": True}}
     return {
         **baselines,
