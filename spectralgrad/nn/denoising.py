@@ -18,7 +18,6 @@ from .running_norm import RunningNorm
 
 class _PCADenoising(RunningNorm):
     operation = "eigh"
-    running_var: Tensor | None
 
     @checked
     def __init__(
@@ -64,10 +63,9 @@ class _PCADenoising(RunningNorm):
         super()._check_settings()
         check_keep(self.keep, self.num_features // self.groups, self.where)
 
-    def _register_statistics(self, factory: dict[str, Any]) -> None:
-        super()._register_statistics(factory)
-        separate = self.track_running_stats and self.statistics == "projector"
-        self.register_buffer("running_var", torch.empty(self.num_features, **factory) if separate else None)
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        separate = {"running_var": (self.num_features,)} if self.statistics == "projector" else {}
+        return {**super()._shapes(), **separate}
 
     def reset_running_stats(self) -> None:
         """Reset mean and batch counter to zero, variances to one, and the covariance or projector to the identity."""

@@ -42,6 +42,7 @@ class RunningNorm(SpectralModule):
     running_cov: Tensor | None
     running_whitening: Tensor | None
     running_projector: Tensor | None
+    running_var: Tensor | None
     num_batches_tracked: Tensor | None
     _kept_for: Tensor | None
     _kept: Tensor | None
@@ -96,15 +97,21 @@ class RunningNorm(SpectralModule):
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
-        d = self.num_features // self.groups
-        track = self.track_running_stats
-        self.register_buffer("running_mean", torch.empty(self.num_features, **factory) if track else None)
-        for statistics, name in AVERAGED.items():
-            matrix = torch.empty(self.groups, d, d, **factory) if track and statistics == self.statistics else None
-            self.register_buffer(name, matrix)
-        counter = torch.tensor(0, dtype=torch.long, device=factory["device"]) if track else None
-        self.register_buffer("num_batches_tracked", counter)
+        """Register the buffers. Those that are None come last, because torch.export counts them as inputs."""
+        shapes = self._shapes() if self.track_running_stats else {}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.empty(shape, **factory))
+        if shapes:
+            self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long, device=factory["device"]))
+        for name in ("running_mean", *AVERAGED.values(), "running_var", "num_batches_tracked"):
+            if name not in self._buffers:
+                self.register_buffer(name, None)
         self._kept = self._kept_for = None
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the averaged statistics, by the name of their buffers."""
+        d = self.num_features // self.groups
+        return {"running_mean": (self.num_features,), AVERAGED[self.statistics]: (self.groups, d, d)}
 
     def reset_running_stats(self) -> None:
         """Reset mean and batch counter to zero, and the covariance (or whitening matrix) to the identity."""
