@@ -58,6 +58,10 @@ RUNNING = {
     "DecorrelatedBatchNorm3d": (lambda **o: sg.nn.DecorrelatedBatchNorm3d(8, groups=2, **o), (3, 8, 3, 4, 2)),
     "PCADenoising1d": (lambda **o: sg.nn.PCADenoising1d(8, keep=5, **o), (40, 8)),
     "PCADenoising2d": (lambda **o: sg.nn.PCADenoising2d(8, keep=0.8, **o), (4, 8, 5, 3)),
+    "PCADenoising2d-projector": (
+        lambda **o: sg.nn.PCADenoising2d(8, keep=5, groups=1, statistics="projector", **o),
+        (4, 8, 5, 3),
+    ),
 }
 
 

@@ -36,6 +36,11 @@ def _features(A: Tensor) -> Tensor:
     return torch.einsum("cd,ndhw->nchw", A, X)
 
 
+def _tokens(A: Tensor) -> Tensor:
+    """Tokens (5, 6, 4) that depend on ``A``."""
+    return _features(A).flatten(2).mT
+
+
 def _together(*results: Tensor) -> Tensor:
     return torch.cat([x.flatten() for x in results])
 
@@ -67,6 +72,8 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "covariance": lambda A: sg.covariance(_tall(A)),
     "covariance_pooling": lambda A: functional.covariance_pooling(_features(A)),
     "covariance_sqrt": lambda A: sg.covariance_sqrt(_tall(A), eps=0.1),
+    "cross_covariance_pooling": lambda A: functional.cross_covariance_pooling(_tokens(A), _tokens(_other(A))),
+    "dropcov_rate": lambda A: A.sum() + functional.dropcov_rate(_features(A), _features(A).mean((2, 3))),
     "eigh": lambda A: _pairs(*sg.eigh(A)),
     "eigh of a pencil": lambda A: _pairs(*sg.eigh(A, _other(A))),
     "eigh with k": lambda A: _pairs(*sg.eigh(A, k=2)),
@@ -92,6 +99,7 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "polar special": lambda A: sg.polar(A, special=True),
     "principal_projector": lambda A: functional.principal_projector(A, 2, 1e-3, sg.Pade()),
     "procrustes": _procrustes,
+    "rankfeat": lambda A: functional.rankfeat(_features(A)),
     "schatten_norm": lambda A: sg.schatten_norm(_tall(A), 1.5),
     "singular_value_function": lambda A: sg.singular_value_function(_tall(A), torch.tanh),
     "singular_value_threshold": lambda A: sg.singular_value_threshold(_tall(A), 0.7),

@@ -90,6 +90,21 @@ def test_n4_functions_do_not_depend_on_the_neighbours(name, method):
     _same_beside_any_neighbours(lambda X: FUNCTIONS[name](X, method=method), symmetric_noise(6))
 
 
+def test_n4_and_its_exception():
+    """The released power iteration draws its starts one after the other: place and number of the matrices matter.
+
+    What the other matrices contain does not.
+    """
+    A = matrix("near-tie")
+
+    def f(X):
+        torch.manual_seed(0)
+        return sg.matrix_inv_sqrt(X, method=sg.PI(faithful=True))
+
+    assert not torch.equal(f(torch.stack([A, A]))[1], f(A))
+    assert torch.equal(*(f(torch.stack([matrix(s), A]))[1] for s in ("spread", "rank-one")))
+
+
 @pytest.mark.parametrize(("dtype", "scale"), [(torch.float32, 2.0**60), (torch.float64, 2.0**498)], ids=str)
 @pytest.mark.parametrize("spectrum", SPECTRA)
 @pytest.mark.parametrize("method", [m for m in GAP_METHODS if m != "svd"])

@@ -58,14 +58,14 @@ def test_layers_and_functions_take_them():
 
 DEFAULTS = {  # as the papers have them, and ours
     "exact": {},
-    "svd": {"faithful": False, "clamp": None},
+    "svd": {"faithful": False, "clamp": None, "stop": None},
     "svd-clip": {"threshold": 100.0, "relative": False, "clamp": None},
     "svd-trunc": {"threshold": 1e10, "relative": False, "clamp": None, "faithful": False},
     "svd-topn": {"keep": 200, "clamp": None},
     "svd-taylor": {"degree": 9, "faithful": False, "clamp": None},
     "svd-pade": {"floor": None, "faithful": False, "degree": 100, "clamp": None},
     "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
-    "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0},
+    "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0, "faithful": False},
     "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},
     "mtp": {"degree": 10, "lyapunov_steps": 8},
     "mpa": {"degree": 5, "lyapunov_steps": 8},

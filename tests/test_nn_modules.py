@@ -114,6 +114,25 @@ def test_running_statistics_are_the_averages_they_say(statistics, momentum):
     assert_close(layer._averaged[0], matrix)
 
 
+def test_averaged_projectors_are_as_released_up_to_the_divisor_of_the_variance():
+    """The released layer standardises with n − 1, which for 20 rows is ε larger by a factor of 20/19 here."""
+    torch.manual_seed(0)
+    layer = sg.nn.PCADenoising1d(4, keep=2, eps=1e-3, affine=False, statistics="projector").double()
+    mean, variance = torch.zeros(4, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
+    projector = torch.eye(4, dtype=torch.float64)
+    for step in range(3):
+        X = torch.randn(20, 4, dtype=torch.float64) @ torch.randn(4, 4, dtype=torch.float64) + step
+        Y = layer(X)
+        Z = (X - X.mean(0)) / (X.var(0, correction=0) + 1e-3).sqrt()
+        V = torch.linalg.svd(Z).Vh[:2].T
+        assert_close(Y, Z @ V @ V.T)
+        mean, variance = 0.9 * mean + 0.1 * X.mean(0), 0.9 * variance + 0.1 * X.var(0)
+        projector = 0.9 * projector + 0.1 * V @ V.T
+    assert_close(layer.running_projector[0], projector)
+    assert_close(layer.running_var, variance)
+    assert_close(layer.eval()(X), (X - mean) / (variance + 1e-3).sqrt() @ projector)
+
+
 @pytest.mark.parametrize("name", RUNNING)
 def test_evaluation_before_training_divides_by_the_root_of_one_plus_eps(name):
     layer, X = layer_and_input(name, affine=False)

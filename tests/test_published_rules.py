@@ -1,5 +1,6 @@
 """The papers' rules as published: raised eigenvalues, repaired infinities."""
 
+import math
 import re
 
 import pytest
@@ -46,6 +47,66 @@ def test_clamp_of_svd_makes_ties_and_ties_make_nan():
     assert not A.grad.isfinite().all()
     faithful = torch.autograd.grad(sg.matrix_inv_sqrt(A, method="svd:clamp=0.01:faithful=True").sum(), A)[0]
     assert faithful.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("spectrum", "count"),
+    [
+        ((0.02, 0.3, 1.0), 1),
+        ((0.001, 0.3, 1.0), 3),
+        ((0.001, 0.002, 1.0), 2),
+        ((0.001, 0.002, 0.003), 1),
+    ],
+)
+def test_the_baseline_keeps_eigenvectors_up_to_the_first_small_one_or_a_single_one(spectrum, count):
+    """The counter of the released layers starts at one and is raised only by an eigenvalue up to ε."""
+    A = with_spectrum(spectrum)
+    w, V = sg.eigh(A)
+    expected = V[:, -count:] @ torch.diag(w[-count:].rsqrt()) @ V[:, -count:].mT
+    assert_close(sg.matrix_inv_sqrt(A, method="svd:stop=0.01"), expected)
+    G = torch.randn(A.shape, dtype=A.dtype, generator=torch.Generator().manual_seed(1))
+
+    def released(A):
+        w, V = torch.linalg.eigh(A)
+        return V[:, -count:] @ torch.diag(w[-count:].rsqrt()) @ V[:, -count:].mT
+
+    A = A.requires_grad_()
+    ours, theirs = (
+        torch.autograd.grad(f(A), A, G)[0] for f in (lambda A: sg.matrix_inv_sqrt(A, method="svd:stop=0.01"), released)
+    )
+    assert_close(ours, (theirs + theirs.mT) / 2)
+
+
+@pytest.mark.parametrize(("smallest", "kept"), [(0.01, [True, True]), (math.nextafter(0.01, 1), [False, True])])
+def test_an_eigenvalue_at_the_limit_raises_the_counter(smallest, kept):
+    w = torch.tensor([smallest, 0.3], dtype=torch.float64)
+    assert sg.Analytic(stop=0.01).kept(torch.diag(w), w, torch.eye(2, dtype=torch.float64)).tolist() == kept
+
+
+def test_an_eigenvalue_equal_to_the_limit_is_small():
+    kept = sg.Analytic(stop=0.5).kept(torch.eye(3), torch.tensor([0.25, 0.5, 1.0]), torch.eye(3))
+    assert kept.tolist() == [False, True, True]
+
+
+def test_a_single_eigenvector_has_an_unbounded_gradient_and_the_full_root_does_not():
+    sizes = {}
+    for method in ("svd:stop=1e-4", "svd"):
+        for gap in (1e-2, 1e-4, 1e-6):
+            A = with_spectrum((0.2, 0.5, 1 - gap, 1.0)).requires_grad_()
+            S = sg.matrix_inv_sqrt(A, method=method)
+            G = torch.randn(S.shape, dtype=S.dtype, generator=torch.Generator().manual_seed(1))
+            sizes[method, gap] = float(torch.autograd.grad(S, A, G)[0].norm())
+    assert sizes["svd:stop=1e-4", 1e-6] > 50 * sizes["svd:stop=1e-4", 1e-4] > 2500 * sizes["svd:stop=1e-4", 1e-2]
+    assert sizes["svd", 1e-6] == pytest.approx(sizes["svd", 1e-2], rel=0.05)
+
+
+def test_stop_is_refused_where_it_means_nothing():
+    with pytest.raises(sg.MethodError, match="expected stop without clamp"):
+        sg.Analytic(stop=0.1, clamp=0.1)
+    with pytest.raises(sg.MethodError, match="expected stop ≥ 0"):
+        sg.Analytic(stop=-1.0)
+    with pytest.raises(sg.MethodError, match="stop is for eigenvalues"):
+        sg.svd(torch.eye(2), method="svd:stop=0.5")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from ..dispatch.arguments import checked
 from ..dispatch.finite import check_finite
 from ..rules import Method
 from .base import Watch
+from .functional.normalization import Normalized
 from .functional.whitening_matrices import check_keep, standardized_projector
 from .running_norm import RunningNorm
 
@@ -33,6 +34,7 @@ class _PCADenoising(RunningNorm):
         bias: bool = True,
         groups: int = 1,
         method: str | Method = "svd-pade",
+        statistics: Literal["covariance", "projector"] = "covariance",
         init: Literal["ones", "uniform"] = "ones",
         compute_dtype: torch.dtype | None = None,
         sync: bool = False,
@@ -50,7 +52,7 @@ class _PCADenoising(RunningNorm):
             bias=bias,
             groups=groups,
             method=method,
-            statistics="covariance",
+            statistics=statistics,
             init=init,
             compute_dtype=compute_dtype,
             sync=sync,
@@ -60,6 +62,33 @@ class _PCADenoising(RunningNorm):
     def _check_settings(self) -> None:
         super()._check_settings()
         check_keep(self.keep, self.num_features // self.groups, self.where)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        separate = {"running_var": (self.num_features,)} if self.statistics == "projector" else {}
+        return {**super()._shapes(), **separate}
+
+    def reset_running_stats(self) -> None:
+        """Reset mean and batch counter to zero, variances to one, and the covariance or projector to the identity."""
+        super().reset_running_stats()
+        if self.running_var is not None:
+            self.running_var.fill_(1)
+
+    def _contribution(self, batch: Normalized, unbiased: Tensor) -> dict[str, Tensor]:
+        if self.statistics == "covariance":
+            return super()._contribution(batch, unbiased)
+        variance = batch.covariance.diagonal(dim1=-2, dim2=-1)
+        return {
+            "running_mean": batch.mean,
+            "running_var": (variance * unbiased).flatten(),
+            "running_projector": batch.matrix * (variance + self.eps).sqrt().unsqueeze(-2),
+        }
+
+    def evaluation_matrix(self) -> Tensor:
+        """The matrix W (G, d, d) that evaluation applies."""
+        if self.running_projector is None or self.running_var is None:
+            return super().evaluation_matrix()
+        variance = self.running_var.view(self.groups, 1, -1) + self.eps
+        return self.running_projector * torch.where(variance > 0, variance, torch.inf).rsqrt()
 
     def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """The projector onto the leading components of the standardised features, times the standardisation."""
@@ -105,9 +134,14 @@ class PCADenoising2d(_PCADenoising):
             one eigenvector, ``1.0`` keeps all.
         eps: ε, added to the variances as in :class:`torch.nn.BatchNorm2d`.
         momentum, affine, track_running_stats, device, dtype, bias, groups, init, compute_dtype, sync, process_group: as
-            in :class:`DecorrelatedBatchNorm2d`. In evaluation mode μ, σ and P come from ``running_mean`` and
-            ``running_cov``.
+            in :class:`DecorrelatedBatchNorm2d`.
         method: method for the gradient of the eigenvectors, one of ``methods("eigh")``. The paper uses ``"svd-pi"``.
+        statistics: what is averaged for evaluation. With the ``"covariance"``, in ``running_cov``, σ and P are those of
+            the average, so P is a projector. The released code averages the ``"projector"``, in ``running_projector``,
+            and the variances, in ``running_var``; an average of projectors is not one.
+
+    The variance of the batch is divided by n, as in :class:`torch.nn.BatchNorm2d`, and the running variance or
+    covariance by n − 1. The released code divides both by n − 1.
 
     Shape:
         (N, C, H, W) → (N, C, H, W).

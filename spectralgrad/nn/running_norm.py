@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 Statistics = Literal["covariance", "whitening"]
+AVERAGED = {"covariance": "running_cov", "whitening": "running_whitening", "projector": "running_projector"}
+"""The buffers of averaged matrices, by what is averaged."""
 
 
 class RunningNorm(SpectralModule):
@@ -39,6 +41,8 @@ class RunningNorm(SpectralModule):
     running_mean: Tensor | None
     running_cov: Tensor | None
     running_whitening: Tensor | None
+    running_projector: Tensor | None
+    running_var: Tensor | None
     num_batches_tracked: Tensor | None
     _kept_for: Tensor | None
     _kept: Tensor | None
@@ -57,7 +61,7 @@ class RunningNorm(SpectralModule):
         bias: bool,
         groups: int,
         method: str | Method,
-        statistics: Statistics,
+        statistics: str,
         init: str,
         compute_dtype: torch.dtype | None,
         sync: bool,
@@ -93,16 +97,21 @@ class RunningNorm(SpectralModule):
         self._check_compute_dtype()
 
     def _register_statistics(self, factory: dict[str, Any]) -> None:
-        d = self.num_features // self.groups
-        track = self.track_running_stats
-        averaged = "running_cov" if self.statistics == "covariance" else "running_whitening"
-        self.register_buffer("running_mean", torch.empty(self.num_features, **factory) if track else None)
-        for name in ("running_cov", "running_whitening"):
-            matrix = torch.empty(self.groups, d, d, **factory) if track and name == averaged else None
-            self.register_buffer(name, matrix)
-        counter = torch.tensor(0, dtype=torch.long, device=factory["device"]) if track else None
-        self.register_buffer("num_batches_tracked", counter)
+        """Register the buffers. Those that are None come last, because torch.export counts them as inputs."""
+        shapes = self._shapes() if self.track_running_stats else {}
+        for name, shape in shapes.items():
+            self.register_buffer(name, torch.empty(shape, **factory))
+        if shapes:
+            self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long, device=factory["device"]))
+        for name in ("running_mean", *AVERAGED.values(), "running_var", "num_batches_tracked"):
+            if name not in self._buffers:
+                self.register_buffer(name, None)
         self._kept = self._kept_for = None
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the averaged statistics, by the name of their buffers."""
+        d = self.num_features // self.groups
+        return {"running_mean": (self.num_features,), AVERAGED[self.statistics]: (self.groups, d, d)}
 
     def reset_running_stats(self) -> None:
         """Reset mean and batch counter to zero, and the covariance (or whitening matrix) to the identity."""
@@ -123,8 +132,8 @@ class RunningNorm(SpectralModule):
 
     @property
     def _averaged(self) -> Tensor:
-        averaged = self.running_cov if self.statistics == "covariance" else self.running_whitening
-        assert averaged is not None
+        averaged = getattr(self, AVERAGED[self.statistics])
+        assert isinstance(averaged, Tensor)
         return averaged
 
     def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
@@ -154,15 +163,21 @@ class RunningNorm(SpectralModule):
 
     @torch.no_grad()
     def _update(self, batch: Normalized) -> None:
-        """Update the running statistics. The covariance is unbiased, like torch's running variance."""
-        assert self.running_mean is not None
+        """Update the running statistics."""
         assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         rate = 1 / self.num_batches_tracked.to(batch.mean.dtype) if self.momentum is None else self.momentum
-        unbiased = batch.size / (batch.size - 1).clamp_min(1)
-        matrix = batch.matrix if self.statistics == "whitening" else batch.covariance * unbiased
-        for running, new in ((self.running_mean, batch.mean), (self._averaged, matrix)):
+        for name, new in self._contribution(batch, batch.size / (batch.size - 1).clamp_min(1)).items():
+            running = getattr(self, name)
             running.copy_((1 - rate) * running.to(new.dtype) + rate * new)
+
+    def _contribution(self, batch: Normalized, unbiased: Tensor) -> dict[str, Tensor]:
+        """What a batch contributes to each buffer; times ``unbiased``, the covariance is like torch's running variance.
+
+        ``unbiased`` is n/(n − 1).
+        """
+        matrix = batch.matrix if self.statistics == "whitening" else batch.covariance * unbiased
+        return {"running_mean": batch.mean, AVERAGED[self.statistics]: matrix}
 
     def evaluation_matrix(self) -> Tensor:
         """The matrix W (G, d, d) that evaluation applies."""

@@ -8,6 +8,7 @@ instead, which ``faithful=True`` reproduces (claim G10).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from ..autograd import spectral_function
 from ..autograd.domain import Domain
 from ..autograd.pairwise import differences, floored, identity_mask, norm
+from ..errors import MethodError
 from ..precision import quotient, reciprocal, saturated
 from .base import require
 from .published import PublishedRule, repaired
@@ -34,11 +36,19 @@ class Analytic(PublishedRule):
         faithful: repair overflow as the released code of ICCV 2021 does for MPN-COV: at a tie both :math:`\hat K_{ij}`
             and :math:`\hat K_{ji}` become the largest finite entry. That code also sets ``clamp=2.2e-16``.
         clamp: eigenvalues below this number are set to it, see :class:`PublishedRule`.
+        stop: choose eigenpairs as the released whitening layers of NeurIPS 2019 and TPAMI 2021 do for their baseline:
+            from the largest eigenvalue to the first that is at most ``stop``, which is the layer's :math:`\epsilon`;
+            if all are larger, as for every covariance of full rank, only the leading pair. The inverse root is then
+            :math:`\lambda_1^{-1/2}v_1v_1^H`, which has no derivative where :math:`\lambda_1=\lambda_2`. With None
+            (default) all are used. Not available for ``svd``, nor together with ``clamp``.
 
     Example:
+        >>> import spectralgrad as sg
         >>> Analytic().gaps(torch.tensor([1.0, 3.0]))
         tensor([[ 0.0000, -0.5000],
                 [ 0.5000,  0.0000]])
+        >>> sg.matrix_inv_sqrt(torch.diag(torch.tensor([4.0, 1.0])), method="svd:stop=0.01").diagonal()
+        tensor([0.5000, 0.0000])
 
     Reference: Ionescu, Vantzos and Sminchisescu, ICCV 2015; what torch.linalg.eigh does.
     """
@@ -50,10 +60,32 @@ class Analytic(PublishedRule):
     saturates: ClassVar[bool] = False
     faithful: bool = False
     clamp: float | None = None
+    stop: float | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.stop is None or 0 <= self.stop < math.inf, self, "stop", "≥ 0 and finite")
+        require(self.stop is None or self.clamp is None, self, "stop", "without clamp")
 
     @property
     def skew(self) -> bool:
         return not self.faithful
+
+    @property
+    def keeps_all(self) -> bool:
+        return self.stop is None
+
+    def kept(self, A: Tensor, w: Tensor, V: Tensor) -> Tensor | None:
+        if self.stop is None:
+            return None
+        small = (w <= self.stop).sum(-1, keepdim=True)
+        first = torch.where(small > 0, small, w.shape[-1]) - 1  # of the ascending eigenvalues that are kept
+        return torch.arange(w.shape[-1], device=w.device) >= first
+
+    def decompose_svd(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if self.stop is not None:
+            raise MethodError(f"method {self.name!r}: stop is for eigenvalues; it is not available for svd")
+        return super().decompose_svd(M)
 
     def gaps(self, w: Tensor) -> Tensor:
         gap = differences(w)

@@ -14,6 +14,7 @@ from ..autograd import newton_schulz, polar_factor, spectral_function, square_ro
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences
 from ..autograd.power_iteration import PowerIteration
+from ..autograd.released_power_iteration import ReleasedPowerIteration
 from ..autograd.scalar_functions import Function
 from .base import FUNCTIONS, POLAR, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
@@ -139,19 +140,28 @@ class PI(Method):
     r"""``pi``: power iteration from a random start, in the forward pass and in the gradient.
 
     This is a baseline that the papers show to fail: when :math:`\lambda_2/\lambda_1` is near 1, the vectors have not
-    converged after K steps. The stopping rules are those of :class:`SVDPI`. The start depends only on ``seed`` and the
-    size, so a matrix's result does not depend on the rest of its batch.
+    converged after K steps. The stopping rules of :class:`SVDPI`, which compare with the solver's eigenvalues, discard
+    such vectors, and the start depends only on ``seed`` and the size. So a matrix's result does not depend on the rest
+    of its batch, and training survives. The papers' baseline has neither; ``faithful=True`` is what they released.
 
     Args:
         iterations: power iterations for each eigenvector.
         eps, energy, tolerance: stopping rules, as in :class:`SVDPI`.
         seed: seed of the random start.
+        faithful: as the released layer: a new random start for each eigenvector in each call, from torch's generator
+            (``torch.manual_seed``), and deflation that stops only when a Rayleigh quotient is larger than the one
+            before, or below ``eps``. ``eigh`` returns zeros for the pairs after that. The gradient is the released
+            one, which takes the deflated matrix for symmetric. ``energy``, ``tolerance`` and ``seed`` have no effect.
+
+            Two calls differ, and so do equal matrices in a batch. ``torch.func.vmap`` needs
+            ``randomness="different"``. Second derivatives of a layer draw another start, and so do compiled graphs
+            (the same one with ``backend="aot_eager"`` or ``torch._inductor.config.fallback_random``).
 
     Example:
         >>> PI(iterations=50)
-        PI(iterations=50, eps=0.0001, energy=0.9999, tolerance=0.1, seed=0)
+        PI(iterations=50, eps=0.0001, energy=0.9999, tolerance=0.1, seed=0, faithful=False)
 
-    Reference: Wang et al., NeurIPS 2019, section 2.1.
+    Reference: Wang et al., NeurIPS 2019, section 2.1, and its code.
     """
 
     name: ClassVar[str] = "pi"
@@ -164,6 +174,7 @@ class PI(Method):
     energy: float = 1 - 1e-4
     tolerance: float = 0.1
     seed: int = 0
+    faithful: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -173,7 +184,8 @@ class PI(Method):
 
     @property
     def _algorithm(self) -> PowerIteration:
-        return PowerIteration(self.iterations, self.eps, self.energy, self.tolerance, self.seed)
+        kind = ReleasedPowerIteration if self.faithful else PowerIteration
+        return kind(self.iterations, self.eps, self.energy, self.tolerance, self.seed)
 
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         return self._algorithm.decompose(A, operation)

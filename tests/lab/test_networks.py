@@ -386,7 +386,14 @@ def test_a_network_of_ones_own_is_traced_and_constrained():
 
 
 def test_eigenvalues_are_raised_in_the_published_form_unless_the_limit_is_zero():
-    for smallest, wanted in ((0.0, {}), (1e-5, {"clamp": 1e-5})):
-        found = published_form._published(smallest, pooling=False)
-        assert found["svd-clip"] == found["svd"] == wanted
+    for eps, wanted in ((0.0, {}), (1e-5, {"clamp": 1e-5})):
+        found = published_form._published(eps, PCADenoising2d(4, eps=eps))
+        assert found["svd-clip"] == wanted
         assert found["svd-trunc"] == {"faithful": True, **wanted}
+
+
+def test_the_baselines_of_whitening_are_as_released():
+    whitening, denoising = DecorrelatedBatchNorm2d(4, eps=0.01), PCADenoising2d(4, eps=0.01)
+    in_whitening = {m: str(published_form.in_form("published", m, whitening)) for m in ("svd", "pi")}
+    assert in_whitening == {"svd": "svd:stop=0.01", "pi": "pi:eps=0.01:faithful=True"}
+    assert str(published_form.in_form("published", "svd", denoising)) == "svd"

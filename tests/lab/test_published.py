@@ -159,7 +159,7 @@ def test_the_papers_cells_are_for_the_published_form_where_there_are_two():
     }  # fmt: skip
     assert found == {
         "published": {"svd", "svd-clip", "svd-pi", "pi", "svd-taylor"},
-        "sound": {"svd-pi", "pi"},  # these have one form
+        "sound": {"svd-pi"},  # it has one form
     }
     assert published(ICCV.replaced(form="sound")) == published(ICCV)
     assert published(ICCV.replaced(form="sound", method="svd-pade")) is None

@@ -25,7 +25,8 @@ class NetworkConfig(Protocol):
         group_size: channels whitened together; None for all.
         method: of the spectral layers; None for their default.
         eps: of the spectral layers; None for their default (whitening 1e-2, denoising 1e-5, pooling 0).
-        statistics: the matrix that whitening averages, ``"covariance"`` or ``"whitening"``.
+        statistics: the matrix that is averaged, ``"covariance"``, ``"whitening"`` (whitening only) or ``"projector"``
+            (denoising only).
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``.
         scale_init: initial γ of the spectral layer, ``"ones"`` or ``"uniform"``.
         spectral_precision: of the spectral layers, ``"float32"`` or ``"float64"``.

@@ -47,7 +47,8 @@ def normalization(config: NetworkConfig, channels: int) -> nn.Module:
         )
     settings: dict[str, Any] = {"groups": channels // size, "init": config.scale_init, **_spectral(config)}
     if config.layer == "denoising":
-        return PCADenoising2d(channels, keep=config.keep, **settings)
+        averaged: Literal["covariance", "projector"] = "projector" if config.statistics == "projector" else "covariance"
+        return PCADenoising2d(channels, keep=config.keep, statistics=averaged, **settings)
     statistics = cast(Literal["covariance", "whitening"], config.statistics)
     whitening = cast(Literal["zca", "pca", "cholesky"], config.whitening)
     return DecorrelatedBatchNorm2d(channels, statistics=statistics, whitening=whitening, **settings)

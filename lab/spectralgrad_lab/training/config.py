@@ -72,7 +72,10 @@ class Config(Settings):
         "sound", NETWORK, "form of the methods: the library's own (sound), or that of the papers (published)", *FORMS
     )
     eps: float | None = setting(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
-    statistics: str = setting("covariance", NETWORK, "matrix averaged for evaluation", "covariance", "whitening")
+    statistics: str = setting(
+        "covariance", NETWORK, "matrix averaged for evaluation; `projector` is for denoising",
+        "covariance", "whitening", "projector",
+    )  # fmt: skip
     whitening: str = setting("zca", NETWORK, "kind of whitening", "zca", "pca", "cholesky")
     scale_init: str = setting("ones", NETWORK, "initial γ of the spectral layer", "ones", "uniform")
     spectral_precision: str = setting("float32", NETWORK, "precision of the spectral layers", "float32", "float64")
@@ -149,6 +152,8 @@ class Config(Settings):
                 "weights, nog, olr and hybrid need a spectral layer; "
                 f"expected layer 'whitening' or 'denoising', or a pooling other than {', '.join(UNDECOMPOSED)}"
             )
+        if self.statistics == "projector" and self.layer != "denoising":
+            raise ConfigError(f"statistics: 'projector' needs layer 'denoising', got {self.layer!r}")
         if unknown := [name for name in self.recorded if name not in RECORDS]:
             raise ConfigError(f"record: expected any of {', '.join(RECORDS)}, separated by commas, got {unknown[0]!r}")
         if self.hybrid:

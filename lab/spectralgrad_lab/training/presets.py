@@ -96,7 +96,7 @@ PRESETS: dict[str, Config] = {
     "neurips-cifar10": _CIFAR.replaced(method="svd-pi", eps=1e-4),
     "neurips-cifar100": _CIFAR.replaced(dataset="cifar100", method="svd-pi", eps=1e-4),
     "neurips-cifar10-pca": _CIFAR.replaced(
-        layer="denoising", method="svd-pi", eps=1e-4, keep=0.99, statistics="covariance"
+        layer="denoising", method="svd-pi", eps=1e-4, keep=0.99, statistics="projector"
     ),
     "iccv-alexnet": _ALEXNET,
     "iccv-resnet50": _RESNET50,

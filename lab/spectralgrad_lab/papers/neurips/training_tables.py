@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...published.printed import printed
+from ...training.config import Config
 from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import columns, failures, largest, prefixed, seconds, seeded, small, versus
@@ -19,13 +20,17 @@ REFERENCE = "99 %"
 
 
 def settings() -> Settings:
-    """Denoising by SVD-PI, and batch normalization."""
+    """Denoising by SVD-PI, which averages covariances, and batch normalization."""
     denoising = {
-        **{f"{share:g} %": small("neurips-cifar10-pca", keep=share / 100) for share in SHARES},
-        **{f"{count} vectors": small("neurips-cifar10-pca", keep=count) for count in VECTORS},
+        **{f"{share:g} %": _denoising(share / 100) for share in SHARES},
+        **{f"{count} vectors": _denoising(count) for count in VECTORS},
         "batchnorm": small("neurips-cifar10", layer="batchnorm", method="exact"),
     }
     return {name: seeded(config) for name, config in denoising.items()}
+
+
+def _denoising(keep: float) -> Config:
+    return small("neurips-cifar10-pca", keep=keep, statistics="covariance")
 
 
 @trains("neurips/training-table-4")
