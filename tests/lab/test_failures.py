@@ -10,11 +10,13 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.cli import main
 from spectralgrad.errors import SolverError
-from spectralgrad_lab import Epoch, train
+from spectralgrad.solvers.call_counts import counts
+from spectralgrad_lab import Config, Epoch, Result, train
 from spectralgrad_lab.training import checkpoints
 from spectralgrad_lab.training.components import build
 from spectralgrad_lab.training.failures import DivergedError, FailureWatch, Patience
 from spectralgrad_lab.training.process_group import Group
+from spectralgrad_lab.training.session import SolverFailures
 from spectralgrad_lab.training.steps import Stepper
 
 from .helpers import QUICK, GivingUp, tiny
@@ -161,3 +163,20 @@ def test_a_failed_run_says_so_and_exits_with_three(tmp_path, capsys):
         main([*arguments, "--out", str(tmp_path / "b")])
     assert stop.value.code == 2
     assert "already contains a run (done, 1 of 1 epochs); pass --resume" in capsys.readouterr().err
+
+
+def test_a_run_counts_the_matrices_on_which_the_solver_failed_first(monkeypatch):
+    """Every rescue during training is counted, and a result read again keeps the number."""
+    step, rescues = Stepper.__call__, []
+
+    def rescued(self, *args, **options):
+        counts.rescued("float64")
+        rescues.append(1)
+        return step(self, *args, **options)
+
+    monkeypatch.setattr(Stepper, "__call__", rescued)
+    counts.rescued("jitter")  # before the run
+    result = train(Config(train_size=64, test_size=32, batch_size=32, epochs=2, monitor_every=0, tensorboard=False))
+    assert result.solver_failures == len(rescues) > 1
+    assert Result.from_json(result.to_json()).solver_failures == len(rescues)
+    assert SolverFailures(5).number == 5

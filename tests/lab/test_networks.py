@@ -251,12 +251,30 @@ def test_the_layer_does_not_change_the_start():
         ({"width": 0}, "width of at least 1, got 0"),
         ({"network": "alexnet"}, "alexnet: expected images of at least 63 pixels, got 32"),
         ({"network": "resnet18", "layer": "whitening", "weights": "ow"}, "stride 1 that.*stride=\\(2, 2.*resnet18"),
-        ({"network": "resnet8", "pooling": "covariance", "weights": "sn"}, "set reduce_to below 64"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings, message):
     with pytest.raises(NetworkError, match=message):
         made(**settings)
+
+
+@pytest.mark.parametrize(
+    ("network", "names"),
+    [("resnet8", ["layer3.0.conv2", "layer3.0.downsample.0"]), ("resnet18", ["layer4.1.conv2"])],
+)
+@pytest.mark.parametrize("weights", ["plain", "sn", "ow"])
+def test_treatments_of_pooled_sums_apply_to_every_convolution_in_the_sum(network, names, weights):
+    """The rows SN and OW of Table 5, ECCV 2022: ResNet-18, whose last shortcut is the identity."""
+    net = made(network=network, pooling="covariance", reduce_to=None, weights=weights)
+    found = layers_before_spectral(net, torch.zeros(2, 3, 32, 32))
+    assert list(found) == names
+    for layer in found.values():
+        constrained = isinstance(layer, OrthogonalConv2d) or nn.utils.parametrize.is_parametrized(layer, "weight")
+        assert constrained == (weights != "plain")
+        if weights == "sn":
+            assert torch.linalg.matrix_norm(layer.weight.detach().flatten(1), 2).item() == pytest.approx(1, abs=0.1)
+    if network == "resnet8":
+        assert net(torch.randn(2, 3, 32, 32)).shape == (2, 10)
 
 
 def test_a_network_of_ones_own(tmp_path, monkeypatch):

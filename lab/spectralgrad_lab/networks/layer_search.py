@@ -14,9 +14,11 @@ class Network(nn.Module):
 
     Attributes:
         before_spectral: name of the convolution before the spectral layer.
+        added: names of other convolutions whose outputs are added to it. Treatments apply to them too.
     """
 
     before_spectral: str
+    added: tuple[str, ...] = ()
 
 
 def pre_spectral(net: nn.Module) -> nn.Module:
@@ -46,10 +48,11 @@ def layers_before_spectral(net: nn.Module, example: Tensor) -> dict[str, nn.Modu
     """The layers that feed the spectral layers, by name.
 
     Args:
-        net: any network. One with an attribute ``before_spectral`` names the layer itself; others are traced.
+        net: any network. One with an attribute ``before_spectral`` names the layer itself, and in ``added`` those that
+            are added to it; others are traced.
         example: a batch (B, C, H, W) to trace with; its values do not matter.
     """
     named = getattr(net, "before_spectral", None)
     if isinstance(named, str):
-        return {named: net.get_submodule(named)}
+        return {name: net.get_submodule(name) for name in (named, *getattr(net, "added", ()))}
     return {found.name: found.module for found in pre_spectral_layers(net, example).values()}

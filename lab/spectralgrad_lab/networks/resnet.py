@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from .blocks import BasicBlock, Bottleneck
-from .config import CONSTRAINED_WEIGHTS, NetworkConfig
-from .errors import NetworkError
+from .config import NetworkConfig
 from .layer_search import Network
-from .shared_layers import Head, before_spectral, convolution, is_pooled, normalization, reduces, treated
+from .shared_layers import Head, before_spectral, convolution, is_pooled, normalization, treated
 
 FIRST = 64  # filters of the first convolution, in the papers and so also in the small networks
 
@@ -57,14 +57,21 @@ class ResNet(Network):
             inputs = block.expansion * width
             blocks += [block(inputs, width) for _ in range(depth - 1)]
             self.add_module(f"layer{number}", nn.Sequential(*blocks))
-        if is_pooled(config) and config.weights in CONSTRAINED_WEIGHTS and not reduces(config, inputs):
-            raise NetworkError(
-                f"weights={config.weights!r}: expected one convolution before the pooling, got a sum of two; "
-                f"set reduce_to below {inputs}"
-            )
+        end = f"layer{self.stages}.{depths[-1] - 1}"
+        self.before_spectral = before_spectral(config, inputs, f"{end}.{block.last}")
+        if self.before_spectral.startswith(end):
+            self._treat_sum(end, config)
         self.head = Head(config, inputs)
         self.fc = nn.Linear(self.head.out_features, classes)
-        self.before_spectral = before_spectral(config, inputs, f"layer{self.stages}.{depths[-1] - 1}.{block.last}")
+
+    def _treat_sum(self, end: str, config: NetworkConfig) -> None:
+        """The pooled features are the sum of a convolution and a shortcut, perhaps a convolution: treat both."""
+        if not isinstance(self.get_submodule(f"{end}.downsample"), nn.Identity):
+            self.added = (f"{end}.downsample.0",)
+        for name in (self.before_spectral, *self.added):
+            parent, _, attribute = name.rpartition(".")
+            layer = cast(nn.Conv2d, self.get_submodule(name))
+            setattr(self.get_submodule(parent), attribute, treated(layer, config, here=True))
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, classes) of images (B, channels, H, W)."""

@@ -26,7 +26,7 @@ from .resuming import earlier_run
 from .run_files import RunFiles
 from .saved_state import read_tally
 from .saves import Saves, restore_random
-from .session import Session, WorkClock, session
+from .session import Session, SolverFailures, WorkClock, session
 from .step_times import StepTimer
 from .steps import Stepper, Stopwatch, batches
 from .tally import Tally
@@ -113,6 +113,7 @@ class _Run:
         )
         self.measurements = Measurements(config, self.stepper, timer, self.monitor, len(self.train), self.files)
         self.clock, self.saves = WorkClock(self.result.seconds), Saves(now, config.checkpoint_minutes)
+        self.solver_failures = SolverFailures(self.result.solver_failures)
 
     def go(self) -> Result:
         """Train until the run finishes or fails."""
@@ -121,7 +122,7 @@ class _Run:
             failure = agreed_ending(self.group, self._train, self._failure, self.components.leave)
             self.result.status, self.result.failure = "done" if failure is None else "failed", failure
         finally:
-            self.result.seconds = self.clock.seconds
+            self._count()
             self._close()
         return self.result
 
@@ -203,8 +204,11 @@ class _Run:
         return Step(tally.epoch, tally.batch, len(self.train), tally.mean_loss, tally.error, tally.rate, last)
 
     def _save(self) -> None:
-        self.result.seconds = self.clock.seconds
+        self._count()
         self.saves.save(self._state)
+
+    def _count(self) -> None:
+        self.result.seconds, self.result.solver_failures = self.clock.seconds, self.solver_failures.number
 
     def _state(self) -> dict[str, Any]:
         self.files.flush()

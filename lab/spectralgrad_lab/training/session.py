@@ -11,6 +11,7 @@ from time import perf_counter
 
 import torch
 
+from spectralgrad import solvers
 from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import naming
 
@@ -106,3 +107,26 @@ class WorkClock:
     @property
     def seconds(self) -> float:
         return self._before + perf_counter() - self._began
+
+
+class SolverFailures:
+    """Counts the matrices that the solver of this process did not decompose at once, over all interruptions of a run.
+
+    Most of them are decomposed by a fallback, see :mod:`spectralgrad.solvers`; the others end the run.
+
+    Example:
+        >>> SolverFailures(3).number
+        3
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._before, self._began = before, self._counted()
+
+    @property
+    def number(self) -> int:
+        return self._before + self._counted() - self._began
+
+    @staticmethod
+    def _counted() -> int:
+        report = solvers.report()
+        return sum(report.fallbacks.values()) + report.failures
