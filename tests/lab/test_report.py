@@ -490,6 +490,7 @@ def test_in_covariance_pooling_the_gradient_of_the_features_is_measured(tmp_path
     assert layer.matrices.shape == (64, 64, 64)
     found = measure("sqrt", ("exact", "svd-pade", "newton-schulz"), layer, "exact")
     assert found.of_features
+    assert not measure("sqrt", ("exact",)).of_features
     assert found.layer["exact"] < 1e-3
     assert found.missing["exact"] == 0
     assert found.layer["newton-schulz"] > 0.01
