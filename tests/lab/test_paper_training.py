@@ -37,6 +37,7 @@ RUNS = {
     "tpami/training-table-3": 3 * 8,
     "tpami/training-table-4": 6 * 5 * 3,
     "tpami/training-longer": (2 * 2 + 2) * 3,
+    "tpami/training-power-iteration": 5 * 15,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
     "tpami/training-table-8": 3,
