@@ -27,6 +27,7 @@ from spectralgrad_lab.papers.outcomes import read_all, write
 from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
 from spectralgrad_lab.papers.small_protocol import seeded
+from spectralgrad_lab.papers.tpami import failing_baseline
 from spectralgrad_lab.papers.training import Setup, Training
 from spectralgrad_lab.papers.verdicts import NOT_COMPARABLE
 
@@ -38,6 +39,7 @@ RUNS = {
     "tpami/training-table-4": 6 * 5 * 3,
     "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/training-power-iteration": 5 * 15,
+    "tpami/training-released-svd": 4 * 3 * 5,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
     "tpami/training-table-8": 3,
@@ -106,6 +108,7 @@ class Planned(Training):
         if self.item.needs == "photographs and paintings":
             return [translated(i) for i, _ in enumerate(tasks)]
         lost = {"error": None, "loss": None, "steps": 0, "tied_at_start": 32, "tied_at_end": 32, "seconds": 0.1}
+        lost |= {"smallest_gap": 1e-3, "largest_gradient": 5.0}
         return [
             lost if task["method"].startswith("svd, ") or task["method"] == "svd"
             else {**lost, "error": 60.0 + task["seed"], "loss": 1.4, "steps": 234}
@@ -334,6 +337,21 @@ class TestWhitenedFeatures:
 
     def test_without_training(self, learn):
         assert learn("untrained", 32)["steps"] == 0
+
+
+class TestReleasedBaseline:
+    def test_a_run_records_gaps_and_gradients_and_a_failure_ends_it(self, monkeypatch):
+        images = torch.randn(256, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+        monkeypatch.setattr(failing_baseline, "_crops", lambda _: (images, torch.arange(256) % 10))
+        monkeypatch.setattr(failing_baseline, "STEPS", 4)
+        task = {"method": "released", "d": 4, "seed": 0, "data": ""}
+        found = failing_baseline.learn(task)
+        assert found["steps"] == 4
+        assert 0 < found["smallest_gap"] < 1
+        assert found["largest_gradient"] > 0
+        images[:, 0] = torch.nan
+        lost = failing_baseline.learn(task)
+        assert (lost["loss"], lost["steps"]) == (None, 0)
 
 
 class TestDifferences:
