@@ -118,6 +118,7 @@ class Planned(Training):
         if self.item.needs == "photographs and paintings":
             return [translated(i) for i, _ in enumerate(tasks)]
         lost = {"error": None, "loss": None, "steps": 0, "tied_at_start": 32, "tied_at_end": 32, "seconds": 0.1}
+        lost |= {"smallest_gap": 1e-3, "largest_gradient": 5.0}
         return [
             lost if task["method"].startswith("svd, ") or task["method"] == "svd"
             else {**lost, "error": 60.0 + task["seed"], "loss": 1.4, "steps": 234}

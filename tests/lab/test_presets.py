@@ -17,8 +17,8 @@ METHODS = {  # of the tables that a preset is for, where they are more than the 
     "tpami-alexnet": ("svd", "newton-schulz"),
 }
 # Plain SVD never finished at d = 64 (TPAMI Table 4, NeurIPS Table 2), and gave NaN in all five runs of denoising
-# (NeurIPS Table 5).
-FAILING = ("tpami-cifar10", "neurips-cifar10", "neurips-cifar10-pca")
+# (NeurIPS Table 5). Two steps show it only with ε = 1e-2, at which the 37 empty directions tie in float32.
+FAILING = ("tpami-cifar10",)
 
 
 def images(size, count=8):
