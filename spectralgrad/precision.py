@@ -122,7 +122,7 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
 
 def moderate(w: Tensor, degree: float) -> bool:
     """True if no number but 0, to the power ±(``degree`` + 2), uses more than half of the range; it reads values."""
-    limit = _limit(w.dtype, degree)
+    limit = moderate_limit(w.dtype, degree)
     if w.numel() > _FEW:
         low, high = w.aminmax()
         if 1 / limit < low.item() and high.item() < limit:  # all positive, as eigenvalues of covariances are
@@ -136,7 +136,8 @@ def moderate(w: Tensor, degree: float) -> bool:
 
 
 @lru_cache
-def _limit(dtype: torch.dtype, degree: float) -> float:
+def moderate_limit(dtype: torch.dtype, degree: float) -> float:
+    """The number below which, and above whose reciprocal, all numbers are :func:`moderate`."""
     return float(2.0 ** (_EXPONENTS[dtype] / 2 / (degree + 2)))
 
 

@@ -326,3 +326,29 @@ def test_every_public_function_of_matrices_is_in_the_table_of_scales_or_not_homo
     }  # fmt: skip
     functions = {name for name in sg.linalg.__all__ if name[0].islower()}
     assert functions == (scaled & functions) | others
+
+
+@pytest.mark.parametrize("size", [1.0, 100.0, 1e5])
+@pytest.mark.parametrize("method", ["svd-taylor", "svd-pade", "svd-clip", "svd-pi:eps=0", "lorentzian", "masked"])
+def test_gradients_of_rules_that_saturate_are_finite_for_large_cotangents(method, size):
+    X = noise(4, 8, dtype=DOUBLE)
+    A = (X @ X.mT * 2.0**-1000).requires_grad_()
+    (g,) = torch.autograd.grad(sg.matrix_inv_sqrt(A, method=method), A, size * noise(4, 4, dtype=DOUBLE, seed=1))
+    assert torch.isfinite(g).all()
+    assert g.abs().amax() > torch.finfo(DOUBLE).max / 100
+
+
+@pytest.mark.parametrize("p", [0.3, 0.7, -0.3])
+def test_whether_a_matrix_is_scaled_does_not_depend_on_its_neighbours(p):
+    for t in range(60):
+        A = with_spectrum([2.0 ** (-30 + t / 6) * c for c in (1.0, 1.1, 1.3)], dtype=SINGLE, seed=t)
+        alike, beside = torch.stack([A, A]), torch.stack([A, torch.eye(3) * 2.0**-100])
+        assert torch.equal(sg.matrix_power(alike, p)[0], sg.matrix_power(beside, p)[0])
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+def test_derivatives_of_user_functions_reach_the_largest_numbers(dtype):
+    size = torch.finfo(dtype).max * 0.9
+    trace = lambda A: sg.matrix_function(A, lambda x: x.abs().sqrt()).diagonal().sum()  # noqa: E731
+    found = torch.func.grad(trace)(size * torch.eye(2, dtype=dtype))
+    torch.testing.assert_close(found, torch.eye(2, dtype=dtype) / (2 * size**0.5), rtol=1e-5, atol=0.0)

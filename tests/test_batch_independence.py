@@ -1,5 +1,7 @@
 """N4: what stands beside a matrix in its batch changes nothing, to the bit; and what the size of a batch may change."""
 
+import threading
+
 import pytest
 import torch
 
@@ -70,6 +72,21 @@ def test_concurrent_lapack_calls_repeat_to_the_bit(dtype):
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(first, other) for other in others)
+
+
+def test_the_number_of_threads_is_kept_if_lapack_fails(monkeypatch):
+    def fails(A):
+        raise RuntimeError("LAPACK")
+
+    monkeypatch.setattr(lapack_pool.lapack, "eigh", fails)
+    threads = torch.get_num_threads()
+    with pytest.raises(RuntimeError, match="LAPACK"):
+        lapack_pool.eigh(torch.eye(100).expand(4, 100, 100))
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert found == [threads]
 
 
 @pytest.mark.parametrize("n", [1, 3, 7, 20])

@@ -44,9 +44,9 @@ class ReleasedPowerIteration(PowerIteration):
             v = function.apply(_Iterated, M, v / torch.linalg.vector_norm(v, dim=-2, keepdim=True), self.iterations)
             Mv = M @ v
             w = ((v.mH @ Mv) / (v.mH @ v))[..., 0, 0].real
-            keep = keep & ~(w.detach() > last)
+            keep = keep & (w.detach() <= last)  # False for NaN
             if i > 0:
-                keep = keep & ~(w.detach().unsqueeze(-1) < self.eps).squeeze(-1)
+                keep = keep & (w.detach().unsqueeze(-1) >= self.eps).squeeze(-1)
             found.append((w, v, keep))
             if function.eager(A) and not bool(keep.any()):
                 break

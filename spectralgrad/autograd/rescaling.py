@@ -24,11 +24,11 @@ from ..precision import (
     any_infinite,
     exponent,
     exponent_of,
-    exponent_range,
     full_precision,
     largest,
     ldexp,
     moderate,
+    moderate_limit,
 )
 
 Call = Callable[..., Any]
@@ -120,9 +120,9 @@ def small_exponent(s: Tensor, degree: int) -> Tensor:
     size = s.detach().abs()
     if not s.shape[-1]:
         return s.new_zeros(s.shape[:-1])
-    least, most = (exponent_of(x) for x in (torch.where(size > 0, size, torch.inf).amin(-1), size.amax(-1)))
-    widest = torch.maximum(least.abs(), most.abs())
-    return torch.where(widest * (abs(degree) + 2) > exponent_range(s.dtype) / 2, least, 0)
+    least, most = torch.where(size > 0, size, torch.inf).amin(-1), size.amax(-1)
+    limit = moderate_limit(s.dtype, abs(degree))
+    return torch.where((least <= 1 / limit) | (most >= limit), exponent_of(least), 0)
 
 
 def normalized(S: Tensor) -> Tensor:

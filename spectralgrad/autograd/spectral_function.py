@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, ldexp, saturated
+from ..precision import exponent_of, full_precision, largest, ldexp, saturated
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
@@ -172,9 +172,12 @@ class Implied:
         """
         values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
         values = saturated(values) if self.rule.saturates else values
-        implied = K * differences(values)
+        clamped = (
+            (lambda x: saturated(x, 0.25)) if self.rule.saturates else (lambda x: x)
+        )  # no difference of infinities
+        implied = clamped(K * differences(values))
         if not self.rule.skew:
-            implied = implied + (K + K.mT) * values.unsqueeze(-2)
+            implied = implied + clamped((K + K.mT) * values.unsqueeze(-2))
         slopes = divided_differences.kept(self.f.slope, w, self.support)
         gamma = torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
         return saturated(gamma, 0.25 / max(1, w.shape[-1])) if self.rule.saturates else gamma
@@ -183,13 +186,27 @@ class Implied:
         """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
         if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
             s = torch.where(self.support, w, 0).sqrt()
-            return plain_derivative(V, s, G, self.f is INV_SQRT, self.rule.series_terms)
-        return solvers.function_derivative(V, self.gamma(w), G)
+            return _series_derivative(V, s, G, self.rule, self.f is INV_SQRT)
+        gamma = self.gamma(w)
+        return _bounded(lambda G: solvers.function_derivative(V, gamma, G), G, self.rule)
 
     def composed_derivative(self, A: Tensor, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """Return the same from differentiable operations, in which the eigenpairs are functions of ``A``."""
         w, V = attach(A, w, V, self.rule, self.range)
         return V @ (self.gamma(w) * (V.mH @ hermitian(G) @ V)) @ V.mH
+
+
+def _series_derivative(V: Tensor, s: Tensor, G: Tensor, rule: GapRule, inverse: bool) -> Tensor:
+    return _bounded(lambda G: plain_derivative(V, s, G, inverse, rule.series_terms), G, rule)
+
+
+def _bounded(derivative: Callable[[Tensor], Tensor], G: Tensor, rule: GapRule) -> Tensor:
+    """Return ``derivative(G)``, which is linear in G; a rule that saturates has a finite one where it overflows."""
+    found = derivative(G)
+    if not rule.saturates or not function.eager(found) or bool(torch.isfinite(found).all()):
+        return found
+    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
+    return saturated(ldexp(derivative(ldexp(G, -e)), e))
 
 
 class _ByRule(torch.autograd.Function):
@@ -224,7 +241,7 @@ class _RootBySeries(torch.autograd.Function):
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         A, s, V = ctx.saved_tensors
         if not function.differentiating():
-            return plain_derivative(V, s, g, ctx.inverse, ctx.rule.series_terms), None, None, None
+            return _series_derivative(V, s, g, ctx.rule, ctx.inverse), None, None, None
         support = s > 0
         implied = Implied(ctx.rule, INV_SQRT if ctx.inverse else SQRT, support, support)
         with full_precision(V):

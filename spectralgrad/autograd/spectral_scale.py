@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import exponent_of, exponent_range, ldexp, moderate
+from ..precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
 from .domain import Spectrum
 from .scalar_functions import EXP, Function
 
@@ -64,9 +64,13 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
     p = torch.as_tensor(f.degree, dtype=w.dtype, device=w.device).detach()
     size = w.detach().abs()
     least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
-    widest = torch.maximum(exponent_of(least).abs(), exponent_of(most).abs())
+    # The limit of `moderate`, to the bit: whether a matrix is scaled must not depend on its neighbours.
+    if isinstance(f.degree, (int, float)):
+        limit: float | Tensor = moderate_limit(w.dtype, abs(f.degree))
+    else:
+        limit = torch.exp2(exponent_range(w.dtype) / 2 / (p.abs() + 2))
     e = exponent_of(torch.where(p < 0, least, most))
-    e = torch.where(widest * (p.abs() + 2) > exponent_range(w.dtype) / 2, e, 0)
+    e = torch.where((least <= 1 / limit) | (most >= limit), e, 0)
     return Scaled(f.at(e), Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, e * p)
 
 

@@ -96,7 +96,7 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
     cancelled = 1e-3 * height.clamp_min(1e3 * info.tiny)
     cancels = (differences(values).abs() <= cancelled) & (gap.abs() <= 0.05 * norm(w)[..., None, None])
     close = (gap.abs() <= 0.2 * size) | cancels | identity_mask(w)
-    middle, half = (i + j) / 2, torch.where(close, gap, 0) / 2
+    middle, half = i / 2 + j / 2, torch.where(close, gap, 0) / 2
     inside = torch.where(close, middle, i)  # evaluate f' only where it is used or at an eigenvalue
     mean = sum(derivative(inside + half * node) * (weight / 2) for node, weight in _GAUSS)
     step, noise = differences(values), 8 * info.eps * resolved(height)

@@ -16,8 +16,10 @@ def eigh(A: Tensor) -> tuple[Tensor, ...]:
     """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use."""
     batch, threads = A.shape[:-2], torch.get_num_threads()
     parts = A.reshape(-1, *A.shape[-2:]).tensor_split(min(threads, batch.numel()))
-    results = list(_workers(threads, os.getpid()).map(_on_one_core, parts))
-    torch.set_num_threads(threads)  # for MKL the workers' setting holds in all threads
+    try:
+        results = list(_workers(threads, os.getpid()).map(_on_one_core, parts))
+    finally:
+        torch.set_num_threads(threads)  # for MKL, and for threads that start later, the workers' setting holds as well
     return tuple(torch.cat(part).reshape(*batch, *part[0].shape[1:]) for part in zip(*results, strict=True))
 
 
