@@ -352,3 +352,13 @@ def test_derivatives_of_user_functions_reach_the_largest_numbers(dtype):
     trace = lambda A: sg.matrix_function(A, lambda x: x.abs().sqrt()).diagonal().sum()  # noqa: E731
     found = torch.func.grad(trace)(size * torch.eye(2, dtype=dtype))
     torch.testing.assert_close(found, torch.eye(2, dtype=dtype) / (2 * size**0.5), rtol=1e-5, atol=0.0)
+
+
+@pytest.mark.parametrize("size", [40.0, 128.0, 2.0**60])
+@pytest.mark.parametrize("method", ["pi", "svd-pi:unrolled=True"])
+def test_exponentials_by_power_iteration_are_infinite_where_they_overflow(method, size):
+    A = (torch.tensor([[2.0, 1.0], [1.0, 3.0]]) * size).requires_grad_()
+    S = sg.matrix_exp(A, method=method)
+    (g,) = torch.autograd.grad(S, A, torch.tensor([[1.0, 0.5], [0.5, 2.0]]))
+    assert torch.equal(S, torch.full((2, 2), torch.inf))
+    assert torch.equal(g, torch.full((2, 2), torch.inf))

@@ -12,11 +12,13 @@ from .. import solvers
 from ..dispatch import function
 from ..precision import exponent, ldexp, rank_tolerance, reciprocal
 from ..solvers.symmetry import hermitian, mirrored
+from .domain import Spectrum
 from .eigenvectors import without_gradient
 from .hermitian import from_lower
 from .pairwise import norm
 from .rescaling import rescaled
-from .scalar_functions import Function
+from .scalar_functions import EXP, Function
+from .spectral_scale import scaled
 
 
 @dataclass(frozen=True)
@@ -48,13 +50,34 @@ class PowerIteration:
     def function(self, M: Tensor, f: Function) -> Tensor:
         """Return f(M), for Hermitian M, composed of the kept eigenpairs with positive eigenvalues."""
         e = _exponent(M)
-        if e is None:
-            return _composed(f, *self._kept_pairs(M))
-        if f.degree is None:
-            return _composed(f, *rescaled(self._at(e)._kept_pairs, [M], [e], [e, 0 * e]))
-        call = lambda X: _composed(f.at(e), *self._at(e)._kept_pairs(X))  # noqa: E731
-        value: Tensor = rescaled(call, [M], [e], [e * f.degree])
+        if e is not None and f.degree is not None:
+            call = lambda X: _composed(f.at(e), *self._at(e)._kept_pairs(X))  # noqa: E731
+            value: Tensor = rescaled(call, [M], [e], [e * f.degree])
+            return value
+        return self._exponential(M) if f is EXP else _composed(f, *self._pairs(M))
+
+    def _exponential(self, M: Tensor) -> Tensor:
+        with torch.no_grad():
+            w, V = self._pairs(M)
+        found = scaled(EXP, Spectrum(w, V, torch.ones_like(w, dtype=torch.bool)))
+        if found is None:
+            return _composed(EXP, *self._pairs(M))
+        shift = (w - found.spectrum.values)[..., -1:]
+
+        def call(X: Tensor) -> Tensor:
+            w, V = self._pairs(X)
+            return _composed(EXP, w, V, shift)
+
+        value: Tensor = rescaled(call, [M], [found.down], [found.up])
         return value
+
+    def _pairs(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """The pairs of :meth:`_kept_pairs` for matrices of any size."""
+        e = _exponent(M)
+        if e is None:
+            return self._kept_pairs(M)
+        w, V = rescaled(self._at(e)._kept_pairs, [M], [e], [e, 0 * e])
+        return w, V
 
     def _kept_pairs(self, M: Tensor) -> tuple[Tensor, Tensor]:
         """The eigenpairs; discarded eigenvalues are zero."""
@@ -124,10 +147,11 @@ class PowerIteration:
         return passes.int().cumprod(-1).bool().flip(-1)
 
 
-def _composed(f: Function, w: Tensor, V: Tensor) -> Tensor:
-    """V f(w) Vᴴ over the positive eigenvalues."""
+def _composed(f: Function, w: Tensor, V: Tensor, shift: Tensor | float = 0) -> Tensor:
+    """V f(w − shift) Vᴴ over the positive eigenvalues."""
     support = w > 0
-    return (V * torch.where(support, f.value(torch.where(support, w, 1)), 0).unsqueeze(-2)) @ V.mH
+    values = f.value(torch.where(support, w, 1) - shift)
+    return (V * torch.where(support, values, 0).unsqueeze(-2)) @ V.mH
 
 
 def _exponent(A: Tensor) -> Tensor | None:
