@@ -32,6 +32,7 @@ RELATIVE: dict[str, Method] = {
     "svd-pi": SVDPI(eps=0.0),
     "pi": PI(eps=0.0),
 }
+CUTTING = ("svd", "svd-topn", "svd-pi", "pi", "svd-inv", "masked", "svd-clip", "svd-trunc")  # rounding decides at ties
 Scale = tuple[tuple[int, ...], tuple[float, ...]]
 
 
@@ -61,8 +62,8 @@ class _Results(NamedTuple):
 def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterator[Finding]:
     """Compares values and gradients at the scales 2^±500 or 2^±60 with those at scale one.
 
-    A method whose thresholds are absolute numbers is replaced by its relative form. Gradients that overflow must be
-    infinite, except by gap rules that saturate.
+    A method whose thresholds are absolute numbers is replaced by its relative form. Methods that cut at ties are judged
+    where no eigenvalues are close. Gradients that overflow must be infinite, except by gap rules that saturate.
     """
     M, info = case.matrices, torch.finfo(case.matrices.dtype)
     sizes = largest(M)
@@ -81,7 +82,18 @@ def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterat
         moved = [ldexp(x, bits * p) for x, p in zip(inputs, powers, strict=True)]
         exact = torch.stack([_same(ldexp(y, -bits * p), x) for x, y, p in zip(inputs, moved, powers, strict=True)])
         found = _evaluated(operation, moved, case)
-        yield from _compared(found, base, near, exact.all(0), bits, powers, degrees, infinite)
+        judged = exact.all(0) & (_apart(inputs[0]) if method in CUTTING else True)
+        yield from _compared(found, base, near, judged, bits, powers, degrees, infinite)
+
+
+def _apart(X: Tensor) -> Tensor:
+    """True (batch,) if no two singular values are close, with the mean over columns and without."""
+    result = torch.ones(len(X), dtype=torch.bool)
+    for Y in (wide(X), wide(X) - wide(X).mean(-1, keepdim=True)):
+        s = torch.linalg.svdvals(Y)
+        tolerance = 100 * max(X.shape[-2:]) * torch.finfo(X.dtype).eps * s[:, :1]
+        result &= ~(s[:, :-1] - s[:, 1:] <= tolerance).any(1)
+    return result
 
 
 def _compared(
