@@ -218,7 +218,7 @@ def test_vectors_that_were_overwritten_are_not_followed():
 
 def test_a_kink_is_mentioned():
     for bounded, said in (
-        (lambda w: w.clamp(min=1e-5).rsqrt(), "no kink like that of clamp(min=1e-05)"),
+        (lambda w: w.clamp(min=1e-5).rsqrt(), "Unlike clamp(min=1e-05), the function has no kink"),
         (lambda w: w.clamp(min=1e-3), "a value that lies on it has no derivative"),
         (lambda w: w.clamp(min=0).sqrt(), ""),
     ):

@@ -1,7 +1,7 @@
 r"""Square roots by a Taylor polynomial or a Padé approximant, with the gradient of the root by a Lyapunov iteration.
 
 Derivation. With :math:`Y=A/\|A\|_F`, whose spectrum is in [0, 1], and :math:`Z=I-Y`, the roots are
-:math:`\|A\|_F^{\pm1/2}(I-Z)^{\pm1/2}`. The Taylor polynomial is that of :math:`(1-z)^{\pm1/2}`.
+:math:`\|A\|_F^{\pm1/2}(I-Z)^{\pm1/2}`. The polynomial is the Taylor polynomial of :math:`(1-z)^{\pm1/2}`.
 
 The [n/n] Padé approximant of :math:`(1-z)^{1/2}` in powers of :math:`y=1-z=s^2` is
 
@@ -11,7 +11,7 @@ The [n/n] Padé approximant of :math:`(1-z)^{1/2}` in powers of :math:`y=1-z=s^2
 because it equals s up to :math:`O((1-s)^{2n+1})`. All coefficients are positive, so that P(Y) and Q(Y) are positive
 definite even if A is singular, and no digits cancel; the papers evaluate the same function in powers of z.
 
-The derivative of the root S solves :math:`S\,dS+dS\,S=dA`. That of the inverse root B solves
+The derivative of the root S solves :math:`S\,dS+dS\,S=dA`. The derivative of the inverse root B solves
 :math:`B\,dB+dB\,B=d(A^{-1})=-A^{-1}dA\,A^{-1}`, with :math:`B^2` in place of :math:`A^{-1}`.
 """
 

@@ -1,4 +1,4 @@
-r"""The second derivatives of a loss of eigenvalues, as far as its Hessian with respect to the matrix needs them.
+r"""The second derivatives of a loss of eigenvalues that its Hessian with respect to the matrix needs.
 
 Let :math:`F(A)=g(\lambda(A))` with a symmetric function g. Its gradient is :math:`V\,\mathrm{diag}(\nabla g)V^H`, and
 the derivative of the gradient in the direction Z is, with :math:`\tilde Z=V^HZV`,
@@ -100,7 +100,7 @@ def divided_slopes(w: Tensor, curvature: Curvature) -> Tensor:
     """Return Γ (..., *, d, d).
 
     Args:
-        w: the values (*, d); their graph may be another than that of ``curvature``, for third derivatives.
+        w: the values (*, d); their graph may differ from the graph of ``curvature``, for third derivatives.
         curvature: of the loss.
     """
     slopes, eps = curvature.slopes, torch.finfo(w.dtype).eps
@@ -137,14 +137,14 @@ def between(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], numbers: 
 def _excess(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], same: Tensor, tied: Tensor) -> Tensor:
     """Return what Γ (..., *, d, d) has within groups of nearly tied values beyond what the rotation of a basis gives.
 
-    The rotation gives every pair of a group the same number, which is right for a symmetric g: the slope of the changes
-    of ∇g over those of the values. What the quotients have beyond that and rounding error is returned.
+    The rotation gives every pair of a group the same number, which is right for a symmetric g: the change of ∇g divided
+    by the change of the values. Returns how far the quotients differ from that number beyond rounding error.
 
     Args:
         w, slopes: values and ∇g.
         changes: the derivatives of both in the direction, in the rotated basis.
         same: mask (*, d, d) of the pairs in one group.
-        tied: mask (*, d, d) of those that are equal up to rounding error, of which no quotient is taken.
+        tied: mask (*, d, d) of the pairs that are equal up to rounding error; they have no quotient.
     """
     eps, share = torch.finfo(w.dtype).eps, same.to(w.dtype)
     share = share / share.sum(-1, keepdim=True)

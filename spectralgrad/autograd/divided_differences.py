@@ -103,7 +103,8 @@ def integer_power(w: Tensor, n: int) -> Differences:
     if n < 0:
         inverse = 1 / w
         values, gamma, _ = integer_power(inverse, -n)
-        return values, -gamma * inverse.unsqueeze(-1) * inverse.unsqueeze(-2), n * (n - 1) * values * inverse.square()
+        curvature = n * (n - 1) * values * inverse.square()
+        return w**n, -gamma * inverse.unsqueeze(-1) * inverse.unsqueeze(-2), curvature  # w**n: the value without Γ
     i, j = w.unsqueeze(-1), w.unsqueeze(-2)
     total = torch.zeros_like(i * j)
     for k in range(n):
@@ -112,7 +113,7 @@ def integer_power(w: Tensor, n: int) -> Differences:
 
 
 def inside(w: Tensor) -> Tensor:
-    """Return an eigenvalue (*, 1) of each matrix in the domain of f, which replaces those of the null space.
+    """Return an eigenvalue (*, 1) of each matrix in the domain of f, which replaces the zeros of the null space.
 
     Their results are discarded afterwards, but must be finite: otherwise their gradient would be NaN.
     """
@@ -137,10 +138,10 @@ def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
 
 
 def restricted(gamma: Tensor, values: Tensor, w: Tensor, support: Tensor) -> Tensor:
-    """Return Γ for values that are zero on the null space: f(λ)/λ between range and null space, zero within the latter.
+    """Return Γ for values that vanish on the null space: f(λ)/λ between range and null space, zero within null space.
 
     Args:
-        gamma: the divided differences (*, d, d) of f, of which those within the range are used.
+        gamma: the divided differences (*, d, d) of f; only pairs within the range are used.
         values: f(w) (*, d), zero on the null space.
         w: eigenvalues (*, d).
         support: the mask (*, d) of the range.

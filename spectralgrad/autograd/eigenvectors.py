@@ -44,7 +44,7 @@ def replaced(w: Tensor, V: Tensor, rule: GapRule) -> tuple[Tensor, Tensor]:
 
 
 def within(K: Tensor, support: Tensor | None) -> Tensor:
-    """Return the gap matrix with zeros for pairs of which neither is in ``support``, even if the rule is infinite."""
+    """Return the gap matrix with zeros for pairs that are both outside ``support``, even if the rule is infinite."""
     if support is None:
         return K
     return torch.where(support.unsqueeze(-1) | support.unsqueeze(-2), K, 0)
@@ -58,7 +58,7 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
 
 
 class Eigh(function.DerivativeRule):
-    """The eigenpairs of A: those given, as copies, or those of the solver."""
+    """The eigenpairs of A: copies of given ones, or computed by the solver."""
 
     @staticmethod
     def forward(
@@ -119,7 +119,10 @@ def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gV: Tensor, rule: G
 
 
 def rotations(w: Tensor, coupling: Tensor, sizes: Tensor, support: Tensor | None, rule: GapRule) -> Tensor:
-    """The same from the coupling VᴴV̄ and the norms of the columns of V̄ in the basis V."""
+    """Return the eigenvectors' part of the gradient, in the eigenbasis.
+
+    ``coupling`` is VᴴV̄, and ``sizes`` are the norms of the columns of V̄.
+    """
     if rule.filters_gauge:
         coupling = gauge.drop_noise(coupling, sizes, w)
     return hermitian(rule.weighed(within(rule.gaps(w), support).mT, coupling))

@@ -42,7 +42,7 @@ def exact(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvat
 
 
 def derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
-    """Return Df(A)[G] for a Hermitian G, differentiable in ``A`` and ``G``; the spectrum is that of :func:`exact`."""
+    """Return Df(A)[G] for a Hermitian G, differentiable in ``A`` and ``G``; the spectrum is as in :func:`exact`."""
     result: Tensor = function.apply(_Derivative, A, G, *spectrum)
     return result
 

@@ -6,8 +6,8 @@ Derivation. :math:`M=QH` with :math:`H=(M^HM)^{1/2}` and the partial isometry :m
 .. math:: H\,dH+dH\,H=dM^HM+M^HdM ,
 
 whose weights :math:`1/(\sigma_i+\sigma_j)` contain no gap; its right-hand side vanishes within the null space of M. The
-solution operator is self-adjoint, so :math:`\bar M=2MX` with :math:`HX+XH=\bar H`. The derivative of Q is that of the
-product :math:`MH^+`. Both are derivatives within the matrices of the same rank.
+solution operator is self-adjoint, so :math:`\bar M=2MX` with :math:`HX+XH=\bar H`. Q is differentiated as the product
+:math:`MH^+`. Both are derivatives within the matrices of the same rank.
 """
 
 from __future__ import annotations

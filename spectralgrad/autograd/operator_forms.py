@@ -1,10 +1,10 @@
-r"""The two forms of an operator that is known by its products, as functions of the tensors on which it depends.
+r"""The two kinds of operator that ``eigsh`` accepts: a matrix given by its entries, and a callable.
 
 The derivatives in :mod:`.partial_spectrum` need three things of an operator :math:`A(\theta)` besides its eigenpairs
 and linear solves: the tensors θ, the change :math:`dA\,X` of a product for a change dθ, and the transposed map, from a
-cotangent G of the product :math:`A(\theta)X` to that of θ. For the entries of a matrix both are written out. Of a
-Hermitian matrix only the Hermitian part is meant, so the maps are those of :math:`(A+A^H)X/2`. For a callable they come
-from autograd, which runs the callable once more.
+cotangent G of the product :math:`A(\theta)X` to the cotangent of θ. For the entries of a matrix both are written out;
+only the Hermitian part counts, so the maps differentiate :math:`(A+A^H)X/2`. For a callable they come from autograd,
+which runs the callable once more.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Products:
     device: torch.device | str
 
     def eigenpairs(self, tensors: Tensors) -> tuple[Tensor, Tensor]:
-        """See :meth:`Entries.eigenpairs`; likewise the others."""
+        """Return the eigenpairs, without gradient. All methods have the interface of :class:`Entries`."""
         asked = self.request
         probes = krylov.probes(asked.n, self.dtype, self.device)
         return krylov.eigsh(self._product(tensors), probes, asked.k, asked.largest, asked.tol, None)
@@ -158,7 +158,10 @@ def _is_differentiable(x: Tensor) -> bool:
 
 
 def _gradients(run: Callable[..., Tensor], given: list[Tensor], G: Tensor) -> Tensors:
-    """The same as by ``torch.func.vjp``, but without keeping anything unless it may be differentiated again."""
+    """Return the cotangents of ``given`` for the cotangent G of the result of ``run``.
+
+    Unlike ``torch.func.vjp``, no graph is kept unless the result may be differentiated again.
+    """
     again = torch.is_grad_enabled()
     with torch.enable_grad():
         given = [x.view_as(x) if again else x.detach().requires_grad_() for x in given]

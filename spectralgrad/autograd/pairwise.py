@@ -35,5 +35,5 @@ def identity_mask(w: Tensor) -> Tensor:
 
 
 def resolution(dtype: torch.dtype) -> float:
-    """Return the machine epsilon of ``dtype``; for a complex dtype, that of its real part."""
+    """Return the machine epsilon of ``dtype``; for a complex dtype, of its real part."""
     return torch.finfo(dtype).eps

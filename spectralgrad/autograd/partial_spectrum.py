@@ -1,7 +1,8 @@
 r"""The derivative of a few eigenpairs at one end of the spectrum, from products with the operator.
 
 Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`.eigenvectors`; orthogonal to it
-:math:`(\lambda_i-A)\,dv_i=(I-VV^H)\,dA\,v_i`. The transposed map sends the cotangents of λ and V to that of :math:`AV`,
+:math:`(\lambda_i-A)\,dv_i=(I-VV^H)\,dA\,v_i`. The transposed map sends the cotangents of λ and V to the cotangent of
+:math:`AV`,
 
 .. math:: \overline{AV}=V\bigl(\mathrm{sym}(\hat K^\top\circ V^H\bar V)+\mathrm{diag}\,\bar\lambda\bigr)+Z,\qquad
           (\lambda_i-A)z_i=(I-VV^H)\bar v_i,\quad V^Hz_i=0 ,
@@ -158,7 +159,7 @@ class _PairsOfCallable(_Pairs, traceable=False):
 
 
 class _SolveOfCallable(_Solve, traceable=False):
-    """The solve with a callable; under vmap likewise."""
+    """The solve with a callable; under vmap, one solve per element."""
 
     generate_vmap_rule = False
 

@@ -12,7 +12,7 @@ where the matrix in parentheses is Hermitian, so that a gap rule acts on it as i
 .. math:: \bar A=XSX^H,\qquad
           \bar B=-X\Bigl(\tfrac{\lambda_i+\lambda_j}2\circ S+\tfrac12\mathrm{sym}\,C\Bigr)X^H .
 
-Neither B nor its inverse appears: the accuracy is that of the eigenpairs.
+Neither B nor its inverse appears, so the gradient is as accurate as the eigenpairs.
 """
 
 from __future__ import annotations

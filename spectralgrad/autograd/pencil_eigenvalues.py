@@ -2,13 +2,13 @@ r"""The derivatives of the eigenvalues of A x = λ B x alone, with the exact Hes
 
 With the eigenvectors X at hand, which are not differentiated, :math:`X^HBX=I`. If B changes, this product is
 :math:`LL^H` with the Cholesky factor :math:`L=I` but :math:`dL\ne0`. With :math:`Y=XL^{-H}` the problem becomes the
-ordinary one of :math:`C=Y^HAY=\Lambda`, whose gradient :math:`\bar C` is that of :mod:`.eigenvalues`. Since
-:math:`\bar C` commutes with C, and the eigenvectors of the pencil are Y times those of C,
+ordinary one of :math:`C=Y^HAY=\Lambda`, whose gradient :math:`\bar C` is computed as in :mod:`.eigenvalues`. Since
+:math:`\bar C` commutes with C, and the eigenvectors of the pencil are Y times the eigenvectors of C,
 
 .. math:: \bar A=Y\bar CY^H,\qquad \bar B=-Y\,\mathrm{sym}(C\bar C)\,Y^H .
 
-These are functions of A and B that can be differentiated any number of times. Likewise the eigenvalues change as those
-of C in the direction :math:`Y^HdA\,Y-\mathrm{sym}(C\,Y^HdB\,Y)`. At the point itself all of this is
+These are functions of A and B that can be differentiated any number of times. In forward mode, the eigenvalues change
+as the eigenvalues of C in the direction :math:`Y^HdA\,Y-\mathrm{sym}(C\,Y^HdB\,Y)`. At the point itself all of this is
 :math:`X\,\mathrm{diag}(\bar\lambda)X^H` and :math:`-X\,\mathrm{diag}(\lambda\bar\lambda)X^H`, without a factorisation.
 """
 
@@ -44,7 +44,7 @@ def gradients(
     wanted: Sequence[bool],
     ties: Ties = Ties.NONE,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Return the gradients in A and B, as far as wanted, with their derivatives in both and in ``slopes``.
+    """Return the requested gradients in A and B, with their derivatives in both and in ``slopes``.
 
     Args:
         pencil: A and B.
@@ -98,7 +98,7 @@ class _Values(function.DerivativeRule):
 
 
 def _reduced(A: Tensor, B: Tensor, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Return C and Y, of which only the derivatives are computed; the values Λ and X are known."""
+    """Return C and Y. Their values Λ and X are known, so only their derivatives are computed."""
     metric = X.mH @ hermitian(B) @ X
     L = torch.linalg.cholesky(_identity(X) + (metric - metric.detach()))
     Y = torch.linalg.solve_triangular(L.mH, X, upper=True, left=False)

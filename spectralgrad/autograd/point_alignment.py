@@ -52,7 +52,10 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
 
 
 def _of_any_scale(given: tuple[Tensor, ...], options: Options) -> Results:
-    """The same; if a scale is fitted, it takes up what the sizes of X and Y differ by."""
+    """Align points of any scale: X and Y are divided by powers of two, and the results are scaled back.
+
+    If a scale is fitted, X and Y are divided by different powers, and the fitted scale absorbs their ratio.
+    """
 
     def call(X: Tensor, Y: Tensor, w: Tensor | None = None) -> Results:
         return composed(X, Y, w, options)
@@ -70,7 +73,7 @@ def _of_any_scale(given: tuple[Tensor, ...], options: Options) -> Results:
 
 
 def composed(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
-    """The same from differentiable operations."""
+    """Return R, t, s, the residual and the margin, from differentiable operations of torch."""
     X, x = _centered(X, w, options.translation)
     Y, y = _centered(Y, w, options.translation)
     weighed = Y if w is None else Y * w.unsqueeze(-1)
@@ -226,7 +229,7 @@ def _spread_over_points(
     ge: Tensor | None,
     pulls: tuple[Tensor, Tensor] | None,
 ) -> Cotangents:
-    """The gradients of centred points and their weights, given those of C, s (divided by a), e and the means."""
+    """The gradients of centred points and weights, from the gradients of C, s (divided by a), e and the means."""
     X, Y = near
     gX, gY = Y @ gC.conj(), X @ gC.mT
     gw = (Y.conj() * gY).real.sum(-1)

@@ -63,7 +63,7 @@ def decompose(M: Tensor, tolerance: float, special: bool, operation: str) -> tup
 
 
 def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
-    """True for few matrices of which no eigenvalue, and no sum that must be positive, is near the tolerance."""
+    """True for few matrices if no eigenvalue, and no sum that must be positive, is near the tolerance."""
     if not 0 < h.numel() <= _FEW:
         return False
     for row in h.reshape(-1, h.shape[-1]).tolist():

@@ -18,7 +18,7 @@ from .hermitian import from_lower
 from .pairwise import norm
 from .rescaling import rescaled
 from .scalar_functions import EXP, Function
-from .spectral_scale import scaled
+from .spectral_scale import at_ordinary_size, scaled
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class PowerIteration:
         """Return f(M), for Hermitian M, composed of the kept eigenpairs with positive eigenvalues."""
         e = _exponent(M)
         if e is not None and f.degree is not None:
-            call = lambda X: _composed(f.at(e), *self._at(e)._kept_pairs(X))  # noqa: E731
-            value: Tensor = rescaled(call, [M], [e], [e * f.degree])
-            return value
+            g, up = f.at(e)
+            call = lambda X, g: _composed(g, *self._at(e)._kept_pairs(X))  # noqa: E731
+            return at_ordinary_size(call, M, g, f.degree, e, up)
         return self._exponential(M) if f is EXP else _composed(f, *self._pairs(M))
 
     def _exponential(self, M: Tensor) -> Tensor:

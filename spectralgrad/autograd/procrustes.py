@@ -1,4 +1,4 @@
-r"""The squared distance between two factors up to a rotation, which is that of Bures and Wasserstein.
+r"""The squared distance between two factors up to a rotation: the squared Bures–Wasserstein distance.
 
 Derivation. For factors X (m, d) and Y (n, d) of :math:`A=X^HX` and :math:`B=Y^HY`
 

@@ -31,7 +31,7 @@ class Function:
     Attributes:
         degree: p if :math:`f(c\\lambda)=c^pf(\\lambda)`, a number or a tensor that broadcasts against the batch; 0 for
             the logarithm, whose slope has the degree −1; None for other functions.
-        scaled: for functions with a degree, returns g with :math:`f(2^e\\lambda)=2^{ep}g(\\lambda)`, given e (*,).
+        scaled: for the logarithm, returns g with :math:`f(2^e\\lambda)=g(\\lambda)`, given e (*,).
     """
 
     value: Scalar
@@ -40,9 +40,39 @@ class Function:
     degree: float | Tensor | None = field(default=None, kw_only=True)
     scaled: Callable[[Tensor], Function] | None = field(default=None, kw_only=True)
 
-    def at(self, e: Tensor) -> Function:
-        """Return ``scaled(e)``, which is f itself for a power."""
-        return self if self.scaled is None else self.scaled(e)
+    def at(self, e: Tensor) -> tuple[Function, Tensor]:
+        """Return g and n with :math:`f(2^e\\lambda)=2^ng(\\lambda)`, given even e (*,), for functions with a degree.
+
+        n (*,) is whole: it may be large, and a fraction of a large number would be rounded. g is f times a number
+        between 1/2 and 2, or f itself if the degree is a multiple of one half.
+        """
+        if self.scaled is not None:
+            return self.scaled(e), 0 * e
+        whole, fraction = _split_product(e, self.degree)  # type: ignore[arg-type]
+        halves = isinstance(self.degree, (int, float)) and float(2 * self.degree).is_integer()
+        return self if halves else _times(self, torch.exp2(fraction)), whole
+
+
+def _split_product(e: Tensor, p: float | Tensor) -> tuple[Tensor, Tensor]:
+    """Return the whole and the fractional part of the product ep, without the rounding error of the product."""
+    unit = 2.0 ** (16 if e.dtype == torch.float64 else 12)  # such that e times a multiple of 1/unit is exact
+    if isinstance(p, Tensor):
+        p = p.detach().to(e)
+    head = (torch.round(p * unit) if isinstance(p, Tensor) else round(p * unit)) / unit
+    product, correction = e * head, e * (p - head)
+    whole = torch.round(product + correction)
+    return whole, (product - whole) + correction
+
+
+def _times(f: Function, c: Tensor) -> Function:
+    """Return f times a positive number c (*,) without gradient."""
+    factor = c.unsqueeze(-1)
+
+    def all_differences(w: Tensor) -> Differences:
+        values, gamma, curvature = f.differences(w)
+        return values * factor, gamma * factor.unsqueeze(-1), curvature * factor
+
+    return Function(lambda w: f.value(w) * factor, lambda w: f.slope(w) * factor, all_differences, degree=f.degree)
 
 
 def logarithm(exponent: Tensor | None = None) -> Function:

@@ -3,7 +3,7 @@ r"""Functions of singular values, :math:`F(M)=U\,\mathrm{diag}f(\sigma)\,V^H`, w
 Derivation. The Hermitian matrix :math:`J=\begin{pmatrix}0&M\\M^H&0\end{pmatrix}` has the eigenvalues
 :math:`\pm\sigma_i` with eigenvectors :math:`(u_i,\pm v_i)/\sqrt2`, and zero for the rest of the longer side. With the
 odd extension :math:`f(-\sigma)=-f(\sigma)`, the upper right block of the matrix function :math:`f(J)` is
-:math:`F(M)`. Hence the derivative of F is that of a matrix function: with :math:`P=U^HdM\,V`, its Hermitian part
+:math:`F(M)`. Hence F is differentiated as a matrix function: with :math:`P=U^HdM\,V`, its Hermitian part
 :math:`P_h` and its skew part :math:`P_s`,
 
 .. math:: dF=U\bigl(\Gamma^-\circ P_h+\Gamma^+\circ P_s\bigr)V^H+(I-UU^H)\,dM\,V\,\mathrm{diag}(f_i/\sigma_i)V^H,\qquad
@@ -140,7 +140,7 @@ def _by_torch(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer:
 
 
 def formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, outer: Tensor) -> Tensor:
-    """The same in differentiable operations."""
+    """Return the derivative in the direction G, from differentiable operations of torch."""
     m, n = G.shape[-2:]
     UG, GV = U.mH @ G, G @ Vh.mH
     P = UG @ Vh.mH
@@ -153,7 +153,7 @@ def formula(G: Tensor, U: Tensor, Vh: Tensor, joint: Tensor, apart: Tensor, oute
 
 
 def _by_dilation(M: Tensor, G: Tensor, triplets: Triplets, joint: Tensor, outer: Tensor, curvature: Tensor) -> Tensor:
-    """The same as the derivative of a matrix function of J, which can be differentiated once more."""
+    """Return the derivative in the direction G as the derivative of f(J), which can be differentiated once more."""
     m, n = M.shape[-2:]
     w, V = _eigenpairs(triplets, m, n)
     apart = _apart(triplets.S, outer)
@@ -211,7 +211,7 @@ class _InReverse(torch.autograd.Function):
 
 
 class SingularFunction(function.DerivativeRule):
-    """The same for compilers and transforms."""
+    """U f(S) Vᴴ for compilers, transforms and forward mode; f″ is an input."""
 
     @staticmethod
     def forward(

@@ -52,7 +52,7 @@ class _SumInReverse(torch.autograd.Function):
 
 
 class _Sum(function.DerivativeRule):
-    """The same for compilers and transforms."""
+    """The sum of a function of the singular values, for compilers, transforms and forward mode."""
 
     @staticmethod
     def forward(

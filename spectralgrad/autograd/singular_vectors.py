@@ -33,7 +33,7 @@ def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[
 
 
 class SVD(function.DerivativeRule):
-    """The factors of M: those given, as copies, or those of the solver."""
+    """The factors of M: copies of given ones, or computed by the solver."""
 
     @staticmethod
     def forward(

@@ -12,7 +12,6 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -27,10 +26,10 @@ from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .eigenvectors import attach, within
 from .gap_rule import GapRule
+from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows
 from .pairwise import differences, identity_mask
-from .rescaling import rescaled
-from .scalar_functions import INV_SQRT, SQRT, Function, real_power
-from .spectral_scale import Scaled, scaled
+from .scalar_functions import INV_SQRT, SQRT, Function
+from .spectral_scale import Scaled, at_ordinary_size, lost, scaled
 from .square_root import plain_derivative, root_and_eigenpairs
 
 
@@ -46,35 +45,28 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
     found = scaled(f, spectrum)
     if found is None:
         return _exact(A, f, spectrum, eigenpairs)
-    return _at_ordinary_size(lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, f.degree, found)
+    near = at_ordinary_size(
+        lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, found.f, f.degree, found.down, found.up
+    )
+    return _completed(near, f, spectrum, found)
 
 
-def _at_ordinary_size(
-    call: Callable[[Tensor, Function], Tensor], A: Tensor, p: float | Tensor | None, found: Scaled
-) -> Tensor:
-    """Return ``call`` of the scaled matrices and function, times the power of two that undoes the scaling.
-
-    An exponent p that is a tensor also determines this power of two.
-    """
-    e = found.down
-    if not isinstance(p, Tensor):
-        result: Tensor = rescaled(lambda A: call(A, found.f), (A,), (e,), (found.up,))
-        return result
-
-    def learned(A: Tensor, p: Tensor) -> Tensor:
-        growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1; its derivative is that of 2^(ep), without it
-        return call(A, real_power(p)) * growth[..., None, None]
-
-    result = rescaled(learned, (A, p.expand(e.shape)), (e, 0 * e), (found.up,))
-    return result
+def _completed(near: Tensor, f: Function, spectrum: Spectrum, found: Scaled) -> Tensor:
+    """Add the values that underflow beside the largest one. They change no entry that is infinite."""
+    missing = lost(f, spectrum, found)
+    if missing is None:
+        return near
+    return added(near, torch.where(near.detach().isinf(), 0, composed_with_infinite(spectrum.vectors, missing)))
 
 
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
-        return _composed(V, divided_differences.kept(f.value, w, support))
+        return composed_values(V, f, divided_differences.kept(f.value, w, support))
     values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not function.tracked(values):
+        if overflows(f, values):
+            return _beyond_range(A, torch.where(support, w, 0), V, values, gamma, curvature)
         return frechet_derivative.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
     return _learning(A, f, spectrum, eigenpairs)
 
@@ -92,17 +84,21 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     if found is None:
         return _by_implied(A, implied, w, V)
     call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
-    return _at_ordinary_size(call, A, f.degree, found)
+    return _completed(_at_ordinary_size(call, A, f.degree, found), f, Spectrum(w, V, implied.support), found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
-    if function.reverse_only(A):
-        values = implied.values(w)
-        if not function.tracked(values):
-            result: Tensor = _ByRule.apply(A, w, V, values, implied)
-            return result
+    values = implied.values(w)
+    fixed = not function.tracked(values)
+    if fixed and function.reverse_only(A):
+        result: Tensor = _ByRule.apply(A, w, V, values, implied)
+        return result
+    S = implied.composed(w, V, values) if fixed and implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
-    return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
+    if S is None:
+        return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
+    result = function.apply(_Saturating, A, S, V, implied.gamma(w))
+    return result
 
 
 def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> Tensor | None:
@@ -132,9 +128,18 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-def _composed(V: Tensor, values: Tensor) -> Tensor:
-    """V diag(values) Vᴴ."""
-    return (V * values.unsqueeze(-2)) @ V.mH
+def _beyond_range(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
+    """Return f(A) where values are infinite; divided differences are clamped, so that sums of d entries are finite.
+
+    The difference of two infinite values is not known; the mean slope replaces it.
+    """
+    share = 0.25 / max(1, w.shape[-1])
+    gamma = saturated(gamma, share)
+    slopes = gamma.diagonal(dim1=-2, dim2=-1) / 2
+    gamma = torch.where(gamma.isnan(), slopes.unsqueeze(-1) + slopes.unsqueeze(-2), gamma)
+    finite = torch.where(values.isinf(), 0, values)
+    result = frechet_derivative.exact(A, w, V, finite, gamma, saturated(curvature, share))
+    return added(result, composed_with_infinite(V, torch.where(values.isinf(), values, 0)))
 
 
 @dataclass(frozen=True)
@@ -161,9 +166,10 @@ class Implied:
         """Return V f(λ) Vᴴ, given the values."""
         found = scaled(self.f, Spectrum(w, V, self.support))
         if found is None:
-            return _composed(V, values)
+            return composed_values(V, self.f, values)
         values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
-        return ldexp(_composed(V, values), found.up[..., None, None])
+        near = ldexp(composed(V, values), found.up[..., None, None])
+        return _completed(near, self.f, Spectrum(w, V, self.support), found)
 
     def gamma(self, w: Tensor) -> Tensor:
         """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
@@ -228,7 +234,7 @@ class _ByRule(torch.autograd.Function):
 
 
 class _RootBySeries(torch.autograd.Function):
-    """The same for roots that the kernel computes together with √λ, which is zero off the range."""
+    """The roots V f(λ) Vᴴ in reverse mode, computed by the kernel together with √λ, which is zero off the range."""
 
     @staticmethod
     def forward(ctx, A, rule, inverse, domain):  # type: ignore[no-untyped-def]
@@ -259,7 +265,7 @@ class _Spectral(function.DerivativeRule):
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-        return _composed(V, values)
+        return composed(V, values)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
@@ -282,3 +288,36 @@ class _Spectral(function.DerivativeRule):
             if dvalues is not None:
                 inner = inner + torch.diag_embed(dvalues.to(V.dtype))
             return V @ inner @ V.mH
+
+
+class _Saturating(function.DerivativeRule):
+    """A given f(A) with the clamped derivative Γ in A: what :class:`_ByRule` does, for transforms and compilers.
+
+    V and Γ carry the graph of A for second derivatives.
+    """
+
+    @staticmethod
+    def forward(A: Tensor, S: Tensor, V: Tensor, gamma: Tensor) -> Tensor:
+        return S.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs[2:])
+        ctx.save_for_forward(*inputs[2:])
+
+    @staticmethod
+    def backward(ctx, gS):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        return _clamped_derivative(V, gamma, gS), None, None, None
+
+    @staticmethod
+    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+        V, gamma = ctx.saved_tensors
+        return _clamped_derivative(V, gamma, dA)
+
+
+def _clamped_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
+    """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ as :func:`_bounded` does, but from differentiable operations."""
+    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
+    with full_precision(V):
+        return saturated(ldexp(V @ (gamma * (V.mH @ hermitian(ldexp(G, -e)) @ V)) @ V.mH, e))

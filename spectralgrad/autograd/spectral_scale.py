@@ -7,6 +7,7 @@ For a power of exponent p, :math:`f(2^e\lambda)=2^{ep}f(\lambda)`; the logarithm
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -14,9 +15,13 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
+from .divided_differences import kept
 from .domain import Spectrum
-from .scalar_functions import EXP, Function
+from .rescaling import rescaled
+from .scalar_functions import EXP, Function, real_power
 
+# log 2 as a sum. The first term has 15 bits, so that its multiples are exact, and so is their difference from λ.
+_HIGH, _LOW = 0.693145751953125, 1.42860682030941723212e-6
 _FEW = 64  # eigenvalues up to which a look at the numbers is faster than operations on tensors
 
 
@@ -45,6 +50,47 @@ def scaled(f: Function, spectrum: Spectrum) -> Scaled | None:
     return _exponential(spectrum) if f is EXP else _power(f, spectrum)
 
 
+def lost(f: Function, spectrum: Spectrum, found: Scaled) -> Tensor | None:
+    """Return what is missing (*, d) in the results of ``found``, for each eigenvalue; None if nothing is.
+
+    If the largest value is beyond the range, or close to its end, others underflow beside it that are representable by
+    themselves. Only eager calls are checked.
+    """
+    w, _, support = spectrum
+    if not function.eager(w) or not bool((found.up > 0).any()):
+        return None
+    reached = kept(found.f.value, found.spectrum.values, support).detach()
+    far = support & (reached.abs() < 2.0 ** -(exponent_range(w.dtype) // 2)) & (found.up > 0).unsqueeze(-1)
+    if not bool(far.any()):
+        return None
+    missing = kept(f.value, w, far).detach() - ldexp(reached, found.up.unsqueeze(-1))
+    return torch.where(far & ~missing.isnan(), missing, 0)  # ∞ − ∞: nothing is missing
+
+
+def at_ordinary_size(
+    call: Callable[[Tensor, Function], Tensor], A: Tensor, f: Function, p: float | Tensor | None, e: Tensor, up: Tensor
+) -> Tensor:
+    """Return ``call`` of matrices divided by 2ᵉ and of ``f``, times the power of two that undoes the scaling.
+
+    Args:
+        call: returns the function of matrices.
+        A: matrices (*, d, d).
+        f, up: the scaled function and the exponent (*,) of the result, as :meth:`Function.at` returns them.
+        p: the degree; a tensor also determines the power of two, and receives its gradient.
+        e: exponents (*,).
+    """
+    if not isinstance(p, Tensor):
+        result: Tensor = rescaled(lambda A: call(A, f), (A,), (e,), (up,))
+        return result
+
+    def learned(A: Tensor, p: Tensor) -> Tensor:
+        growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1, with the logarithmic derivative of 2^(ep) in p
+        return call(A, real_power(p).at(e)[0]) * growth[..., None, None]
+
+    result = rescaled(learned, (A, p.expand(e.shape)), (e, 0 * e), (up,))
+    return result
+
+
 def _usual(f: Function, w: Tensor) -> bool:
     """True if no matrix needs scaling; it reads values."""
     if not w.numel():
@@ -71,7 +117,8 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
         limit = torch.exp2(exponent_range(w.dtype) / 2 / (p.abs() + 2))
     e = exponent_of(torch.where(p < 0, least, most))
     e = torch.where((least <= 1 / limit) | (most >= limit), e, 0)
-    return Scaled(f.at(e), Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, e * p)
+    scaled_f, up = f.at(e)
+    return Scaled(scaled_f, Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, up)
 
 
 def _exponential(spectrum: Spectrum) -> Scaled:
@@ -79,5 +126,7 @@ def _exponential(spectrum: Spectrum) -> Scaled:
     top = w.detach().amax(-1)
     k = torch.floor(top.clamp_max(8 * limit) / math.log(2))  # beyond, the result is infinite in any case
     k = torch.where((k > limit) & (top < torch.inf), k, 0)
-    shift = torch.where(top < 8 * limit, k * math.log(2), torch.where(k > 0, top, 0))
-    return Scaled(EXP, Spectrum(w - shift.unsqueeze(-1), *spectrum[1:]), 0 * k, k)
+    multiple, shift = k.unsqueeze(-1), torch.where(k > 0, top, 0).unsqueeze(-1)
+    within = (w - multiple * _HIGH) - multiple * _LOW
+    reduced = torch.where(top.unsqueeze(-1) < 8 * limit, within, w - shift)
+    return Scaled(EXP, Spectrum(reduced, *spectrum[1:]), 0 * k, k)

@@ -61,7 +61,7 @@ def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tenso
 
 
 def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-    """Return the derivative of the root in the direction sym(G), or that of SVD-Taylor, which has no derivative itself.
+    """Return the derivative of the root in the direction sym(G), exact or by SVD-Taylor; it has no derivative itself.
 
     :func:`spectralgrad.solvers.fused.root_derivative` has the arguments.
     """

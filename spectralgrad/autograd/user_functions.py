@@ -82,7 +82,7 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
     .. math:: f[a,b]=\int_0^1 f'(b+t(a-b))\,dt
 
     The integral is computed by six-point Gauss–Legendre quadrature for pairs within 20 % of each other, and where the
-    quotient would cancel. It is used where it agrees with the quotient up to the rounding errors of the latter. Where
+    quotient would cancel. It is used where it agrees with the quotient up to the quotient's rounding errors. Where
     it does not, f varies too fast for the quadrature, and the quotient is accurate. The kernel does the same for close
     pairs only (native/divided.hpp).
     """
@@ -107,7 +107,7 @@ def general(w: Tensor, values: Tensor, derivative: Scalar) -> Tensor:
 def elementwise(f: Scalar, name: str, where: str = "matrix_function", of: str = "eigenvalue") -> Scalar:
     """Wrap ``f`` so that it raises :class:`ArgumentError` if it is not elementwise.
 
-    The result must have the shape of the argument, and must not depend on other entries. The latter is checked once, in
+    The result must have the shape of the argument. It must be computed entry by entry, which is checked once, in
     eager mode, by calling ``f`` with the first and with the last entry alone. A Python function that has passed with
     different entries, and whose result cannot depend on anything but its argument, is not checked again in later calls.
     f must accept tensors of any shape. It gets a copy, which it may overwrite.

@@ -57,7 +57,7 @@ POLAR_LEGEND = (
 class Result:
     """Relative Frobenius errors of one implementation on one case; NaN if it failed or is not finite.
 
-    ``error`` is that of the gradient, ``value_error`` that of the value. A note has the message of a failure.
+    ``error`` is the error of the gradient, ``value_error`` the error of the value. A note has the message of a failure.
     """
 
     case: str

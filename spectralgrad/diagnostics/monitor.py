@@ -139,7 +139,7 @@ class Monitor:
 
         Args:
             loss, options: as in :func:`effective_smoothness`.
-            parameters: a module or parameters (default: those of the model).
+            parameters: a module or parameters (default: the model's parameters).
         """
         self._paused = True
         try:

@@ -176,7 +176,7 @@ def is_flag(value: object) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    """True for integers, also numpy's and those of tensors, but not for True and False."""
+    """True for integers, including numpy's and integer tensors with one element, but not for True and False."""
     if isinstance(value, int):
         return not isinstance(value, bool)
     if isinstance(value, np.bool_) or not hasattr(value, "__index__"):
@@ -189,7 +189,7 @@ def is_integer(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """True for real numbers except NaN, also numpy's and those of tensors, but not for True and False."""
+    """True for real numbers except NaN, including numpy's and real 0-dimensional tensors, but not True and False."""
     if isinstance(value, (float, int)):
         return value == value and not isinstance(value, bool)
     if isinstance(value, Tensor):

@@ -207,7 +207,7 @@ def not_compiled(call: F) -> F:
 
 
 def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
-    """Hide the calls of torch inside ``function`` from ``__torch_function__``, that of modes included. A decorator.
+    """Hide the calls of torch inside ``function`` from ``__torch_function__``, including modes. A decorator.
 
     The tensors it returns in a tuple have the type of its first argument, as the results of torch's functions have.
     """
@@ -228,8 +228,8 @@ def unintercepted(function: Callable[P, R]) -> Callable[P, R]:
 def insert_function_mode(mode: object) -> None:
     """Put ``mode`` below all modes on the ``TorchFunctionMode`` stack of this thread, so that contexts come before it.
 
-    Only the device of ``torch.set_default_device``, which torch expects at the bottom, stays below it. Torch puts that
-    of ``with torch.device(...)`` on top instead, and takes off what is on top at the end.
+    Only the device of ``torch.set_default_device``, which torch expects at the bottom, stays below it. Torch puts the
+    device of ``with torch.device(...)`` on top instead, and removes whatever is on top at the end.
     """
     above = []
     try:

@@ -37,7 +37,7 @@ def require_writable(target: Path | None, endings: Sequence[str] = ()) -> None:
 
     Args:
         target: the file; None is accepted.
-        endings: of which its name must have one, because it selects the format (default: any).
+        endings: allowed endings of its name, which selects the format (default: any).
 
     Raises:
         ValueError: its name does not have one of the endings.

@@ -50,7 +50,7 @@ def eigh(
     With ``k``, only that many eigenpairs are returned; their gradient is complete, including how they rotate into the
     discarded ones.
 
-    The conventions are those of :func:`torch.linalg.eigh`: only the lower triangle is read, eigenvalues are in
+    The conventions are as in :func:`torch.linalg.eigh`: only the lower triangle is read, eigenvalues are in
     ascending order, and eigenvectors are columns. The gradient is Hermitian; ``method`` determines how it is formed.
 
     At a tie (equal eigenvalues), a loss that depends only on the eigenspace as a whole, such as its projector or the
@@ -165,7 +165,7 @@ def svd(
 
     .. math:: M = U\,\mathrm{diag}(\sigma)\,V^H,\qquad \sigma_1\ge\dots\ge\sigma_k\ge 0,\ k=\min(m,n).
 
-    The conventions are those of :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
+    The conventions are as in :func:`torch.linalg.svd`. A loss that depends on M only through the product of the
     factors has its exact gradient at any rank, provided that the non-zero singular values are distinct. With
     ``full_matrices=True`` the additional columns follow the orthogonal complement of the others; their rotation among
     themselves is arbitrary and has no gradient. With ``k``, only the leading triplets are returned; their gradient is

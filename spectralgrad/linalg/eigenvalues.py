@@ -23,7 +23,7 @@ def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
 
     With ``B``, the eigenvalues of :math:`Ax=\lambda Bx`, and :math:`\bar B=-V\,\mathrm{diag}(\lambda\bar\lambda)V^H`.
 
-    No eigenvectors are computed if no gradient is required. Conventions are those of :func:`torch.linalg.eigvalsh`:
+    No eigenvectors are computed if no gradient is required. Conventions are as in :func:`torch.linalg.eigvalsh`:
     only the lower triangle is read. The gradient is Hermitian.
 
     At a tie (equal eigenvalues), a loss that treats the tied eigenvalues alike, such as their sum, has its true
@@ -98,7 +98,7 @@ def svdvals(M: Tensor) -> Tensor:
 
     .. math:: \bar M=U\,\mathrm{diag}(\bar\sigma)\,V^H .
 
-    No singular vectors are computed if no gradient is required. The behaviour at ties is that of :func:`eigvalsh`, for
+    No singular vectors are computed if no gradient is required. Ties are treated as in :func:`eigvalsh`, for
     first and second derivatives. A singular value has no gradient at zero, where it has a kink like
     :math:`\lvert x\rvert`; the result there is of norm at most one. A loss that is even in the singular values, such as
     :math:`\sum_i\log(1+\sigma_i^2)`, has its exact gradient and Hessian there too. Of other Hessians the part that does

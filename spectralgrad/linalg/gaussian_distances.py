@@ -183,7 +183,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
 
     :math:`x\mapsto\mu_2+T(x-\mu_1)` transports one Gaussian to the other, and :math:`I-T` is the gradient of
     :func:`bures_wasserstein` in A. For a singular A, T is zero within its null space; :math:`TAT=B` then holds if B has
-    no larger rank than A and its range is not orthogonal to parts of that of A. Covariances may have any scale.
+    no larger rank than A and its range is not orthogonal to a part of A's range. Covariances may have any scale.
 
     Args:
         A: positive semi-definite matrices (*, d, d), real or complex.

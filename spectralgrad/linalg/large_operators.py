@@ -27,7 +27,7 @@ _LAYOUTS |= {torch.sparse_bsr, torch.sparse_bsc}
 
 
 def _has_products(x: Any) -> bool:
-    """True for operator objects, such as those of linear_operator, which would refuse to override a new function."""
+    """True for operator objects, for example from linear_operator, which would refuse to override a new function."""
     return not isinstance(x, Tensor) and any(hasattr(x, name) for name in ("matmul", "_matmul"))
 
 
@@ -126,7 +126,7 @@ def eigsh(
 
 
 def _of_tensor(A: Tensor, request: Request) -> tuple[Tensor, Tensor]:
-    """Return the eigenpairs of a tensor; those of a batch one after the other."""
+    """Return the eigenpairs of a tensor; a batch is solved one matrix at a time."""
     if A.ndim > 2:
         if not A.numel():
             return A.real[..., : request.k, 0], A[..., : request.k]  # both empty

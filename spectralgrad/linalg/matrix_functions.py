@@ -1,4 +1,8 @@
-"""Functions of Hermitian matrices: roots, powers, logarithm, exponential, any smooth function, projectors."""
+"""Functions of Hermitian matrices: roots, powers, logarithm, exponential and any smooth function.
+
+Each function checks its arguments, describes the accepted matrices by a :class:`~spectralgrad.autograd.domain.Domain`,
+and leaves value and gradient to the method. The two roots, called with a matrix alone, first try one kernel call.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +103,7 @@ def matrix_power(
 
     .. math:: \bar p=\sum_i(V^H\bar SV)_{ii}\,\lambda_i^p\ln\lambda_i .
 
-    For a singular A the power is taken on the range: negative powers are those of the pseudo-inverse, the zeroth power
+    For a singular A the power is taken on the range: negative powers use the pseudo-inverse, the zeroth power
     is the projector onto the range, and the null space does not contribute to the gradient. A Python number with an
     integer value is treated as a polynomial (or, if negative, as a power of the pseudo-inverse): A may then be
     indefinite, and :math:`A^0=I`. If a tensor exponent requires a gradient, second derivatives are exact only where the
@@ -251,7 +255,7 @@ def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Dom
 
 
 def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
-    """The same for a function of all Hermitian matrices."""
+    """The domain of a function of all Hermitian matrices, with eigenvalues of any sign; checks shape and tolerance."""
     return replace(_positive(A, operation, rtol, clamp=False), positive=False)
 
 

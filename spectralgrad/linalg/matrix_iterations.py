@@ -24,7 +24,7 @@ def newton_schulz(
 
     .. math:: Y\leftarrow\tfrac12Y(3I-ZY),\quad Z\leftarrow\tfrac12(3I-ZY)Z,\quad Y_0=A/\nu,\ Z_0=I,
 
-    then :math:`A^{1/2}\approx\sqrt\nu\,Y` and :math:`A^{-1/2}\approx Z/\sqrt\nu`. The gradient is that of the
+    then :math:`A^{1/2}\approx\sqrt\nu\,Y` and :math:`A^{-1/2}\approx Z/\sqrt\nu`. The gradient differentiates the
     iteration.
 
     Args:

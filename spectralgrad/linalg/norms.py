@@ -23,8 +23,8 @@ def nuclear_norm(M: Tensor) -> Tensor:
     r"""Compute the nuclear norm :math:`\lVert M\rVert_*=\sum_i\sigma_i`, the sum of the singular values.
 
     Its gradient is the polar factor on the range, :math:`U_rV_r^H`. At full rank this is the derivative, and at rank
-    loss, where none exists, the subgradient of minimum norm. The second derivative is that of this factor within the
-    matrices of the same rank, exact at ties.
+    loss, where none exists, the subgradient of minimum norm. The second derivative differentiates this factor within
+    the matrices of the same rank, and is exact at ties.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.

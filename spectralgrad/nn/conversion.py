@@ -24,7 +24,7 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
 
     The new layers keep weight, bias, running mean, momentum, number of batches, device, dtype, training mode and
     ``requires_grad``. Weight and bias remain the same parameter objects, so an existing optimiser continues to train
-    them. The running variances become the diagonal of the running covariance. If ``eps`` is also that of the old
+    them. The running variances become the diagonal of the running covariance. If ``eps`` equals the ``eps`` of the old
     layers, the network computes the same function in evaluation mode until it is trained further. Hooks of every kind,
     with their handles, and attributes that were set on a layer move to the new one.
 
@@ -33,8 +33,8 @@ def convert_decorrelated_batchnorm(net: nn.Module, which: Which = "first", **opt
             SyncBatchNorm becomes a :class:`DecorrelatedBatchNorm2d` with ``sync=True``.
         which: the layers to replace: ``"first"`` (in the order of ``net.named_modules()``, as in the papers),
             ``"all"``, one or several names, or a function ``which(name, layer)`` that returns a bool.
-        options: arguments of the new layers, such as ``groups``, ``method`` or ``eps``. The default ``eps`` is 1e-2,
-            not that of the old layer.
+        options: arguments of the new layers, such as ``groups``, ``method`` or ``eps``. The default ``eps`` is 1e-2;
+            it is not copied from the old layer.
 
     Returns:
         ``net``, or the new layer if ``net`` is itself a batch normalisation layer.

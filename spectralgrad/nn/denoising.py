@@ -136,9 +136,9 @@ class PCADenoising2d(_PCADenoising):
         momentum, affine, track_running_stats, device, dtype, bias, groups, init, compute_dtype, sync, process_group: as
             in :class:`DecorrelatedBatchNorm2d`.
         method: method for the gradient of the eigenvectors, one of ``methods("eigh")``. The paper uses ``"svd-pi"``.
-        statistics: what is averaged for evaluation. With the ``"covariance"``, in ``running_cov``, σ and P are those of
-            the average, so P is a projector. The released code averages the ``"projector"``, in ``running_projector``,
-            and the variances, in ``running_var``; an average of projectors is not one.
+        statistics: what is averaged for evaluation. With ``"covariance"``, in ``running_cov``, σ and P are computed
+            from the average, so P is a projector. The released code averages the ``"projector"``, in
+            ``running_projector``, and the variances, in ``running_var``; an average of projectors is not one.
 
     The variance of the batch is divided by n, as in :class:`torch.nn.BatchNorm2d`, and the running variance or
     covariance by n − 1. The released code divides both by n − 1.

@@ -39,7 +39,7 @@ class CovariancePooling(SpectralModule):
         side: which matrix to decompose, see :func:`spectralgrad.nn.functional.covariance_pooling`.
         method: method for the gradient, one of ``methods("sqrt")``, ``methods("inv_sqrt")``, ``methods("power")`` or
             ``methods("log")``, depending on ``power``. ``"svd-taylor"`` has degree 100 here, as in the ICCV paper.
-        compute_dtype: torch.float32 or torch.float64, the type to compute in (default: that of the input, float32 for
+        compute_dtype: torch.float32 or torch.float64, the type to compute in (default: the input's type, float32 for
             half types). The code of the ICCV paper uses float64.
         device: device of the convolution.
         dtype: type of the convolution.

@@ -1,8 +1,8 @@
 r"""Base of the whitening and denoising layers: running statistics, and :math:`y=\gamma\circ W(C)(x-\mu)+\beta`.
 
-In training μ and C are those of the batch, in evaluation the running averages. For evaluation W is computed once, when
-the layer is switched to evaluation or loads a state, and kept. It is not a buffer, so the state dict is the same in
-training and in evaluation.
+In training μ and C are computed from the batch. In evaluation they are the running averages, and W is computed once,
+when the layer is switched to evaluation or loads a state, and kept. It is not a buffer, so the state dict is the same
+in training and in evaluation.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class RunningNorm(SpectralModule):
         self._settings_changed()
 
     def extra_repr(self) -> str:
-        """The settings, beginning with those of torch's BatchNorm."""
+        """The settings, beginning with the settings of torch's BatchNorm."""
         words = ("eps", "momentum", "affine", "track_running_stats")
         common = ", ".join(f"{word}={getattr(self, word)}" for word in words)
         return f"{self.num_features}, {common}, method={self._method_text()!r}"

@@ -18,7 +18,7 @@ class TokenPooling(nn.Module):
 
     .. math:: U\Sigma^\alpha V^\top,\qquad \tfrac1n\tilde Q_h^\top\tilde K_h=U\Sigma V^\top
 
-    with centred projections :math:`\tilde Q_h,\tilde K_h`. The defaults are those of SoT-Small; ``leading=1`` is the
+    with centred projections :math:`\tilde Q_h,\tilde K_h`. The defaults match SoT-Small; ``leading=1`` is the
     approximation that the paper trains with, in which power iteration starts from a learned vector.
 
     For the covariance of the tokens themselves, call ``CovariancePooling(embed_dim, reduce_to=d)`` with

@@ -72,7 +72,7 @@ class _DecorrelatedBatchNorm(RunningNorm):
         return whitening_matrix(M if watch is None else watch(M), self.whitening, self.method, self.where)
 
     def extra_repr(self) -> str:
-        """The settings, beginning with those of torch's BatchNorm."""
+        """The settings, beginning with the settings of torch's BatchNorm."""
         return f"{super().extra_repr()}, groups={self.groups}, whitening={self.whitening!r}"
 
 
@@ -125,7 +125,7 @@ class DecorrelatedBatchNorm2d(_DecorrelatedBatchNorm):
             ``"pca"`` matrices is rarely meaningful, since eigenvectors change order and sign between batches.
         whitening: ``"zca"``, ``"pca"`` or ``"cholesky"``, see :func:`spectralgrad.nn.functional.whitening_matrix`.
         init: initial γ: ``"ones"`` as in torch, or ``"uniform"`` in [0, 1] as in the papers' code.
-        compute_dtype: the type in which statistics and output are computed; by default that of the input, or float32
+        compute_dtype: the type in which statistics and output are computed; by default the input's type, or float32
             for float16 and bfloat16. The output has the type of the input.
         sync: compute the statistics over all processes, like :class:`torch.nn.SyncBatchNorm`.
         process_group: the processes to synchronise; all of them by default.

@@ -19,7 +19,7 @@ class WhiteningMSELoss(SpectralModule):
     .. math:: \operatorname{mean}\bigl(2-2\cos(y_n^i,y_n^j)\bigr)
 
     over samples n and pairs of views i < j, where the embeddings :math:`y` are whitened within random sub-batches.
-    Whitened embeddings cannot collapse to a point, so no negative pairs are needed. The defaults are those of the
+    Whitened embeddings cannot collapse to a point, so no negative pairs are needed. The defaults come from the
     authors' code (``cfg.py`` in htdt/self-supervised). The module has no parameters and no running statistics.
 
     Args:

@@ -9,7 +9,7 @@ Two iterations, both on a matrix whose eigenvalues are first scaled into the reg
   :math:`E=\tfrac{3I-ZY}2,\ Y\leftarrow YE,\ Z\leftarrow EZ`, for :math:`\lambda_1/s<3`. A fourth root is two of them.
 
 An eigenvalue m of M becomes :math:`m((p+1-m)/p)^p`, so small ones grow by at most :math:`((p+1)/p)^p` in a step, 2.25
-for p = 2 and 2.44 for p = 4 (and those of ZY by 2.25). The number of steps grows with the logarithm of s over the
+for p = 2 and 2.44 for p = 4 (eigenvalues of ZY by 2.25). The number of steps grows with the logarithm of s over the
 smallest eigenvalue, so s should be close to λ₁. The Frobenius norm exceeds it by up to √d.
 :math:`\lVert A^8\rVert_F^{1/8}` is a bound as well, exceeds it by at most :math:`d^{1/16}`, and costs three products.
 """

@@ -113,7 +113,7 @@ def _continued(A: Tensor, V: Tensor, steps: int) -> tuple[Tensor, Tensor]:
 
 
 def _measured(A: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-    """The diagonal of VᴴAV, and the norm of the rest over that of A."""
+    """The diagonal of VᴴAV, and the norm of the off-diagonal part divided by the norm of A."""
     T = V.mH @ A @ V
     values = T.diagonal(dim1=-2, dim2=-1).real
     rest, norm = torch.linalg.matrix_norm(T - torch.diag_embed(values).to(T.dtype)), torch.linalg.matrix_norm(A)

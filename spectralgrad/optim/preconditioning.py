@@ -66,7 +66,7 @@ def inverse_roots(
     rtol: float | None = None,
     clamp: bool = False,
 ) -> list[Tensor]:
-    r"""Compute :func:`inverse_root` for a list of matrices of mixed sizes; those of equal size are computed together.
+    r"""Compute :func:`inverse_root` for a list of matrices of mixed sizes; equal sizes are computed together.
 
     A batch is several times faster than a loop for sizes up to about 64. Results do not depend on the order or the
     sizes of the other matrices beyond rounding.

@@ -9,7 +9,7 @@ from ..io import programs
 from .override import override_linalg
 
 _DESCRIPTION = """\
-Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by those of spectralgrad,
+Run a Python program with torch.linalg.eigh, svd and the functions built on them replaced by spectralgrad's,
 whose gradients are finite at repeated eigenvalues. The program is not modified, and runs as `python` runs it. The
 replacement applies to all its threads and to the processes that it starts by multiprocessing, such as workers of a
 DataLoader, until the process ends."""

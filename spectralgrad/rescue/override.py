@@ -29,8 +29,8 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
 
     Like ``torch.no_grad``, context and decorator apply to the calling thread; :meth:`enable` switches it on in the
     whole process. It has to be active when the forward pass runs; the backward pass follows what the forward pass
-    recorded. In eager mode the results are those of :class:`spectralgrad.solvers.batch_invariant`: the same bits for a
-    matrix alone and in a batch.
+    recorded. In eager mode the results are the same as under :class:`spectralgrad.solvers.batch_invariant`: the same
+    bits for a matrix alone and in a batch.
 
     Args:
         method: a name from ``methods("eigh")`` that is also in ``methods("svd")``, or a method object.
@@ -54,7 +54,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         >>> torch.autograd.grad(rescued(A), A)[0].isfinite().all()
         tensor(True)
 
-    Reference: :class:`torch.overrides.TorchFunctionMode`; the gradients are those of :func:`eigh` and :func:`svd`.
+    Reference: :class:`torch.overrides.TorchFunctionMode`; :func:`eigh` and :func:`svd` compute the gradients.
     """
 
     def __init__(self, method: str | Method = "svd-pade") -> None:

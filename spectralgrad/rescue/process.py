@@ -1,6 +1,6 @@
 """The switch for the whole process: every thread, and the threads and processes that are started while it is on.
 
-Torch keeps the stack of modes for each thread, and no thread can change that of another. So there are three ways in:
+Torch keeps a stack of modes for each thread, and no thread can change another thread's. So there are three ways in:
 
 * The thread that switches it on has the mode on its stack, as in the context. Every call is intercepted there, by
   whatever name.

@@ -28,7 +28,7 @@ def serve(
         return func(*args, **kwargs)
     for kind in types:
         if kind is not Tensor:
-            # Torch calls the handler of a mode before that of a subclass, which then calls ``func`` on plain
+            # Torch calls a mode's handler before a subclass's handler, which then calls ``func`` on plain
             # tensors, or on its own with subclasses disabled. Both have to come back here.
             with mode:
                 result = kind.__torch_function__(func, types, args, kwargs)

@@ -44,7 +44,7 @@ class MTP(_Approximant):
     The gradient solves :math:`SX+XS=\bar S`, or :math:`BX+XB=-B^2\bar BB^2` for the inverse root B, by a sign
     iteration. A null direction gets the value :math:`0.176\,\|A\|_F^{1/2}` instead of zero (degree 10).
 
-    The defaults are those of the released code, ``torch_utils.py``: the series up to degree 10, whose coefficients also
+    The defaults come from the released code, ``torch_utils.py``: the series up to degree 10, whose coefficients also
     determine the approximant [5/5] of :class:`MPA`, and 8 iterations backward. It has this series for the root only.
 
     Args:
@@ -80,8 +80,8 @@ class MPA(_Approximant):
     The gradient is computed as by :class:`MTP`. A null direction gets the value :math:`\|A\|_F^{1/2}/(2n+1)` instead of
     zero. The linear system has condition number up to :math:`4^n`, which limits the accuracy for large n.
 
-    The defaults are those of the released code, ``torch_utils.py``: [5/5], and 8 iterations backward. For the inverse
-    root it divides by the norm of the whole batch before it iterates, here each matrix has its own norm.
+    The defaults come from the released code, ``torch_utils.py``: [5/5], and 8 iterations backward. For the inverse
+    root that code divides by the norm of the whole batch before it iterates; here each matrix has its own norm.
 
     Args:
         degree: n.

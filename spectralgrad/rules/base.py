@@ -13,8 +13,9 @@ from torch import Tensor
 from ..autograd import decompositions, spectral_function
 from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences, identity_mask
-from ..autograd.rescaling import overflowed, rescaled
+from ..autograd.rescaling import overflowed
 from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
+from ..autograd.spectral_scale import at_ordinary_size
 from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
 from ..precision import saturated
@@ -124,8 +125,8 @@ class Method:
         e = None if f.degree is None else overflowed(A, spectrum.values)
         if e is None or f.degree is None:
             return self.compose(A, f, spectrum)
-        result: Tensor = rescaled(lambda A: self.function(A, f.at(e), domain), (A,), (e,), (e * f.degree,))
-        return result
+        g, up = f.at(e)
+        return at_ordinary_size(lambda A, g: self.function(A, g, domain), A, g, f.degree, e, up)
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         """Return f(A) = V f(λ) Vᴴ on the range, given eigenpairs of ``A`` without gradient."""
@@ -248,7 +249,7 @@ class GapMethod(Method):
 
     @property
     def exact_apart(self) -> bool:
-        """True if the rule is exact for distinct eigenvalues, as far as they are resolved, and replaces none.
+        """True if the rule is exact for eigenvalues that are distinct beyond rounding, and replaces none.
 
         Second derivatives of a loss of the eigenvalues alone are then exact, also at ties; otherwise the rule is used.
         """

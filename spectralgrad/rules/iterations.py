@@ -1,4 +1,4 @@
-"""The method ``exact``, and methods whose gradient is that of an iteration."""
+"""The method ``exact``, and methods whose gradient differentiates an iteration."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class Exact(Method):
 class SVDPI(GapMethod):
     r"""``svd-pi``: eigenvectors from a solver, gradient of K power iterations with differentiated deflation.
 
-    Eigenvector i is coupled to those of smaller eigenvalues by K terms of the geometric series. Deflation couples it
-    to those of larger eigenvalues too, by K − 1 terms (claim R12). Summed in closed form, with :math:`x=\min/\max` of
-    the pair,
+    K terms of the geometric series couple eigenvector i to the eigenvectors of smaller eigenvalues. Deflation couples
+    it to the eigenvectors of larger eigenvalues too, by K − 1 terms (claim R12). Summed in closed form, with
+    :math:`x=\min/\max` of the pair,
 
     .. math:: \hat K_{ij}=\frac{1-x^{K}}{\lambda_i-\lambda_j}\ (\lambda_j<\lambda_i),\qquad
               \hat K_{ij}=\frac{1-x^{K-1}}{\lambda_i-\lambda_j}\ (\lambda_j>\lambda_i),

@@ -86,11 +86,11 @@ class PolarExpress(_Iteration):
     values in [``lowest``, 1] among all compositions of that many odd quintics. Coefficients are computed in float64 by
     :func:`minimax_quintic`. The matrix is divided by 1.01 times its Frobenius norm; singular values below ``lowest``
     times that are not yet near 1 after the steps. Autograd differentiates the steps: the result is near the polar
-    factor, but its gradient is not near that of the polar factor, since p oscillates around 1.
+    factor, but its gradient is not near the polar factor's gradient, since p oscillates around 1.
 
-    The defaults are those of the paper: it recommends 5 or 6 steps with ``lowest=1e-3`` (section 4) and has 5 in its
+    The defaults come from the paper: it recommends 5 or 6 steps with ``lowest=1e-3`` (section 4) and has 5 in its
     experiments (section 5); ``cushion`` is the default of the code in its appendix G; ``safety`` and the factor 1.01 of
-    the norm are those of its listing (section 1). Its pseudocode has a cushion of 1/10, and the file
+    the norm come from its listing (section 1). Its pseudocode has a cushion of 1/10, and the file
     ``polar_express.py`` of the released code has 0.02.
 
     Args:
@@ -98,7 +98,7 @@ class PolarExpress(_Iteration):
         lowest: the smallest singular value for which the steps are optimal.
         cushion: a step is the best one for [cushion·u, u] if its interval [l, u] is wider; this costs little accuracy
             and is more stable.
-        safety: all steps but the last are those of an interval larger by this factor, against rounding errors.
+        safety: all steps but the last are computed for an interval larger by this factor, against rounding errors.
         faithful: apply ``safety`` as the paper's listing does, which cuts a list of eight steps: to every step but
             those from the eighth on. The paper's text suggests to omit it in the final step, which is the default here.
 
@@ -140,8 +140,8 @@ class Muon(_Iteration):
 
     Its coefficients (3.4445, −4.7750, 2.0315) raise small singular values quickly and do not converge: the singular
     values of the result lie between 0.68 and 1.14 for those above 0.01 of the Frobenius norm. Coefficients and number
-    of steps are those of ``muon.py`` in the released code, which computes in bfloat16 and adds 1e-7 to the norm; here
-    the type is that of the input, and nothing is added.
+    of steps come from ``muon.py`` in the released code, which computes in bfloat16 and adds 1e-7 to the norm; here
+    the input's type is used, and nothing is added.
 
     Args:
         steps: number of steps, three products each.

@@ -16,12 +16,12 @@ class PublishedRule(GapMethod):
 
     Attributes:
         clamp: eigenvalues below this number are set to it before anything else, in the forward pass and in the gaps.
-            A matrix function then acts on all eigenvalues, including those of the null space, and eigenvalues that
+            A matrix function then acts on all eigenvalues, including the null space's, and eigenvalues that
             were raised are tied. TPAMI Algorithms 2 and 3 use the layer's :math:`\epsilon`, the ICCV code 2.2e-16. With
             None (default) eigenvalues are used as they are, and a matrix function acts on the range.
 
             A raised eigenvalue still passes its gradient on, as in the papers, so where eigenvalues are raised the
-            gradient is not that of the forward pass, and among several raised ones it depends on the basis that the
+            gradient does not match the forward pass, and among several raised ones it depends on the basis that the
             solver chose. Negative eigenvalues are raised too, where the function allows them. ``rtol`` has no effect.
             ``svd`` has no such form.
 

@@ -13,7 +13,12 @@ from . import lapack
 
 
 def eigh(A: Tensor) -> tuple[Tensor, ...]:
-    """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use."""
+    """torch.linalg.eigh of a batch (*, d, d), distributed over as many threads as torch may use.
+
+    A thread that the program starts during the call, and that first uses torch before its end, gets a single torch
+    thread, because torch has one number for MKL and for new threads, which the workers set to 1. Such a thread should
+    call ``torch.set_num_threads`` itself.
+    """
     batch, threads = A.shape[:-2], torch.get_num_threads()
     parts = A.reshape(-1, *A.shape[-2:]).tensor_split(min(threads, batch.numel()))
     try:

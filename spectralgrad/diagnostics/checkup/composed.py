@@ -122,7 +122,7 @@ class Composed:
         if self._bounds_at_zero:
             return ""
         return (
-            f"The function has no kink like that of clamp(min={self._floor:g}); "
+            f"Unlike clamp(min={self._floor:g}), the function has no kink; "
             "if eigenvalues may be smaller, add a multiple of I to A before."
         )
 

@@ -11,7 +11,7 @@ _VECTORS = ("vectors", "scaled")
 
 
 class Operand(NamedTuple):
-    """An operand: ``role`` is that of its trace, or data if it has none; ``transposed`` if vectors are rows."""
+    """An operand: ``role`` is its trace's role, or data if it has no trace; ``transposed`` if vectors are rows."""
 
     role: str
     transposed: bool = False

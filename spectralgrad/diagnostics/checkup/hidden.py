@@ -65,7 +65,7 @@ def _attend(node: Any, place: Place, name: str, report: Report) -> Finding | Non
 
 
 def _nodes(roots: list[Any], end: Any = None) -> Iterator[Any]:
-    """The decompositions behind ``roots`` that were not seen, as far as the node ``end``."""
+    """The decompositions behind ``roots`` that were not seen, up to the node ``end``."""
     waiting: list[Any] = [x.grad_fn for x in roots if isinstance(x, Tensor)]
     visited: set[Any] = {end}
     while waiting and len(visited) < _LIMIT:

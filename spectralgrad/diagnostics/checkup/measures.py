@@ -66,7 +66,7 @@ class Setting(NamedTuple):
 class Received(NamedTuple):
     """The cotangents that reached a call.
 
-    ``cotangents`` are those of the factors, by name; absent ones are zero. ``scalings`` is the sum of
+    ``cotangents`` has the cotangent of each factor, by name; absent ones are zero. ``scalings`` is the sum of
     :math:`L^H\\bar W` (*, d, d) over the places where vectors L were scaled, W = L f(λ); None if there are none.
     """
 

@@ -23,7 +23,7 @@ from .operations import OPERATIONS
 _DESCRIPTION = """\
 Test every operation and method on random matrices of difficult families: rank-deficient, repeated, clustered, graded,
 denormal, huge, exact ties, Laplacians, glued Wilkinson matrices, fewer positions than channels. Results must meet
-LAPACK's error bounds, gradients must be finite and Hermitian, and those of the method exact must agree with closed
+LAPACK's error bounds, gradients must be finite and Hermitian, and gradients of the method exact must agree with closed
 forms in double precision. The exit status is 1 if a check failed."""
 _EXAMPLES = """\
 examples:

@@ -172,7 +172,7 @@ def _low_rank_features(random: Random, batch: int, d: int, is_complex: bool) -> 
 
 
 def _constant_features(random: Random, batch: int, d: int, is_complex: bool) -> Array:
-    """Features of which about half of the channels are constant; half of the batch has a mean far from zero."""
+    """Features with about half of the channels constant; half of the batch has a mean far from zero."""
     X = _random_features(random, batch, d, is_complex)
     X[:, random.random(d) < 0.5] = 1.0
     return X + random.choice([0.0, 100.0], (batch, 1, 1))

@@ -41,7 +41,7 @@ class Rectangle:
 def judge_svd(case: Case, rectangle: Rectangle, method: str) -> Iterator[Finding]:
     """Checks LAPACK's error bound, descending order, and a finite gradient.
 
-    The unit is that of LAPACK's test DDRVBD, an ulp of 2u. LAPACK itself needs it: for 3×3 matrices with a close pair,
+    The unit is an ulp of 2u, as in LAPACK's test DDRVBD. LAPACK itself needs it: for 3×3 matrices with a close pair,
     its error is up to 36 n u (in torch and in numpy).
     """
     M = case.matrices.clone().requires_grad_()

@@ -1,4 +1,4 @@
-r"""The check of homogeneous operations at other scales: :math:`F(2^{ep}X)=2^{eq}F(X)`, and likewise for gradients.
+r"""The check of homogeneous operations at other scales: :math:`F(2^{ep}X)=2^{eq}F(X)`, for values and gradients.
 
 Scaling by a power of two is exact, so results at the scales :math:`2^{\pm500}` (float64) and :math:`2^{\pm60}`
 (float32) must be those at scale one times a power of two, wherever that is representable; ±inf where it overflows; and

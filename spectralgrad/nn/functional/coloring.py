@@ -138,7 +138,7 @@ def color(
             f"{where}: expected exactly one of style and matrix, got {'neither' if style is None else 'both'}"
         )
     check_range(eps, "eps", where, 0)
-    per_sample = per_sample or matrix is not None  # given statistics are not those of X
+    per_sample = per_sample or matrix is not None  # given statistics differ from the statistics of X
     with full_precision(X):
         features = _grouped(X, groups, per_sample, where)
         if style is not None:

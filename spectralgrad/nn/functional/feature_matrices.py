@@ -23,7 +23,7 @@ _MANY = 16  # positions per sample; with fewer, a second pass over the samples i
 
 
 def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
-    """``X`` without gaps in memory, in its own memory format (channels last or not) or in that of ``like``."""
+    """``X`` without gaps in memory, in its own memory format (channels last or not) or the format of ``like``."""
     return X.contiguous(memory_format=_format(X if like is None else like))
 
 

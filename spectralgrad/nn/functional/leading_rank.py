@@ -13,8 +13,8 @@ from ...linalg.singular_values import low_rank
 def rankfeat(X: Tensor, k: int = 1) -> Tensor:
     r"""Remove the k leading singular directions of each sample's features, :math:`X-\sum_{i\le k}\sigma_iu_iv_i^\top`.
 
-    RankFeat detects images of unknown classes with it, without training: features of such images have a much larger
-    :math:`\sigma_1` than those of known classes. It removes the first direction from the features of the last two
+    RankFeat detects images of unknown classes with it, without training: their features have a much larger
+    :math:`\sigma_1` than features of known classes. It removes the first direction from the features of the last two
     stages of a trained network, and compares the log-sum-exp of the logits.
 
     Args:

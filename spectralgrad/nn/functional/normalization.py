@@ -69,7 +69,7 @@ def normalize(
         weight: γ (C,); ones if None.
         bias: β (C,); zeros if None.
         groups: number of groups G; each group of d = C/G channels has its own covariance.
-        dtype: the type to compute in; by default that of X, or float32 for float16 and bfloat16.
+        dtype: the type to compute in; by default the type of X, or float32 for float16 and bfloat16.
         reduce: a function that sums a tensor over processes; None for a single process.
         eps: the ε that ``matrix_of`` adds to C, if it adds one and W is homogeneous: of degree −1/2 in C and ε. Then
             features whose covariance overflows or underflows are divided by a power of two first, in eager mode, and
@@ -119,7 +119,10 @@ def _of_any_scale(
     reduce: Reduce | None,
     eps: float,
 ) -> Normalized:
-    """The same for features divided by a power of two, one for each group and the same in all processes."""
+    """Call :func:`normalize` on features divided by a power of two, and scale the results back.
+
+    Each group has its own power, which is the same in all processes.
+    """
     features = X.to(dtype).unflatten(1, (groups, -1)).movedim(1, 0)  # (G, N, d, *)
     affine = [None if x is None else x.view(groups, -1) for x in (weight, bias)]
     e = exponent_of(largest(features, features.dim() - 1))
@@ -224,7 +227,7 @@ def _composed(
     dtype: torch.dtype,
     reduce: Reduce | None,
 ) -> tuple[Tensor, ...]:
-    """The same result in torch's own operations, differentiable as many times as W is."""
+    """Return the results of :func:`normalize` from torch's own operations, differentiable as many times as W is."""
     n, channels = X.shape[:2]
     with full_precision(X):
         features = X.to(dtype).reshape(n, groups, channels // groups, math.prod(X.shape[2:]))

@@ -207,7 +207,7 @@ def _of_channels(M: Tensor, power: float | str, size: Tensor) -> Tensor:
 
 
 def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: Tensor) -> Tensor:
-    """As :func:`_of_channels` for M = C + εI, without losing ε to rounding where C is much larger."""
+    """The power or logarithm of σ²M for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
         return of_shifted(M, C, shift, scalar_functions.logarithm(2 * size[..., 0, 0].log2()), Domain("matrix_log"))
     exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)

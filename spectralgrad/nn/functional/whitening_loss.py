@@ -42,7 +42,7 @@ def whitening_mse(
               =\operatorname{mean}\bigl(2-2\cos(y_n^i,y_n^j)\bigr) ,
 
     where :math:`y^i` are the embeddings of view i, whitened within sub-batches: a random partition of the samples, the
-    same for all views. The defaults are those of the authors' code (``cfg.py`` in htdt/self-supervised).
+    same for all views. The defaults come from the authors' code (``cfg.py`` in htdt/self-supervised).
 
     Args:
         views: embeddings (V, n, d) of V ≥ 2 views of the same n samples, or a list of V tensors (n, d).

@@ -107,7 +107,10 @@ def principal_projector(
 def standardized_projector(
     C: Tensor, keep: int | float, eps: float | Tensor, method: Method, watch: Callable[[Tensor], Tensor] | None = None
 ) -> Tensor:
-    """The same without checks, for layers; ``eps`` may be a tensor that broadcasts to (*, 1, 1)."""
+    """Compute :func:`principal_projector` without checks, for layers.
+
+    ``eps`` may be a tensor that broadcasts to (*, 1, 1).
+    """
     variance = C.diagonal(dim1=-2, dim2=-1) + (eps[..., 0] if isinstance(eps, Tensor) else eps)
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
