@@ -115,6 +115,14 @@ def test_odd_input(dtype):
     assert root(torch.zeros(3, 3, dtype=dtype)).eq(0).all()
 
 
+def test_overflow_is_nan_as_in_the_released_loop():
+    """Nothing is scaled and NaN does not end the deflation, so that a diverging training run is seen to fail."""
+    A = with_spectrum((0.1, 0.5, 1.0)).float() * 1e25
+    assert defined(A)[0].isnan().any()
+    assert root(A).isnan().any()
+    assert sg.matrix_inv_sqrt(A, method="pi").isfinite().all()
+
+
 def test_forward_mode_is_the_transpose_of_reverse_mode():
     A, E, G = with_spectrum(CLOSE), symmetric_noise(6), symmetric_noise(6, seed=2)
     _, tangent = torch.func.jvp(root, (A,), (E,))

@@ -42,14 +42,14 @@ class PowerIteration:
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return the eigenpairs of ``A``; discarded pairs carry no gradient."""
         A = from_lower(A, operation)
-        e = _exponent(A)
+        e = self._exponent(A)
         pairs = lambda X: without_gradient(*self._at(e).run(hermitian(X)))  # noqa: E731
         w, V = pairs(A) if e is None else rescaled(pairs, [A], [e], [e, 0 * e])
         return w, V
 
     def function(self, M: Tensor, f: Function) -> Tensor:
         """Return f(M), for Hermitian M, composed of the kept eigenpairs with positive eigenvalues."""
-        e = _exponent(M)
+        e = self._exponent(M)
         if e is not None and f.degree is not None:
             g, up = f.at(e)
             call = lambda X, g: _composed(g, *self._at(e)._kept_pairs(X))  # noqa: E731
@@ -73,7 +73,7 @@ class PowerIteration:
 
     def _pairs(self, M: Tensor) -> tuple[Tensor, Tensor]:
         """The pairs of :meth:`_kept_pairs` for matrices of any size."""
-        e = _exponent(M)
+        e = self._exponent(M)
         if e is None:
             return self._kept_pairs(M)
         w, V = rescaled(self._at(e)._kept_pairs, [M], [e], [e, 0 * e])
@@ -83,6 +83,13 @@ class PowerIteration:
         """The eigenpairs; discarded eigenvalues are zero."""
         w, V, keep = self.run(hermitian(M))  # so that the gradient is Hermitian before it is scaled
         return torch.where(keep, w, 0), V
+
+    def _exponent(self, A: Tensor) -> Tensor | None:
+        """Return exponents (*,) that bring matrices to ordinary size, or None if all of them are."""
+        if function.exporting():
+            return None
+        e = exponent(A)
+        return None if function.eager(A) and not bool(e.any()) else e
 
     def _at(self, e: Tensor | None) -> PowerIteration:
         """The algorithm for matrices divided by 2ᵉ (*,): ``eps`` is divided as well."""
@@ -149,17 +156,9 @@ class PowerIteration:
 
 def _composed(f: Function, w: Tensor, V: Tensor, shift: Tensor | float = 0) -> Tensor:
     """V f(w − shift) Vᴴ over the positive eigenvalues."""
-    support = w > 0
+    support = ~(w <= 0)  # True for NaN
     values = f.value(torch.where(support, w, 1) - shift)
     return (V * torch.where(support, values, 0).unsqueeze(-2)) @ V.mH
-
-
-def _exponent(A: Tensor) -> Tensor | None:
-    """Return exponents (*,) that bring matrices to ordinary size, or None if all of them are."""
-    if function.exporting():
-        return None
-    e = exponent(A)
-    return None if function.eager(A) and not bool(e.any()) else e
 
 
 @torch.library.custom_op("spectralgrad::random_start", mutates_args=())

@@ -28,8 +28,12 @@ SHORTEST = 1e-5
 class ReleasedPowerIteration(PowerIteration):
     """Random starts, new in each call, and no comparison with a solver; ``energy`` and ``tolerance`` are not used.
 
-    Deflation stops when a Rayleigh quotient is larger than the one before or below :attr:`eps`.
+    Deflation stops when a Rayleigh quotient is larger than the one before or below :attr:`eps`. Nothing is scaled, so
+    that matrices beyond about 1e19 in float32 overflow to NaN as in the released code; that is how its training ends.
     """
+
+    def _exponent(self, A: Tensor) -> Tensor | None:
+        return None
 
     def run(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return eigenvalues, eigenvectors and the mask of kept pairs, as in the base class; discarded pairs are zero.
@@ -42,11 +46,10 @@ class ReleasedPowerIteration(PowerIteration):
         for i in range(A.shape[-1]):
             v = starts[..., i : i + 1]
             v = function.apply(_Iterated, M, v / torch.linalg.vector_norm(v, dim=-2, keepdim=True), self.iterations)
-            Mv = M @ v
-            w = ((v.mH @ Mv) / (v.mH @ v))[..., 0, 0].real
-            keep = keep & (w.detach() <= last)  # False for NaN
-            if i > 0:
-                keep = keep & (w.detach().unsqueeze(-1) >= self.eps).squeeze(-1)
+            Mv, square = M @ v, v.mH @ v
+            w = ((v.mH @ Mv) / torch.where(square == 0, 1, square))[..., 0, 0].real  # v is zero where M is
+            if i > 0:  # NaN does not stop, as in the released code
+                keep = keep & ~((w.detach() > last) | (w.detach().unsqueeze(-1) < self.eps).squeeze(-1))
             found.append((w, v, keep))
             if function.eager(A) and not bool(keep.any()):
                 break
@@ -70,6 +73,7 @@ def _steps(M: Tensor, v: Tensor, iterations: int) -> list[tuple[Tensor, Tensor]]
     for _ in range(iterations):
         Mv = M @ iterates[-1][0]
         length = torch.linalg.vector_norm(Mv, dim=-2, keepdim=True).clamp_min(SHORTEST)
+        length = length.masked_fill(length.isinf(), torch.nan)  # the released quotient is 0/0 then
         iterates.append((Mv / length, length))
     return iterates
 

@@ -84,7 +84,8 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     if found is None:
         return _by_implied(A, implied, w, V)
     call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
-    return _completed(_at_ordinary_size(call, A, f.degree, found), f, Spectrum(w, V, implied.support), found)
+    near = at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)
+    return _completed(near, f, Spectrum(w, V, implied.support), found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
