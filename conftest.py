@@ -6,8 +6,16 @@ import os
 # illegal instruction. oneDNN reads this limit at its first use, and the processes that tests start inherit it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
+import getpass
+import tempfile
+
 import pytest
 import torch
+
+# The cache of torch's compiler does not distinguish the instruction sets of ATEN_CPU_CAPABILITY: code that it generated
+# for one gives wrong numbers with another. So each has a cache of its own.
+_CACHE = f"torchinductor_{getpass.getuser()}_{torch.backends.cpu.get_cpu_capability()}"
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), _CACHE))
 
 
 @pytest.fixture(autouse=True)

@@ -1,11 +1,14 @@
 """``pi:faithful=True``: the released baseline, from random starts; what it computes, and how it meets torch."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.func import vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.nn import DecorrelatedBatchNorm2d
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, gradient, noise, symmetric_noise
@@ -121,6 +124,20 @@ def test_overflow_is_nan_as_in_the_released_loop():
     assert defined(A)[0].isnan().any()
     assert root(A).isnan().any()
     assert sg.matrix_inv_sqrt(A, method="pi").isfinite().all()
+
+
+@pytest.mark.parametrize(("method", "size"), [("pi", 1e11), ("svd", 1e25)])
+def test_layers_do_not_divide_large_features_for_the_released_baselines(method, size):
+    """Where squares overflow the released layers fail, and the library's own forms do not."""
+    released = {"pi": FAITHFUL, "svd": sg.Analytic(stop=1e-4)}[method]
+    X = noise(64, 4, 5, 5).float()
+    for kind, scale in product((method, released), (1.0, size)):
+        layer = DecorrelatedBatchNorm2d(4, eps=1e-4, method=kind)
+        fails = kind == released and scale == size
+        try:
+            assert layer(scale * X).isnan().any() == fails
+        except sg.NonFiniteError:
+            assert fails
 
 
 def test_forward_mode_is_the_transpose_of_reverse_mode():

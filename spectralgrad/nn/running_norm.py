@@ -156,7 +156,8 @@ class RunningNorm(SpectralModule):
         def matrix_of(C: Tensor, eps: Tensor | None = None) -> Tensor:
             return self.matrix(C, watch, eps)
 
-        result = normalize(X, matrix_of, self.weight, self.bias, eps=self.eps, **options)  # type: ignore[arg-type]
+        eps = None if self.method.unscaled else self.eps
+        result = normalize(X, matrix_of, self.weight, self.bias, eps=eps, **options)  # type: ignore[arg-type]
         if self.training and self.track_running_stats:
             self._update(result)
         return result.output

@@ -86,6 +86,11 @@ class Method:
             if type(value) not in kind.types and not kind.accepts(value):
                 refuse(value, name, type(self).__name__, kind)
 
+    @property
+    def unscaled(self) -> bool:
+        """True if layers must not divide large features by a power of two first, so that products overflow to NaN."""
+        return False
+
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d) of Hermitian ``A`` (lower triangle read)."""
         raise NotImplementedError

@@ -72,6 +72,11 @@ class Analytic(PublishedRule):
         return not self.faithful
 
     @property
+    def unscaled(self) -> bool:
+        """True for the released baseline, in which a run that diverges is to be seen to fail."""
+        return self.stop is not None
+
+    @property
     def keeps_all(self) -> bool:
         return self.stop is None
 

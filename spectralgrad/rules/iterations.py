@@ -187,6 +187,11 @@ class PI(Method):
         kind = ReleasedPowerIteration if self.faithful else PowerIteration
         return kind(self.iterations, self.eps, self.energy, self.tolerance, self.seed)
 
+    @property
+    def unscaled(self) -> bool:
+        """True for the released form, in which a run that diverges is to be seen to fail."""
+        return self.faithful
+
     def decompose(self, A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         return self._algorithm.decompose(A, operation)
 

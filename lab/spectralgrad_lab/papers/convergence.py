@@ -11,7 +11,7 @@ from typing import Any
 from ..comparison.results import Summary
 from .drawing import COLORS, canvas, dress
 
-TRAIN, TEST = "train_error", "test_error"
+TRAIN, TEST, LOSS = "train_error", "test_error", "test_loss"
 
 
 def curves(found: Mapping[str, Summary], names: Sequence[str], what: str) -> list[list[float]]:
@@ -41,7 +41,7 @@ def moved_apart(one: Summary, other: Summary, what: str) -> tuple[float, float]:
 
 
 def unsteadiness(one: Summary, other: Summary, what: str) -> tuple[float, float]:
-    """How much more one setting's error rises between epochs than another's, summed over epochs, paired by seed."""
+    """How much more one setting's error or loss rises between epochs, in all, than another's, paired by seed."""
     ours, theirs = ({s: _rises(e) for s, e in _by_seed(found, what).items()} for found in (one, other))
     more = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     return _rounded(fmean(more)), _standard_error(more)

@@ -22,7 +22,7 @@ KINDS = ("analytic", "figure", "training")
 _ROOT = Path(__file__).parent
 _ITEM = {
     "id", "place", "names", "claim", "quote", "kind", "verdict", "weight", "same_as", "reason", "achieves", "seconds",
-    "needs", "quantity", "command", "runs_of",
+    "needs", "quantity", "command", "runs_of", "preset",
 }  # fmt: skip
 _QUANTITY = {"name", "what", "published", "test", "expect", "error"}
 UNKNOWN = "unknown"
@@ -79,6 +79,7 @@ class Item:
         runs_of: for training, the id of the item of the same paper whose runs this one shows in another way;
             ``seconds`` does not count them.
         command: for training, the command of the full-size runs, for a machine with a GPU.
+        preset: for training, the preset that has the published protocol; the page says where the runs depart from it.
         quantities: the values that decide it.
     """
 
@@ -98,6 +99,7 @@ class Item:
     needs: str = ""
     runs_of: str = ""
     command: str = ""
+    preset: str = ""
     quantities: tuple[Quantity, ...] = field(default=())
 
     @property

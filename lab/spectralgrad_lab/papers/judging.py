@@ -12,9 +12,10 @@ from typing import Any
 import torch
 
 from .conditions import Value, entries, holds, shown
+from .departures import departures
 from .items import UNKNOWN, Item, ItemError, Quantity
-from .registry import Compute, compute_of, train_of
-from .training import Setup
+from .registry import Compute, Train, compute_of, train_of
+from .training import Setup, Training
 from .trends import least_favourable, most, trends
 from .verdicts import AGREES, AMBIGUOUS, DISAGREES, ROUNDING
 
@@ -118,10 +119,16 @@ def _function(item: Item, setup: Setup | None) -> Compute:
     if train is not None:
         if setup is None:
             raise ItemError(f"{item.key}: expected a setup for its training runs, got none")
-        return partial(train, setup.of(item))
+        return partial(_trained, train, setup.of(item))
     if compute is None:
         raise ItemError(f"{item.key}: there is no function that computes it")
     return compute
+
+
+def _trained(train: Train, training: Training) -> Mapping[str, Value]:
+    """The values of a training item, and where its runs depart from the published protocol."""
+    values, preset = train(training), training.item.preset
+    return {**values, "departures": departures(preset, training.ran)} if preset and training.ran else values
 
 
 def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .conditions import shown
+from .conditions import entries, shown
 from .items import Item
 from .judging import Judged, Outcome
 from .markdown import capital, plain, sentence, table, verdict
@@ -36,8 +36,17 @@ def section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         heading = "*What the method achieves:* " if item.weight in (RESULT, ANALYSIS) else ""
         lines += [f"{heading}{plain(item.achieves)}", ""]
     lines += [f"The same matter as {_link(item)}, where it is counted.", ""] if item.same_as else []
+    lines += _departures(item, outcome)
     lines += table(_HEAD, [_row(judged, item.weight) for judged in outcome.judged]) if outcome.judged else []
     return lines + _picture(item) + _how_to_run(item, outcome, results)
+
+
+def _departures(item: Item, outcome: Outcome) -> list[str]:
+    """Where the runs depart from the published protocol."""
+    if "departures" not in outcome.values:
+        return []
+    found = [plain(str(phrase)) for phrase in entries(outcome.values["departures"])]
+    return [f"*Departures from the published protocol* (`--preset {item.preset}`): {'; '.join(found) or 'none'}.", ""]
 
 
 def _link(item: Item) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -60,11 +60,13 @@ class Training:
         item: the item.
         folder: of its runs; holds results.jsonl, and checkpoints in ``runs``.
         setup: data and number of jobs.
+        ran: the configurations of :meth:`run`.
     """
 
     item: Item
     folder: Path
     setup: Setup
+    ran: list[Config] = field(default_factory=list)
 
     def of(self, key: str) -> Training:
         """The runs of another item, which this one shows in another way."""
@@ -89,6 +91,7 @@ class Training:
         """
         most = max(map(len, settings.values()))
         ordered = [configs[i] for i in range(most) for configs in settings.values() if i < len(configs)]
+        self.ran.extend(ordered)
         comparison = Comparison(ordered, self.folder)
         total, count = len(ordered), comparison.finished
         names = {run_key(config): name for name, configs in settings.items() for config in configs}

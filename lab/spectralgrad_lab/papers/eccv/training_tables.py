@@ -9,7 +9,7 @@ from typing import Any
 from ...published.printed import printed
 from ..conditions import Value
 from ..registry import draws, trains
-from ..small_protocol import columns, failures, largest, seconds, seeded, small, versus
+from ..small_protocol import EASIER, columns, failures, largest, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
 
@@ -31,7 +31,9 @@ TREATMENTS: dict[str, dict[str, Any]] = {
 }
 PLAIN = "SVD"
 # An orthogonal convolution is a series of convolutions with 64 channels: on a CPU a step takes 18 times as long.
-SIZE: dict[str, Any] = {"train_size": 1_000, "test_size": 1_000, "epochs": 2, "milestones": (1,), "renew_batches": 10}
+SIZE: dict[str, Any] = {
+    **EASIER, "train_size": 1_000, "test_size": 1_000, "epochs": 2, "milestones": (1,), "renew_batches": 10
+}  # fmt: skip
 
 
 def settings() -> Settings:

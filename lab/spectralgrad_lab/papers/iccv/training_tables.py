@@ -11,7 +11,7 @@ from ...published.printed import printed
 from ...training.config import Config
 from ..conditions import Value
 from ..registry import draws, trains
-from ..small_protocol import columns, difference, failures, largest, prefixed, seconds, seeded, small, versus
+from ..small_protocol import EASIER, columns, difference, failures, largest, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
 
@@ -30,7 +30,7 @@ HYBRID = ("svd-pade", "svd-taylor", "svd", "exact")
 PRECISION = ("newton-schulz, float32", "svd, float32")
 WARMUPS = (0, 1, 2, 3)
 LONGER, LONGER_MILESTONES = 5, (4,)
-SIZE = {"train_size": 3_000, "test_size": 3_000}
+SIZE = {**EASIER, "train_size": 3_000, "test_size": 3_000}
 
 
 def pooling(method: str, hybrid: str | None = None, **changes: Any) -> list[Config]:
