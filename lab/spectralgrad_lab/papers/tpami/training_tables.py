@@ -89,11 +89,9 @@ def table(train: Training) -> Mapping[str, Value]:
 
 def batchnorm_settings() -> Settings:
     """Table 5: batch normalization, and SVD-Taylor for d = 4, 16 and 64, with five seeds."""
-    whitening = {f"d = {d}": {"group_size": d} for d in WHITENED}
-    return {
-        name: seeded(small("tpami-cifar100", **FIRST_EPOCHS, **changes), 5)
-        for name, changes in {BATCHNORM: {"layer": "batchnorm", "method": "exact"}, **whitening}.items()
-    }
+    layers: dict[str, dict[str, Any]] = {BATCHNORM: {"layer": "batchnorm", "method": "exact"}}
+    layers |= {f"d = {d}": {"group_size": d} for d in WHITENED}
+    return {name: seeded(small("tpami-cifar100", **FIRST_EPOCHS, **layer), 5) for name, layer in layers.items()}
 
 
 @trains("tpami/training-table-5")
