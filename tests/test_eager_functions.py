@@ -69,8 +69,9 @@ def test_roots_by_taylor_are_the_same(root, spectrum, dtype, shape):
 
 
 @pytest.mark.parametrize("root", ROOTS)
-@pytest.mark.parametrize("spectrum", ["distinct", "tied", "singular"])
+@pytest.mark.parametrize("spectrum", ["distinct", "singular"])
 def test_second_derivatives_of_roots_by_taylor_are_the_same(root, spectrum):
+    """Without ties: there the rule jumps from (K + 1)/λ to zero, so that the last bit of an eigenvalue decides."""
     A = _matrix(spectrum, 5).requires_grad_()
     results = []
     for method in (sg.Taylor(), _Ordinary()):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from .conditions import entries, shown
-from .items import Item
+from .items import UNKNOWN, Item
 from .judging import Judged, Outcome
 from .markdown import capital, plain, sentence, table, verdict
 from .outcomes import file_of
 from .registry import draw_of
 from .terminal_text import duration, shown_condition, shown_published
-from .trends import tally
+from .trends import smallest_effects, tally
 from .verdicts import ANALYSIS, RESULT
 
 _HEAD = ["value", "published", "test", "computed", "expected", "verdict"]
@@ -38,6 +38,7 @@ def section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
     lines += [f"The same matter as {_link(item)}, where it is counted.", ""] if item.same_as else []
     lines += _departures(item, outcome)
     lines += table(_HEAD, [_row(judged, item.weight) for judged in outcome.judged]) if outcome.judged else []
+    lines += _smallest_effects(outcome)
     return lines + _picture(item) + _how_to_run(item, outcome, results)
 
 
@@ -47,6 +48,18 @@ def _departures(item: Item, outcome: Outcome) -> list[str]:
         return []
     found = [plain(str(phrase)) for phrase in entries(outcome.values["departures"])]
     return [f"*Departures from the published protocol* (`--preset {item.preset}`): {'; '.join(found) or 'none'}.", ""]
+
+
+def _smallest_effects(outcome: Outcome) -> list[str]:
+    """How large a difference would have had to be in order to be seen."""
+    found = [
+        f"{plain(j.quantity.what)}: {shown(smallest_effects(outcome.values[j.quantity.error]))}"
+        for j in outcome.judged
+        if j.quantity.error not in ("", UNKNOWN)
+    ]
+    return (
+        [f"*Smallest effect that would have been seen*, two standard errors: {'; '.join(found)}.", ""] if found else []
+    )
 
 
 def _link(item: Item) -> str:

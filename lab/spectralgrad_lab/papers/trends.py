@@ -58,6 +58,16 @@ def trends(test: str | Sequence[str], value: Value, error: Value | None, publish
     return tuple(trend(*one) for one in zip(tests, values, errors, sizes, strict=True))
 
 
+def smallest_effects(error: Value) -> list[Value]:
+    """The differences that would have been seen, given standard errors.
+
+    Example:
+        >>> smallest_effects([0.25, 1.0])
+        [0.5, 2.0]
+    """
+    return [STANDARD_ERRORS * _number(one) for one in entries(error)]
+
+
 def most(verdicts: Sequence[str]) -> str:
     """The verdict of most comparisons; those too small to tell count only if there is no other.
 
