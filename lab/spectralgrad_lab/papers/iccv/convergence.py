@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import stdev
 from typing import Any
 
 from ..conditions import Value
@@ -32,6 +33,14 @@ def gap_of_remedies(train: Training) -> Mapping[str, Value]:
         "change": change,
         "change_error": change_error,
     }
+
+
+@trains("iccv/training-seeds")
+def seeds(train: Training) -> Mapping[str, Value]:
+    """How much the final errors of SVD-Padé differ between seeds."""
+    errors = [run.final_error for run in train.of(TABLE).run(table_settings())["svd-pade"].done]
+    low, high = min(errors), max(errors)
+    return {"lowest": low, "highest": high, "spread": round(high - low, 3), "deviation": round(stdev(errors), 3)}
 
 
 @draws("iccv/figure-1")

@@ -77,6 +77,31 @@ def draw_convergence(values: Mapping[str, Any]) -> Any:
     return figure
 
 
+def _j_fraction(a: Any, b: Any, depth: int, z: Any) -> Any:
+    """z + b₀ + a₁/(z + b₁ + a₂/(z + …)) down to b of the given depth; a convergent of the full fraction."""
+    value = z + b[depth]
+    for k in range(depth, 0, -1):
+        value = z + b[k - 1] + a[k] / value
+    return value
+
+
+@computes("iccv/P41")
+def jacobi_fractions() -> Mapping[str, Value]:
+    """The order in 1/z to which convergents of a random J-fraction agree with it, and the fraction of 1/(1 − x)."""
+    draw = np.random.default_rng(0)
+    a, b = ([mp.mpf(float(x)) for x in draw.uniform(0.5, 1.5, 12)] for _ in range(2))
+    orders = []
+    for n in range(1, 5):
+        near, far = (
+            abs(_j_fraction(a, b, n, z) - _j_fraction(a, b, 11, z)) for z in (mp.mpf(10) ** 3, mp.mpf(10) ** 4)
+        )
+        orders.append(float(mp.log10(near / far)))
+    reciprocal = [1.0]  # coefficients of the reciprocal of 1 + x + x² + …, whose linear part is the first term
+    for k in range(1, 12):
+        reciprocal.append(-sum(reciprocal[:k]))
+    return {"contact": orders, "left_over": max(map(abs, reciprocal[2:]))}
+
+
 @computes("iccv/P27")
 def support() -> Mapping[str, Value]:
     """1/(1 − x) far from its pole, and the rank of the moment matrices of −δ₁, whose transform it is."""
