@@ -1,9 +1,13 @@
 """N16 for the gradients of matrix functions: eigenvalues of very different size, against mpmath."""
 
+import math
+
+import mpmath
 import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.testing import with_spectrum
 
 from .helpers import noise
 from .range_references import assert_gradient, blocks_of
@@ -48,3 +52,97 @@ def test_a_power_whose_smaller_values_underflow():
     found = _gradient(lambda A: sg.matrix_power(A, 2.5, rtol=0.0), A, torch.ones(3, 3))
     torch.testing.assert_close(found.diagonal(), torch.tensor([2.5, 2.5e-30, 0.0]), rtol=1e-6, atol=0)
     torch.testing.assert_close(found[0], torch.tensor([2.5, 1.0, 1.0]), rtol=1e-6, atol=0)
+
+
+SATURATING = ("svd-pade", "masked", "lorentzian:broadening=1e-9", "svd-topn", "svd-inv", "svd-trunc:relative=True")
+SCALES = {SINGLE: (-100, -82, 82, 100), DOUBLE: (-1000, -600, 600, 1000)}
+METHODS_AND_POWERS = [(method, p) for method in SATURATING for p in (2.0, 1.5, 3.0, -0.7)]
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+@pytest.mark.parametrize(("method", "p"), METHODS_AND_POWERS)
+def test_rules_that_saturate_are_exact_at_every_scale(method, p, dtype):
+    """f(A) may be beyond the range where its gradient is not; entries beyond the range are clamped."""
+    for e in SCALES[dtype]:
+        blocks = blocks_of((2.0**e,), dtype)
+        G, bits = noise(2, 2, dtype=dtype, seed=3), 1000 if dtype == DOUBLE else 120
+        found = _gradient(lambda A: sg.matrix_power(A, p, method=method), blocks[0], G)
+        assert bool(found.isfinite().all())
+        if abs(e * (p - 1)) < bits:  # otherwise the gradient is not representable
+            assert_gradient(found, blocks, "power", p, G, 2000)
+
+
+@pytest.mark.parametrize(
+    "method", ["svd-clip", "svd-trunc", "svd-taylor:clamp=1e-3", "svd-topn:keep=2", "svd-pi:eps=0"]
+)
+@pytest.mark.parametrize("e", [-100, -82, 50, 82])
+def test_thresholds_of_rules_are_those_of_the_true_scale(e, method):
+    """A rule with an absolute threshold is not homogeneous; in double precision nothing needs scaling."""
+    A, G = torch.block_diag(*blocks_of((2.0**e, 2.0**e * 0.15), SINGLE)), noise(4, 4, dtype=SINGLE)
+    single, double = (_gradient(lambda A: sg.matrix_power(A, 2.0, method=method), x, G.to(x)) for x in (A, A.double()))
+    torch.testing.assert_close(single.double() / double.abs().max(), double / double.abs().max(), rtol=0, atol=2e-4)
+
+
+LEARNED = {
+    "large": ((1e250, 1e248, 1e249), 1.5, DOUBLE),
+    "small": ((2.0**-400, 2.0**-402, 2.0**-410), -1.4, DOUBLE),
+    "small, steep": ((2.0**-400, 2.0**-402, 2.0**-410), -2.2, DOUBLE),
+    "single": ((1e26, 1e24, 1e25), 1.7, SINGLE),
+    "values only": ((1e-30, 3e-30, 5e-30), 1.5, SINGLE),
+}
+
+
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-clip", "svd-taylor", "svd-pi:eps=0", *SATURATING])
+@pytest.mark.parametrize("name", LEARNED)
+def test_a_learned_exponent_changes_neither_values_nor_gradients(name, method):
+    values, p, dtype = LEARNED[name]
+    A, q = torch.diag(torch.tensor(values, dtype=dtype)), torch.tensor(p, dtype=dtype, requires_grad=True)
+    for G in (torch.ones_like(A), noise(3, 3, dtype=dtype, seed=1)):
+        learned, fixed = (lambda A, p=p: sg.matrix_power(A, p, method=method) for p in (q, q.detach()))
+        assert torch.equal(learned(A), fixed(A))
+        found, expected = _gradient(learned, A, G), _gradient(fixed, A, G)
+        assert not bool(found.isnan().any())
+        if name == "small, steep" and method not in ("exact", "svd"):  # clamped, each in its way
+            assert torch.equal(found.sign(), expected.sign())
+            assert bool(found.isfinite().all() & expected.isfinite().all())
+        else:
+            atol = torch.finfo(dtype).tiny
+            torch.testing.assert_close(found, expected, rtol=64 * torch.finfo(dtype).eps, atol=atol)
+
+
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-clip", "svd-taylor", *SATURATING])
+@pytest.mark.parametrize("name", LEARNED)
+def test_the_gradient_of_an_exponent_beside_a_matrix_that_overflows(name, method):
+    values, p, dtype = LEARNED[name]
+    B = with_spectrum([0.3, 0.5, 0.9], dtype=dtype)
+    q = torch.tensor(p, dtype=dtype, requires_grad=True)
+    both = sg.matrix_power(torch.stack([B, torch.diag(torch.tensor(values, dtype=dtype))]), q, method=method)
+    found, own = torch.autograd.grad(both[0].sum(), q, retain_graph=True)[0], torch.autograd.grad(both[1].sum(), q)[0]
+    (alone,) = torch.autograd.grad(sg.matrix_power(B, q, method=method).sum(), q)
+    torch.testing.assert_close(found, alone, rtol=64 * torch.finfo(dtype).eps, atol=0)
+    with mpmath.workdps(40):
+        expected = sum(mpmath.mpf(v) ** mpmath.mpf(q.item()) * mpmath.log(v) for v in B.new_tensor(values).tolist())
+    wanted = torch.tensor(float(expected), dtype=torch.float64).to(dtype)
+    torch.testing.assert_close(own, wanted, rtol=256 * torch.finfo(dtype).eps, atol=0)
+
+
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-pade", "lorentzian"])
+@pytest.mark.parametrize("e", [-300, 300])
+def test_mixed_derivatives_in_matrix_and_exponent_at_large_scales(e, method):
+    """f(cA) = cᵖ f(A), so the derivative in p and then in A is cᵖ⁻¹ times that of scale one plus log c times f′(A)."""
+    G, H, p = noise(3, 3, seed=1), noise(3, 3, seed=2), torch.tensor(1.5, dtype=DOUBLE, requires_grad=True)
+
+    def derivatives(A):
+        A = A.clone().requires_grad_()
+        S = (sg.matrix_power(A, p, method=method) * G).sum()
+        (gp,) = torch.autograd.grad(S, p, create_graph=True)
+        (gA,) = torch.autograd.grad(S, A, create_graph=True)
+        mixed = torch.autograd.grad(gp, A, retain_graph=True)[0]
+        return gA.detach(), mixed, torch.autograd.grad((gA * H).sum(), p)[0]
+
+    A = with_spectrum([0.3, 0.7, 1.9])
+    (plain, mixed, turned), (_, found, found_turned) = derivatives(A), derivatives(A * 2.0**e)
+    expected = mixed + e * math.log(2) * plain
+    torch.testing.assert_close(found * 2.0 ** (-e / 2), expected, rtol=1e-12, atol=1e-12 * expected.abs().max())
+    wanted = turned + e * math.log(2) * (plain * H).sum()
+    torch.testing.assert_close(found_turned * 2.0 ** (-e / 2), wanted, rtol=1e-12, atol=0)

@@ -12,25 +12,25 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import exponent_of, full_precision, largest, ldexp, saturated
+from ..precision import full_precision, saturated
 from ..solvers.symmetry import hermitian
 from . import divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
-from .eigenvectors import attach, within
+from .eigenvectors import attach
 from .gap_rule import GapRule
+from .implied_differences import Implied, clamped_derivative, series_derivative
 from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows
-from .pairwise import differences, identity_mask
+from .pairwise import identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
-from .spectral_scale import Scaled, at_ordinary_size, lost, scaled
-from .square_root import plain_derivative, root_and_eigenpairs
+from .spectral_scale import at_ordinary_size, completed, scaled
+from .square_root import root_and_eigenpairs
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -48,15 +48,7 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
     near = at_ordinary_size(
         lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, found.f, f.degree, found.down, found.up
     )
-    return _completed(near, f, spectrum, found)
-
-
-def _completed(near: Tensor, f: Function, spectrum: Spectrum, found: Scaled) -> Tensor:
-    """Add the values that underflow beside the largest one. They change no entry that is infinite."""
-    missing = lost(f, spectrum, found)
-    if missing is None:
-        return near
-    return added(near, torch.where(near.detach().isinf(), 0, composed_with_infinite(spectrum.vectors, missing)))
+    return completed(near, f, spectrum, found)
 
 
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -80,12 +72,12 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     keep = rule.kept(A, w, V) if replaced is None else None
     w = torch.where(support, w, 0)  # so that the gap between range and null space is λ, as for constant rank
     implied = Implied(rule, f, support if keep is None else support & keep, support)
-    found = None if rule.saturates else scaled(f, Spectrum(w, V, implied.support))
-    if found is None:
-        return _by_implied(A, implied, w, V)
+    found = scaled(f, Spectrum(w, V, implied.support))
+    if found is None or rule.saturates:
+        return _by_implied(A, replace(implied, found=found), w, V)
     call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
     near = at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)
-    return _completed(near, f, Spectrum(w, V, implied.support), found)
+    return completed(near, f, Spectrum(w, V, implied.support), found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
@@ -94,12 +86,31 @@ def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     if fixed and function.reverse_only(A):
         result: Tensor = _ByRule.apply(A, w, V, values, implied)
         return result
-    S = implied.composed(w, V, values) if fixed and implied.rule.saturates else None
+    S = _learned_values(A, implied) if not fixed else implied.composed(w, V, values) if implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
     if S is None:
         return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
-    result = function.apply(_Saturating, A, S, V, implied.gamma(w))
-    return result
+    gamma = implied.gamma(w)
+    if fixed:
+        result = function.apply(_Saturating, A, S, V, gamma)
+        return result
+    rest = function.apply(_Saturating, A, torch.zeros_like(A), V, gamma.masked_fill(identity_mask(w), 0))
+    return completed(added(S, rest), implied.f, Spectrum(w.detach(), V.detach(), implied.support), implied.found)
+
+
+def _learned_values(A: Tensor, implied: Implied) -> Tensor | None:
+    """Return f(A) with the gradient of f(λ), if f has a trainable exponent and was scaled; the rule adds the rest."""
+    found = implied.found
+    if found is None:
+        return None
+
+    def call(A: Tensor, f: Function) -> Tensor:
+        w, V = attach(A, found.spectrum.values, found.spectrum.vectors, implied.rule, implied.range)
+        values = divided_differences.kept(f.value, w, implied.support)
+        return compose(A, w, V, values, torch.zeros_like(V.real))
+
+    A = function.apply(_Clamped, A)
+    return at_ordinary_size(call, A, found.f, implied.f.degree, found.down, found.up)
 
 
 def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> Tensor | None:
@@ -143,79 +154,6 @@ def _beyond_range(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor
     return added(result, composed_with_infinite(V, torch.where(values.isinf(), values, 0)))
 
 
-@dataclass(frozen=True)
-class Implied:
-    """The divided differences of f on the range that a gap rule implies.
-
-    Attributes:
-        rule: the gap rule.
-        f: the function.
-        support: mask (*, d) of the eigenpairs in the range that the rule keeps.
-        range: mask (*, d) of the eigenpairs in the range.
-    """
-
-    rule: GapRule
-    f: Function
-    support: Tensor
-    range: Tensor
-
-    def values(self, w: Tensor) -> Tensor:
-        """Return f(λ) (*, d), zero outside the support."""
-        return divided_differences.kept(self.f.value, w, self.support)
-
-    def composed(self, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
-        """Return V f(λ) Vᴴ, given the values."""
-        found = scaled(self.f, Spectrum(w, V, self.support))
-        if found is None:
-            return composed_values(V, self.f, values)
-        values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
-        near = ldexp(composed(V, values), found.up[..., None, None])
-        return _completed(near, self.f, Spectrum(w, V, self.support), found)
-
-    def gamma(self, w: Tensor) -> Tensor:
-        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
-
-        Both are clamped, if the rule saturates, so that sums of d entries cannot overflow.
-        """
-        values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
-        values = saturated(values) if self.rule.saturates else values
-        clamped = (
-            (lambda x: saturated(x, 0.25)) if self.rule.saturates else (lambda x: x)
-        )  # no difference of infinities
-        implied = clamped(K * differences(values))
-        if not self.rule.skew:
-            implied = implied + clamped((K + K.mT) * values.unsqueeze(-2))
-        slopes = divided_differences.kept(self.f.slope, w, self.support)
-        gamma = torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
-        return saturated(gamma, 0.25 / max(1, w.shape[-1])) if self.rule.saturates else gamma
-
-    def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
-        if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
-            s = torch.where(self.support, w, 0).sqrt()
-            return _series_derivative(V, s, G, self.rule, self.f is INV_SQRT)
-        gamma = self.gamma(w)
-        return _bounded(lambda G: solvers.function_derivative(V, gamma, G), G, self.rule)
-
-    def composed_derivative(self, A: Tensor, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """Return the same from differentiable operations, in which the eigenpairs are functions of ``A``."""
-        w, V = attach(A, w, V, self.rule, self.range)
-        return V @ (self.gamma(w) * (V.mH @ hermitian(G) @ V)) @ V.mH
-
-
-def _series_derivative(V: Tensor, s: Tensor, G: Tensor, rule: GapRule, inverse: bool) -> Tensor:
-    return _bounded(lambda G: plain_derivative(V, s, G, inverse, rule.series_terms), G, rule)
-
-
-def _bounded(derivative: Callable[[Tensor], Tensor], G: Tensor, rule: GapRule) -> Tensor:
-    """Return ``derivative(G)``, which is linear in G; a rule that saturates has a finite one where it overflows."""
-    found = derivative(G)
-    if not rule.saturates or not function.eager(found) or bool(torch.isfinite(found).all()):
-        return found
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
-    return saturated(ldexp(derivative(ldexp(G, -e)), e))
-
-
 class _ByRule(torch.autograd.Function):
     """V diag(values) Vᴴ in reverse mode, the common case; Γ̂ is computed in the backward pass."""
 
@@ -248,7 +186,7 @@ class _RootBySeries(torch.autograd.Function):
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         A, s, V = ctx.saved_tensors
         if not function.differentiating():
-            return _series_derivative(V, s, g, ctx.rule, ctx.inverse), None, None, None
+            return series_derivative(V, s, g, ctx.rule, ctx.inverse), None, None, None
         support = s > 0
         implied = Implied(ctx.rule, INV_SQRT if ctx.inverse else SQRT, support, support)
         with full_precision(V):
@@ -291,6 +229,26 @@ class _Spectral(function.DerivativeRule):
             return V @ inner @ V.mH
 
 
+class _Clamped(function.DerivativeRule):
+    """The identity. Its gradient is clamped to the largest finite number."""
+
+    @staticmethod
+    def forward(A: Tensor) -> Tensor:
+        return A.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        pass
+
+    @staticmethod
+    def backward(ctx, gA):  # type: ignore[no-untyped-def]
+        return saturated(gA)
+
+    @staticmethod
+    def jvp(ctx, dA):  # type: ignore[no-untyped-def]
+        return dA.clone()
+
+
 class _Saturating(function.DerivativeRule):
     """A given f(A) with the clamped derivative Γ in A: what :class:`_ByRule` does, for transforms and compilers.
 
@@ -309,16 +267,9 @@ class _Saturating(function.DerivativeRule):
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
-        return _clamped_derivative(V, gamma, gS), None, None, None
+        return clamped_derivative(V, gamma, gS), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
-        return _clamped_derivative(V, gamma, dA)
-
-
-def _clamped_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-    """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ as :func:`_bounded` does, but from differentiable operations."""
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
-    with full_precision(V):
-        return saturated(ldexp(V @ (gamma * (V.mH @ hermitian(ldexp(G, -e)) @ V)) @ V.mH, e))
+        return clamped_derivative(V, gamma, dA)

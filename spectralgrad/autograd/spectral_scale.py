@@ -17,6 +17,7 @@ from ..dispatch import function
 from ..precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
 from .divided_differences import kept
 from .domain import Spectrum
+from .infinite_values import added, composed_with_infinite
 from .rescaling import rescaled
 from .scalar_functions import EXP, Function, real_power
 
@@ -67,6 +68,14 @@ def lost(f: Function, spectrum: Spectrum, found: Scaled) -> Tensor | None:
     return torch.where(far & ~missing.isnan(), missing, 0)  # ∞ − ∞: nothing is missing
 
 
+def completed(near: Tensor, f: Function, spectrum: Spectrum, found: Scaled) -> Tensor:
+    """Add the values that underflow beside the largest one. They change no entry that is infinite."""
+    missing = lost(f, spectrum, found)
+    if missing is None:
+        return near
+    return added(near, torch.where(near.detach().isinf(), 0, composed_with_infinite(spectrum.vectors, missing)))
+
+
 def at_ordinary_size(
     call: Callable[[Tensor, Function], Tensor], A: Tensor, f: Function, p: float | Tensor | None, e: Tensor, up: Tensor
 ) -> Tensor:
@@ -84,8 +93,7 @@ def at_ordinary_size(
         return result
 
     def learned(A: Tensor, p: Tensor) -> Tensor:
-        growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1, with the logarithmic derivative of 2^(ep) in p
-        return call(A, real_power(p).at(e)[0]) * growth[..., None, None]
+        return call(A, real_power(p).at(e)[0])
 
     result = rescaled(learned, (A, p.expand(e.shape)), (e, 0 * e), (up,))
     return result
