@@ -39,8 +39,7 @@ def gradient(blocks, f, slope, G):
     inner, values = V.T * G * V, [f(x) if x else mpmath.mpf(0) for x in w]
     for i, a in enumerate(w):
         for j, b in enumerate(w):
-            same = (slope(a) if a else 0) if i == j else None
-            inner[i, j] *= same if same is not None else (values[i] - values[j]) / (a - b) if a != b else 0
+            inner[i, j] *= (values[i] - values[j]) / (a - b) if a != b else slope(a) if a else 0
     return V * inner * V.T
 
 

@@ -146,3 +146,56 @@ def test_mixed_derivatives_in_matrix_and_exponent_at_large_scales(e, method):
     torch.testing.assert_close(found * 2.0 ** (-e / 2), expected, rtol=1e-12, atol=1e-12 * expected.abs().max())
     wanted = turned + e * math.log(2) * (plain * H).sum()
     torch.testing.assert_close(found_turned * 2.0 ** (-e / 2), wanted, rtol=1e-12, atol=0)
+
+
+EXPONENTIALS = {
+    "alone": (800.0, 1.0, 0.5),
+    "all": (800.0, 900.0, 1000.0),
+    "near": (709.5, 1.0, 0.5),
+    "tied": (800.0, 800.0, 1.0),
+}
+
+
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_derivatives_of_user_functions_that_overflow_are_infinite_with_their_sign(name):
+    values = torch.tensor(EXPONENTIALS[name], dtype=DOUBLE)
+    f = lambda A, sign=1: sg.matrix_function(A, lambda x: sign * x.exp())  # noqa: E731
+    blocks = [x.reshape(1, 1) for x in values]
+    for G in (torch.ones(3, 3, dtype=DOUBLE), noise(3, 3, dtype=DOUBLE, seed=4), 1e-5 * noise(3, 3, dtype=DOUBLE)):
+        found = _gradient(f, torch.diag(values), G)
+        assert torch.equal(_gradient(lambda A: f(A, -1), torch.diag(values), G), -found)
+        if name != "all":  # products of e⁸⁰⁰ and small cotangents are not
+            assert_gradient(found, blocks, "exp", None, G, 64)
+        assert not bool(found.isnan().any())
+
+
+@pytest.mark.parametrize("method", ["exact", "svd-pade", "svd-clip"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_gradient_of_a_user_function_does_not_depend_on_neighbours_that_overflow(method, learned):
+    s = torch.tensor(1.0, dtype=DOUBLE, requires_grad=learned)
+    f = lambda A: sg.matrix_function(A, lambda x: (s * x).exp(), method=method)  # noqa: E731
+    for near in (with_spectrum([0.3, 0.7, 1.9]), torch.diag(torch.tensor([709.5, 1.0, 0.0], dtype=DOUBLE))):
+        far = torch.diag(torch.tensor([800.0, 1.0, 0.0], dtype=DOUBLE))
+        G = noise(2, 3, 3, dtype=DOUBLE)
+        both = _gradient(f, torch.stack([near, far]), G)
+        torch.testing.assert_close(both[0], _gradient(f, near[None], G[:1])[0], rtol=1e-14, atol=0)
+        assert torch.equal(both[1], _gradient(f, far[None], G[1:])[0])
+        assert torch.equal(f(torch.stack([near, far]))[0], f(near))
+
+
+@pytest.mark.parametrize("method", ["exact", "svd", "svd-pade", "lorentzian", "svd-clip"])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_parameters_of_functions_that_overflow(tracked, method):
+    s = torch.tensor(1.0, dtype=DOUBLE, requires_grad=True)
+    A = torch.diag(torch.tensor([800.0, 1.0, 0.0, 900.0], dtype=DOUBLE)).requires_grad_(tracked)
+    B = with_spectrum([0.3, 0.7, 1.9, 2.0])
+    f = lambda A: sg.matrix_function(A, lambda x: (s * x).exp(), method=method)  # noqa: E731
+    S = f(torch.stack([A, B]))
+    with torch.no_grad():
+        assert torch.equal(S, f(torch.stack([A, B])))
+    assert S[0].diagonal().tolist() == [math.inf, math.exp(1.0), 1.0, math.inf]
+    grad = lambda x: torch.autograd.grad(x, s, retain_graph=True)[0]  # noqa: E731
+    assert grad(S[0].sum()) == math.inf
+    assert grad(-S[0, 3, 3]) == -math.inf
+    torch.testing.assert_close(grad(S[0, 1, 1]), torch.tensor(math.exp(1.0), dtype=DOUBLE), rtol=1e-14, atol=0)
+    torch.testing.assert_close(grad(S[1].sum()), grad(f(B).sum()), rtol=1e-14, atol=0)

@@ -19,18 +19,19 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import full_precision, saturated
+from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import divided_differences, frechet_derivative
+from . import beyond_range, divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .eigenvectors import attach
 from .gap_rule import GapRule
 from .implied_differences import Implied, clamped_derivative, series_derivative
-from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows
+from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows, small_enough
 from .pairwise import identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
-from .spectral_scale import at_ordinary_size, completed, scaled
+from .spectral_scale import Scaled, at_ordinary_size, completed, scaled
 from .square_root import root_and_eigenpairs
+from .user_functions import UserFunction
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -54,13 +55,17 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
-        return composed_values(V, f, divided_differences.kept(f.value, w, support))
+        values = divided_differences.kept(f.value, w, support)
+        learns = values.requires_grad and _beyond_range(f, values)
+        return _with_parameters(A, f, spectrum, values) if learns else composed_values(V, f, values)
     values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not function.tracked(values):
-        if overflows(f, values):
-            return _beyond_range(A, torch.where(support, w, 0), V, values, gamma, curvature)
-        return frechet_derivative.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
-    return _learning(A, f, spectrum, eigenpairs)
+        call = beyond_range.exact if overflows(f, values) else frechet_derivative.exact
+        return call(A, torch.where(support, w, 0), V, values, gamma, curvature)
+    if not _beyond_range(f, values):
+        return _learning(A, f, spectrum, eigenpairs)
+    rest = beyond_range.derivative(A, torch.where(support, w, 0), V, _without_slopes(gamma, values), curvature)
+    return added(_with_parameters(A, f, Spectrum(*attach(A, w, V, eigenpairs), support), values), rest)
 
 
 def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
@@ -82,35 +87,72 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     values = implied.values(w)
-    fixed = not function.tracked(values)
-    if fixed and function.reverse_only(A):
+    if function.tracked(values):
+        return _learning_by_rule(A, implied, w, V, values)
+    if function.reverse_only(A):
         result: Tensor = _ByRule.apply(A, w, V, values, implied)
         return result
-    S = _learned_values(A, implied) if not fixed else implied.composed(w, V, values) if implied.rule.saturates else None
+    S = implied.composed(w, V, values) if implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
     if S is None:
         return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
+    result = function.apply(_Saturating, A, S, V, implied.gamma(w))
+    return result
+
+
+def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
+    """Return f(A) where f has trainable parameters; ``values`` is f(λ), of which some may be infinite."""
+    f, rule, plain = implied.f, implied.rule, Spectrum(w, V, implied.support)
+    beyond = _beyond_range(f, values)
+    X = beyond_range.clamped(A) if rule.saturates and (beyond or implied.found) else A
+    w, V = attach(X, w, V, rule, implied.range)
     gamma = implied.gamma(w)
-    if fixed:
-        result = function.apply(_Saturating, A, S, V, gamma)
-        return result
-    rest = function.apply(_Saturating, A, torch.zeros_like(A), V, gamma.masked_fill(identity_mask(w), 0))
-    return completed(added(S, rest), implied.f, Spectrum(w.detach(), V.detach(), implied.support), implied.found)
+    if implied.found is not None:
+        S, gamma = _scaled_values(X, implied, implied.found), gamma.masked_fill(identity_mask(w), 0)
+    elif beyond:
+        S, gamma = _with_parameters(X, f, Spectrum(w, V, implied.support), values), _without_slopes(gamma, values)
+    else:
+        return _diagonal_by_values(A, w, V, implied.values(w), gamma)
+    if not rule.saturates:
+        return added(S, beyond_range.derivative(A, plain.values, plain.vectors, gamma.detach(), torch.zeros_like(w)))
+    S = added(S, function.apply(_Saturating, A, torch.zeros_like(A), V, gamma))
+    return S if implied.found is None else completed(S, f, plain, implied.found)
 
 
-def _learned_values(A: Tensor, implied: Implied) -> Tensor | None:
-    """Return f(A) with the gradient of f(λ), if f has a trainable exponent and was scaled; the rule adds the rest."""
-    found = implied.found
-    if found is None:
-        return None
+def _scaled_values(A: Tensor, implied: Implied, found: Scaled) -> Tensor:
+    """Return f(A) with the gradient of the values f(λ), computed at ordinary size, and not of the eigenvectors."""
 
     def call(A: Tensor, f: Function) -> Tensor:
         w, V = attach(A, found.spectrum.values, found.spectrum.vectors, implied.rule, implied.range)
         values = divided_differences.kept(f.value, w, implied.support)
         return compose(A, w, V, values, torch.zeros_like(V.real))
 
-    A = function.apply(_Clamped, A)
     return at_ordinary_size(call, A, found.f, implied.f.degree, found.down, found.up)
+
+
+def _beyond_range(f: Function, values: Tensor) -> bool:
+    """True if values of a user's function are infinite, or so large that their slopes may be."""
+    return isinstance(f, UserFunction) and overflows(f, values)
+
+
+def _with_parameters(A: Tensor, f: Function, spectrum: Spectrum, values: Tensor) -> Tensor:
+    """Return f(A) where ``values``, f(λ), may be infinite, with the gradient of small values and of parameters of f.
+
+    Args:
+        A: matrices (*, d, d).
+        f: the function.
+        spectrum: the eigenpairs as functions of ``A``.
+        values: f(λ) (*, d).
+    """
+    w, V, support = spectrum
+    near = beyond_range.values_with_parameters(f, w, support, values)
+    S = compose(A, w, V, near, torch.zeros_like(V.real))
+    return added(S, composed_with_infinite(V.detach(), torch.where(values.isinf(), values, 0).detach()))
+
+
+def _without_slopes(gamma: Tensor, values: Tensor) -> Tensor:
+    """Return the divided differences without the slopes that :func:`_with_parameters` applies."""
+    return gamma.masked_fill(identity_mask(values) & small_enough(values).unsqueeze(-1), 0)
 
 
 def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> Tensor | None:
@@ -138,20 +180,6 @@ def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -
 def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """Differentiate the diagonal through f(w), which depends on the parameters of f, and the rest by ``gamma``."""
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
-
-
-def _beyond_range(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-    """Return f(A) where values are infinite; divided differences are clamped, so that sums of d entries are finite.
-
-    The difference of two infinite values is not known; the mean slope replaces it.
-    """
-    share = 0.25 / max(1, w.shape[-1])
-    gamma = saturated(gamma, share)
-    slopes = gamma.diagonal(dim1=-2, dim2=-1) / 2
-    gamma = torch.where(gamma.isnan(), slopes.unsqueeze(-1) + slopes.unsqueeze(-2), gamma)
-    finite = torch.where(values.isinf(), 0, values)
-    result = frechet_derivative.exact(A, w, V, finite, gamma, saturated(curvature, share))
-    return added(result, composed_with_infinite(V, torch.where(values.isinf(), values, 0)))
 
 
 class _ByRule(torch.autograd.Function):
@@ -227,26 +255,6 @@ class _Spectral(function.DerivativeRule):
             if dvalues is not None:
                 inner = inner + torch.diag_embed(dvalues.to(V.dtype))
             return V @ inner @ V.mH
-
-
-class _Clamped(function.DerivativeRule):
-    """The identity. Its gradient is clamped to the largest finite number."""
-
-    @staticmethod
-    def forward(A: Tensor) -> Tensor:
-        return A.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
-
-    @staticmethod
-    def backward(ctx, gA):  # type: ignore[no-untyped-def]
-        return saturated(gA)
-
-    @staticmethod
-    def jvp(ctx, dA):  # type: ignore[no-untyped-def]
-        return dA.clone()
 
 
 class _Saturating(function.DerivativeRule):
