@@ -25,6 +25,17 @@ GRADED = {
     "large 2.5": (DOUBLE, 2.5, (1e200, 1.0, 2.0)),
     "large 1.5": (DOUBLE, 1.5, (2.0**1000, 2.0**400, 1.0)),
     "large 0.75": (DOUBLE, 0.75, (2.0**1000, 2.0**400, 1.0)),
+    "wide 2.5": (DOUBLE, 2.5, (2.0**400, 1.0, 2.0**-550)),
+    "wide 0.75": (DOUBLE, 0.75, (2.0**500, 1.0, 2.0**-450)),
+    "wide -0.25": (DOUBLE, -0.25, (2.0**-450, 1.0, 2.0**500)),
+    "wide -1.5": (DOUBLE, -1.5, (2.0**-380, 1.0, 2.0**500)),
+    "wide single": (SINGLE, 0.75, (1e20, 1e-14, 1e-15)),
+    "overflowing 2.5": (DOUBLE, 2.5, (2.0**700, 2.0, 3.0)),
+    "overflowing 3": (DOUBLE, 3, (2.0**600, 2.0, 3.0)),
+    "overflowing 3, negative": (DOUBLE, 3, (-(2.0**600), -2.0, 3.0)),
+    "overflowing -1.5": (DOUBLE, -1.5, (2.0**-600, 2.0**-300, 1.0)),
+    "overflowing -2": (DOUBLE, -2, (2.0**-600, -2.0, 3.0)),
+    "overflowing single": (SINGLE, 3, (2.0**80, 2.0, 3.0)),
 }
 
 
@@ -34,7 +45,8 @@ def _gradient(f, A, G):
 
 
 # An eigensolver finds small eigenvalues to many digits only if the matrix is diagonal.
-CASES = [(name, turned) for name in GRADED for turned in (False, True) if not turned or GRADED[name][1] >= 1]
+ROTATED = [name for name in GRADED if "over" not in name and GRADED[name][1] >= 1]
+CASES = [*((name, False) for name in GRADED), *((name, True) for name in ROTATED)]
 
 
 @pytest.mark.parametrize(("name", "turned"), CASES)
@@ -45,6 +57,41 @@ def test_powers_of_eigenvalues_of_very_different_size(name, turned):
     for G in (torch.ones_like(A), noise(*A.shape, dtype=dtype, seed=3)):
         found = _gradient(lambda A: sg.matrix_power(A, p, rtol=0.0), A, G)
         assert_gradient(found, blocks, "power", float(p), G, 64)
+
+
+LOGARITHMS = {
+    "single": (SINGLE, (1e25, 1e-15, 1.0)),
+    "subnormal": (SINGLE, (1.0, 1e-40, 0.5)),
+    "double": (DOUBLE, (2.0**500, 2.0**-450, 1.0)),
+    "large": (DOUBLE, (2.0**1020, 2.0**100, 2.0**120)),
+    "small": (DOUBLE, (2.0**-100, 2.0**-1000, 2.0**-1020)),
+}
+
+
+@pytest.mark.parametrize("method", ["exact", "svd"])
+@pytest.mark.parametrize("name", LOGARITHMS)
+def test_logarithms_of_eigenvalues_of_very_different_size(name, method):
+    dtype, sizes = LOGARITHMS[name]
+    blocks = blocks_of(sizes, dtype, turned=False)
+    A = torch.block_diag(*blocks)
+    for G in (torch.ones_like(A), noise(*A.shape, dtype=dtype, seed=3)):
+        found = _gradient(lambda A: sg.matrix_log(A, rtol=0.0, method=method), A, G)
+        assert_gradient(found, blocks, "log", None, G, 64)
+
+
+@pytest.mark.parametrize(("dtype", "sizes"), [(DOUBLE, (1000.0, 1.0, -1.0)), (SINGLE, (95.0, 1.0, 0.5))], ids=str)
+def test_exponentials_beside_one_that_overflows(dtype, sizes):
+    blocks = blocks_of(sizes, dtype, turned=False)
+    A = torch.block_diag(*blocks)
+    for G in (torch.ones_like(A), noise(*A.shape, dtype=dtype, seed=3)):
+        found = _gradient(lambda A: sg.matrix_exp(A), A, G)
+        assert_gradient(found, blocks, "exp", None, G, 64)
+
+
+def test_the_textbook_gradient_beside_values_that_overflow():
+    A, G = torch.diag(torch.tensor([2.0**600, 2.0, 3.0], dtype=DOUBLE)), noise(3, 3, dtype=DOUBLE)
+    found = _gradient(lambda A: sg.matrix_power(A, 3, method="svd"), A, G)
+    assert_gradient(found, list(A.diagonal().reshape(3, 1, 1)), "power", 3.0, G, 64)
 
 
 def test_a_power_whose_smaller_values_underflow():
@@ -199,3 +246,18 @@ def test_parameters_of_functions_that_overflow(tracked, method):
     assert grad(-S[0, 3, 3]) == -math.inf
     torch.testing.assert_close(grad(S[0, 1, 1]), torch.tensor(math.exp(1.0), dtype=DOUBLE), rtol=1e-14, atol=0)
     torch.testing.assert_close(grad(S[1].sum()), grad(f(B).sum()), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE], ids=str)
+@pytest.mark.parametrize("method", ["exact", "mpa", "mtp"])
+def test_gradients_of_inverse_roots_at_every_scale(method, dtype):
+    """±inf with the sign of the gradient at scale one where it is not representable."""
+    A, G = with_spectrum([0.5, 0.8, 1.0], dtype=dtype), noise(3, 3, dtype=dtype)
+    f = lambda A: sg.matrix_inv_sqrt(A, method=method)  # noqa: E731
+    plain, bits = _gradient(f, A, G).double(), 1024 if dtype == DOUBLE else 128
+    for e in (-bits + 30, -bits * 3 // 4, -bits // 2, bits // 2, bits - 10):
+        e = e // 2 * 2
+        found = _gradient(f, A * 2.0**e, G).double()
+        expected = (plain * 2.0 ** (-e / 2) * 2.0**-e).to(dtype).double()
+        bound = 2**14 * torch.finfo(dtype).eps * expected.abs().amax().clamp_max(torch.finfo(dtype).max)
+        torch.testing.assert_close(found, expected, rtol=0, atol=float(bound) + torch.finfo(dtype).tiny)

@@ -46,10 +46,12 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
     found = scaled(f, spectrum)
     if found is None:
         return _exact(A, f, spectrum, eigenpairs)
-    near = at_ordinary_size(
-        lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, found.f, f.degree, found.down, found.up
-    )
-    return completed(near, f, spectrum, found)
+    f_near = beyond_range.without_smallest(found.f, found)
+    differences = lambda f, w: divided_differences.on_range(f.differences, w, spectrum.support)  # noqa: E731
+    left = beyond_range.missing(A, f, spectrum, found._replace(f=f_near), differences)
+    call = lambda A, f: _exact(A, beyond_range.without_smallest(f, found), found.spectrum, eigenpairs)  # noqa: E731
+    moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
+    return completed(beyond_range.completed_derivative(moved, A, spectrum, left), f, spectrum, found)
 
 
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -64,8 +66,9 @@ def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> T
         return call(A, torch.where(support, w, 0), V, values, gamma, curvature)
     if not _beyond_range(f, values):
         return _learning(A, f, spectrum, eigenpairs)
-    rest = beyond_range.derivative(A, torch.where(support, w, 0), V, _without_slopes(gamma, values), curvature)
-    return added(_with_parameters(A, f, Spectrum(*attach(A, w, V, eigenpairs), support), values), rest)
+    X, Y = beyond_range.copies(A)
+    rest = beyond_range.derivative(Y, torch.where(support, w, 0), V, _without_slopes(gamma, values), curvature)
+    return added(_with_parameters(X, f, Spectrum(*attach(X, w, V, eigenpairs), support), values), rest)
 
 
 def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
@@ -81,7 +84,10 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     if found is None or rule.saturates:
         return _by_implied(A, replace(implied, found=found), w, V)
     call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
-    near = at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)
+    moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
+    differences = lambda f, w: (w, replace(implied, f=f).gamma(w), 0 * w)  # noqa: E731
+    left = beyond_range.missing(A, f, Spectrum(w, V, support), found, differences)
+    near = beyond_range.completed_derivative(moved, A, Spectrum(w, V, support), left)
     return completed(near, f, Spectrum(w, V, implied.support), found)
 
 
@@ -104,7 +110,11 @@ def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values:
     """Return f(A) where f has trainable parameters; ``values`` is f(λ), of which some may be infinite."""
     f, rule, plain = implied.f, implied.rule, Spectrum(w, V, implied.support)
     beyond = _beyond_range(f, values)
-    X = beyond_range.clamped(A) if rule.saturates and (beyond or implied.found) else A
+    X, Y = A, A
+    if rule.saturates and (beyond or implied.found):
+        X = Y = beyond_range.clamped(A)
+    elif beyond:
+        X, Y = beyond_range.copies(A)
     w, V = attach(X, w, V, rule, implied.range)
     gamma = implied.gamma(w)
     if implied.found is not None:
@@ -114,8 +124,8 @@ def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values:
     else:
         return _diagonal_by_values(A, w, V, implied.values(w), gamma)
     if not rule.saturates:
-        return added(S, beyond_range.derivative(A, plain.values, plain.vectors, gamma.detach(), torch.zeros_like(w)))
-    S = added(S, function.apply(_Saturating, A, torch.zeros_like(A), V, gamma))
+        return added(S, beyond_range.derivative(Y, plain.values, plain.vectors, gamma.detach(), torch.zeros_like(w)))
+    S = added(S, function.apply(_Saturating, Y, torch.zeros_like(A), V, gamma))
     return S if implied.found is None else completed(S, f, plain, implied.found)
 
 

@@ -123,10 +123,29 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
         limit: float | Tensor = moderate_limit(w.dtype, abs(f.degree))
     else:
         limit = torch.exp2(exponent_range(w.dtype) / 2 / (p.abs() + 2))
-    e = exponent_of(torch.where(p < 0, least, most))
-    e = torch.where((least <= 1 / limit) | (most >= limit), e, 0)
+    e = torch.where((least <= 1 / limit) | (most >= limit), _common(exponent_of(least), exponent_of(most), p), 0)
     scaled_f, up = f.at(e)
-    return Scaled(scaled_f, Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, up)
+    return Scaled(scaled_f, Spectrum(_within_range(w, e), *spectrum[1:]), e, up)
+
+
+def _common(least: Tensor, most: Tensor, p: Tensor) -> Tensor:
+    """The even exponent by which to divide eigenvalues between 2^least and 2^most.
+
+    That of the eigenvalue at which the power is largest, unless the smallest or the largest one would leave the range
+    of normal numbers. Then it moves as far as the power and its derivative allow.
+    """
+    reach = exponent_range(least.dtype) - 4
+    room = 2 * torch.floor(reach / torch.where(p < 0, 1 - p, p.clamp_min(1)) / 2)
+    growing = torch.maximum(torch.minimum(most, least + reach), most - room)
+    falling = torch.minimum(torch.maximum(least, most - reach), least + room)
+    return torch.where(p < 0, falling, growing)
+
+
+def _within_range(w: Tensor, e: Tensor) -> Tensor:
+    """Return eigenvalues divided by 2ᵉ; those that leave the range of normal numbers stop at its ends."""
+    info, moved = torch.finfo(w.dtype), ldexp(w, -e.unsqueeze(-1))
+    moved = torch.where((moved.abs() < info.tiny) & (w != 0), w.sign() * info.tiny, moved)
+    return moved.clamp(-info.max, info.max)
 
 
 def _exponential(spectrum: Spectrum) -> Scaled:
