@@ -261,3 +261,16 @@ def test_gradients_of_inverse_roots_at_every_scale(method, dtype):
         expected = (plain * 2.0 ** (-e / 2) * 2.0**-e).to(dtype).double()
         bound = 2**14 * torch.finfo(dtype).eps * expected.abs().amax().clamp_max(torch.finfo(dtype).max)
         torch.testing.assert_close(found, expected, rtol=0, atol=float(bound) + torch.finfo(dtype).tiny)
+
+
+@pytest.mark.parametrize("method", ["svd-pade", "masked", "lorentzian", "svd-taylor", "svd-clip"])
+@pytest.mark.parametrize("dtype", [DOUBLE, torch.complex128], ids=str)
+def test_gradients_of_rotated_matrices_that_saturate_are_finite(dtype, method):
+    p = torch.tensor(3.0, dtype=DOUBLE, requires_grad=True)
+    for seed in range(40):
+        A = with_spectrum([1.0, 0.9, 0.5, 0.1, 1e-3], dtype=dtype, seed=seed) * 2.0 ** (510 + 3 * (seed % 8))
+        for q in (3, p):
+            g = _gradient(
+                lambda A, q=q: sg.matrix_power(A, q, method=method), A, 8 * noise(5, 5, dtype=dtype, seed=seed)
+            )
+            assert bool(g.isfinite().all())

@@ -2,6 +2,7 @@ r"""The divided differences of a function that a gap rule implies, :math:`\hat\G
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -107,12 +108,20 @@ def _bounded(derivative: Callable[[Tensor], Tensor], G: Tensor, rule: GapRule) -
     found = derivative(G)
     if not rule.saturates or not function.eager(found) or bool(torch.isfinite(found).all()):
         return found
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
+    e = _room(G)
     return saturated(ldexp(derivative(ldexp(G, -e)), e))
+
+
+def _room(G: Tensor) -> Tensor:
+    """Return the exponents (*, 1, 1) by which to divide G, so that no sum in two products with eigenvectors overflows.
+
+    Divided differences are at most the largest number divided by 4d.
+    """
+    return exponent_of(largest(G))[..., None, None] + (2 * math.ceil(math.log2(max(1, G.shape[-1]))) + 2)
 
 
 def clamped_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ as :func:`_bounded` does, but from differentiable operations."""
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
+    e = _room(G)
     with full_precision(V):
         return saturated(ldexp(V @ (gamma * (V.mH @ hermitian(ldexp(G, -e)) @ V)) @ V.mH, e))

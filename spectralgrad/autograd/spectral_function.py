@@ -112,7 +112,8 @@ def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values:
     beyond = _beyond_range(f, values)
     X, Y = A, A
     if rule.saturates and (beyond or implied.found):
-        X = Y = beyond_range.clamped(A)
+        Y = beyond_range.clamped(A)
+        X = beyond_range.clamped(Y)  # before the sum as well: torch's sum of complex numbers would turn ∞ into NaN
     elif beyond:
         X, Y = beyond_range.copies(A)
     w, V = attach(X, w, V, rule, implied.range)
