@@ -274,3 +274,14 @@ def test_gradients_of_rotated_matrices_that_saturate_are_finite(dtype, method):
                 lambda A, q=q: sg.matrix_power(A, q, method=method), A, 8 * noise(5, 5, dtype=dtype, seed=seed)
             )
             assert bool(g.isfinite().all())
+
+
+@pytest.mark.parametrize("method", ["masked", "svd-pade", "lorentzian", "svd-inv", "svd-topn"])
+def test_values_at_both_ends_of_the_range_between_eigenvalues_that_a_rule_ignores(method):
+    """Eigenvalues of both signs, tied relative to the norm, whose values are +inf and −inf."""
+    A = torch.diag(torch.tensor([-1e198, 1e199, 1e215], dtype=DOUBLE))
+    for f in (
+        lambda A: sg.matrix_power(A, 7, method=method),
+        lambda A: sg.matrix_function(A, torch.sinh, method=method),
+    ):
+        assert bool(_gradient(f, A, noise(3, 3, dtype=DOUBLE)).isfinite().all())

@@ -76,7 +76,8 @@ class Implied:
         values = divided_differences.kept(f.value, w, self.support)
         slopes = divided_differences.kept(f.slope, w, self.support)
         values = saturated(values) if self.rule.saturates else values  # no difference of infinities
-        implied = self._clamped(K * differences(values))
+        steps = differences(values)  # from one end of the range to the other it overflows, and 0·∞ would be NaN
+        implied = self._clamped(K * (saturated(steps) if self.rule.saturates else steps))
         if not self.rule.skew:
             implied = implied + self._clamped((K + K.mT) * values.unsqueeze(-2))
         return torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
