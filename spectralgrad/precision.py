@@ -143,9 +143,14 @@ def moderate_limit(dtype: torch.dtype, degree: float) -> float:
 
 def any_infinite(w: Tensor) -> bool:
     """True if a number is ±inf; it reads values."""
+    return any_beyond(w, math.inf)
+
+
+def any_beyond(w: Tensor, limit: float) -> bool:
+    """True if the modulus of a number is ``limit`` or larger; it reads values."""
     if w.numel() > _FEW:
-        return not w.abs().amax().item() < math.inf
-    return math.inf in map(abs, w.flatten().tolist())
+        return not w.abs().amax().item() < limit
+    return any(abs(x) >= limit for x in w.flatten().tolist())
 
 
 def exponent(X: Tensor, trailing: int = 2) -> Tensor:

@@ -24,7 +24,7 @@ from math import comb
 import torch
 from torch import Tensor
 
-from ..precision import full_precision, saturated
+from ..precision import full_precision
 from .newton_schulz import inverse_given, lyapunov_derivative, magnitude_and_norm
 
 Approximant = Callable[[Tensor, bool], Tensor]
@@ -80,8 +80,9 @@ def approximate_root(A: Tensor, inverse: bool, approximant: Approximant, lyapuno
         if not inverse:
             S, scale = torch.where(live, R * root, 0), torch.where(live, root, 0)[..., 0, 0]
             return lyapunov_derivative(A, S, lyapunov_steps, scale=scale)
-        B = torch.where(live, R / root, 0)
-        return lyapunov_derivative(inverse_given(A, saturated(B @ B)), B, lyapunov_steps)
+        # The derivative is that of a matrix of ordinary size, so that no product overflows before the last one.
+        B = torch.where(live, R / torch.where(live, norm, 1).sqrt(), 0)
+        return lyapunov_derivative(inverse_given(A / size, B @ B), B, lyapunov_steps) / size.sqrt()
 
 
 def _taylor(Y: Tensor, inverse: bool, degree: int) -> Tensor:

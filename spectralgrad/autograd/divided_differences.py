@@ -75,14 +75,20 @@ def log(w: Tensor) -> Differences:
 
 
 def power(w: Tensor, p: Tensor) -> Differences:
-    r""":math:`b^{p-1}\,\mathrm{expm1}(p\,\mathrm{log1p}\,y)/y` with :math:`y=(a-b)/b`; quotient for :math:`y>1`."""
+    r""":math:`b^{p-1}\,\mathrm{expm1}(p\,\mathrm{log1p}\,y)/y` with :math:`y=(a-b)/b`; quotient for :math:`y>1`.
+
+    The numerator of the quotient is :math:`-a^p\,\mathrm{expm1}(-p\ln(a/b))`, or for p < 0
+    :math:`b^p\,\mathrm{expm1}(p\ln(a/b))`: the larger power, which cannot underflow, times a number below one.
+    """
     a, b = ordered(w)
     p, square = p.unsqueeze(-1), p[..., None, None]
     close, y = _excess(a, b)
     ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
-    far = quotient(b.pow(square) * torch.expm1(square * _log_ratio(a, b, w)), a - b, ~close)
-    return to_the_power(w, p), torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
+    values, sign = to_the_power(w, p), torch.where(square < 0, 1, -1)
+    larger, _ = ordered(values)
+    far = quotient(larger * sign * torch.expm1(sign * square * _log_ratio(a, b, w)), a - b, ~close)
+    return values, torch.where(close, near, far), p * (p - 1) * w.pow(p - 2)
 
 
 def sqrt(w: Tensor) -> Differences:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..precision import any_infinite, exponent_range, ldexp
+from ..precision import any_beyond, exponent_range, ldexp
 from .scalar_functions import EXP, Function
 
 
@@ -16,8 +16,20 @@ def composed(V: Tensor, values: Tensor) -> Tensor:
 
 
 def overflows(f: Function, values: Tensor) -> bool:
-    """True if a value of a function that cannot be scaled is infinite. Only eager calls are checked."""
-    return f.degree is None and f is not EXP and function.eager(values) and any_infinite(values)
+    """True if a value of a function that cannot be scaled is infinite, or so large that its slope may be.
+
+    Only eager calls are checked.
+    """
+    return f.degree is None and f is not EXP and function.eager(values) and any_beyond(values, _limit(values))
+
+
+def small_enough(values: Tensor) -> Tensor:
+    """True for each of the values of a function whose slope there is finite as well."""
+    return values.detach().abs() < _limit(values)
+
+
+def _limit(values: Tensor) -> float:
+    return float(2.0 ** (exponent_range(values.dtype) // 2))
 
 
 def composed_values(V: Tensor, f: Function, values: Tensor) -> Tensor:

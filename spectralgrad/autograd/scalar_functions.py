@@ -44,7 +44,8 @@ class Function:
         """Return g and n with :math:`f(2^e\\lambda)=2^ng(\\lambda)`, given even e (*,), for functions with a degree.
 
         n (*,) is whole: it may be large, and a fraction of a large number would be rounded. g is f times a number
-        between 1/2 and 2, or f itself if the degree is a multiple of one half.
+        between 1/2 and 2, or f itself if the degree is a multiple of one half. If the degree is a tensor, that number
+        carries the derivative of :math:`2^{ep}` in p.
         """
         if self.scaled is not None:
             return self.scaled(e), 0 * e
@@ -54,18 +55,21 @@ class Function:
 
 
 def _split_product(e: Tensor, p: float | Tensor) -> tuple[Tensor, Tensor]:
-    """Return the whole and the fractional part of the product ep, without the rounding error of the product."""
+    """Return the whole and the fractional part of the product ep, without the rounding error of the product.
+
+    The fraction carries the gradient of p.
+    """
     unit = 2.0 ** (16 if e.dtype == torch.float64 else 12)  # such that e times a multiple of 1/unit is exact
     if isinstance(p, Tensor):
-        p = p.detach().to(e)
-    head = (torch.round(p * unit) if isinstance(p, Tensor) else round(p * unit)) / unit
+        p = p.to(e)
+    head = (torch.round(p.detach() * unit) if isinstance(p, Tensor) else round(p * unit)) / unit
     product, correction = e * head, e * (p - head)
-    whole = torch.round(product + correction)
+    whole = torch.round(product + correction).detach()
     return whole, (product - whole) + correction
 
 
 def _times(f: Function, c: Tensor) -> Function:
-    """Return f times a positive number c (*,) without gradient."""
+    """Return f times a positive number c (*,)."""
     factor = c.unsqueeze(-1)
 
     def all_differences(w: Tensor) -> Differences:

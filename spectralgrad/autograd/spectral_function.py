@@ -12,25 +12,26 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import exponent_of, full_precision, largest, ldexp, saturated
+from ..precision import full_precision
 from ..solvers.symmetry import hermitian
-from . import divided_differences, frechet_derivative
+from . import beyond_range, divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
-from .eigenvectors import attach, within
+from .eigenvectors import attach
 from .gap_rule import GapRule
-from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows
-from .pairwise import differences, identity_mask
+from .implied_differences import Implied, clamped_derivative, series_derivative
+from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows, small_enough
+from .pairwise import identity_mask
 from .scalar_functions import INV_SQRT, SQRT, Function
-from .spectral_scale import Scaled, at_ordinary_size, lost, scaled
-from .square_root import plain_derivative, root_and_eigenpairs
+from .spectral_scale import Scaled, at_ordinary_size, completed, scaled
+from .square_root import root_and_eigenpairs
+from .user_functions import UserFunction
 
 
 def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
@@ -45,30 +46,29 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
     found = scaled(f, spectrum)
     if found is None:
         return _exact(A, f, spectrum, eigenpairs)
-    near = at_ordinary_size(
-        lambda A, f: _exact(A, f, found.spectrum, eigenpairs), A, found.f, f.degree, found.down, found.up
-    )
-    return _completed(near, f, spectrum, found)
-
-
-def _completed(near: Tensor, f: Function, spectrum: Spectrum, found: Scaled) -> Tensor:
-    """Add the values that underflow beside the largest one. They change no entry that is infinite."""
-    missing = lost(f, spectrum, found)
-    if missing is None:
-        return near
-    return added(near, torch.where(near.detach().isinf(), 0, composed_with_infinite(spectrum.vectors, missing)))
+    f_near = beyond_range.without_smallest(found.f, found)
+    differences = lambda f, w: divided_differences.on_range(f.differences, w, spectrum.support)  # noqa: E731
+    left = beyond_range.missing(A, f, spectrum, found._replace(f=f_near), differences)
+    call = lambda A, f: _exact(A, beyond_range.without_smallest(f, found), found.spectrum, eigenpairs)  # noqa: E731
+    moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
+    return completed(beyond_range.completed_derivative(moved, A, spectrum, left), f, spectrum, found)
 
 
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
-        return composed_values(V, f, divided_differences.kept(f.value, w, support))
+        values = divided_differences.kept(f.value, w, support)
+        learns = values.requires_grad and _beyond_range(f, values)
+        return _with_parameters(A, f, spectrum, values) if learns else composed_values(V, f, values)
     values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
     if not function.tracked(values):
-        if overflows(f, values):
-            return _beyond_range(A, torch.where(support, w, 0), V, values, gamma, curvature)
-        return frechet_derivative.exact(A, torch.where(support, w, 0), V, values, gamma, curvature)
-    return _learning(A, f, spectrum, eigenpairs)
+        call = beyond_range.exact if overflows(f, values) else frechet_derivative.exact
+        return call(A, torch.where(support, w, 0), V, values, gamma, curvature)
+    if not _beyond_range(f, values):
+        return _learning(A, f, spectrum, eigenpairs)
+    X, Y = beyond_range.copies(A)
+    rest = beyond_range.derivative(Y, torch.where(support, w, 0), V, _without_slopes(gamma, values), curvature)
+    return added(_with_parameters(X, f, Spectrum(*attach(X, w, V, eigenpairs), support), values), rest)
 
 
 def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Tensor:
@@ -80,26 +80,90 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
     keep = rule.kept(A, w, V) if replaced is None else None
     w = torch.where(support, w, 0)  # so that the gap between range and null space is λ, as for constant rank
     implied = Implied(rule, f, support if keep is None else support & keep, support)
-    found = None if rule.saturates else scaled(f, Spectrum(w, V, implied.support))
-    if found is None:
-        return _by_implied(A, implied, w, V)
+    found = scaled(f, Spectrum(w, V, implied.support))
+    if found is None or rule.saturates:
+        return _by_implied(A, replace(implied, found=found), w, V)
     call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
-    near = at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)
-    return _completed(near, f, Spectrum(w, V, implied.support), found)
+    moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
+    differences = lambda f, w: (w, replace(implied, f=f).gamma(w), 0 * w)  # noqa: E731
+    left = beyond_range.missing(A, f, Spectrum(w, V, support), found, differences)
+    near = beyond_range.completed_derivative(moved, A, Spectrum(w, V, support), left)
+    return completed(near, f, Spectrum(w, V, implied.support), found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     values = implied.values(w)
-    fixed = not function.tracked(values)
-    if fixed and function.reverse_only(A):
+    if function.tracked(values):
+        return _learning_by_rule(A, implied, w, V, values)
+    if function.reverse_only(A):
         result: Tensor = _ByRule.apply(A, w, V, values, implied)
         return result
-    S = implied.composed(w, V, values) if fixed and implied.rule.saturates else None
+    S = implied.composed(w, V, values) if implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
     if S is None:
         return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
     result = function.apply(_Saturating, A, S, V, implied.gamma(w))
     return result
+
+
+def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
+    """Return f(A) where f has trainable parameters; ``values`` is f(λ), of which some may be infinite."""
+    f, rule, plain = implied.f, implied.rule, Spectrum(w, V, implied.support)
+    beyond = _beyond_range(f, values)
+    X, Y = A, A
+    if rule.saturates and (beyond or implied.found):
+        Y = beyond_range.clamped(A)
+        X = beyond_range.clamped(Y)  # before the sum as well: torch's sum of complex numbers would turn ∞ into NaN
+    elif beyond:
+        X, Y = beyond_range.copies(A)
+    w, V = attach(X, w, V, rule, implied.range)
+    gamma = implied.gamma(w)
+    if implied.found is not None:
+        S, gamma = _scaled_values(X, implied, implied.found), gamma.masked_fill(identity_mask(w), 0)
+    elif beyond:
+        S, gamma = _with_parameters(X, f, Spectrum(w, V, implied.support), values), _without_slopes(gamma, values)
+    else:
+        return _diagonal_by_values(A, w, V, implied.values(w), gamma)
+    if not rule.saturates:
+        return added(S, beyond_range.derivative(Y, plain.values, plain.vectors, gamma.detach(), torch.zeros_like(w)))
+    S = added(S, function.apply(_Saturating, Y, torch.zeros_like(A), V, gamma))
+    return S if implied.found is None else completed(S, f, plain, implied.found)
+
+
+def _scaled_values(A: Tensor, implied: Implied, found: Scaled) -> Tensor:
+    """Return f(A) with the gradient of the values f(λ), computed at ordinary size, and not of the eigenvectors."""
+
+    def call(A: Tensor, f: Function) -> Tensor:
+        w, V = attach(A, found.spectrum.values, found.spectrum.vectors, implied.rule, implied.range)
+        values = divided_differences.kept(f.value, w, implied.support)
+        return compose(A, w, V, values, torch.zeros_like(V.real))
+
+    return at_ordinary_size(call, A, found.f, implied.f.degree, found.down, found.up)
+
+
+def _beyond_range(f: Function, values: Tensor) -> bool:
+    """True if values of a user's function are infinite, or so large that their slopes may be."""
+    return isinstance(f, UserFunction) and overflows(f, values)
+
+
+def _with_parameters(A: Tensor, f: Function, spectrum: Spectrum, values: Tensor) -> Tensor:
+    """Return f(A) where ``values``, f(λ), may be infinite, with the gradient of small values and of parameters of f.
+
+    Args:
+        A: matrices (*, d, d).
+        f: the function.
+        spectrum: the eigenpairs as functions of ``A``.
+        values: f(λ) (*, d).
+    """
+    w, V, support = spectrum
+    near = beyond_range.values_with_parameters(f, w, support, values)
+    S = compose(A, w, V, near, torch.zeros_like(V.real))
+    return added(S, composed_with_infinite(V.detach(), torch.where(values.isinf(), values, 0).detach()))
+
+
+def _without_slopes(gamma: Tensor, values: Tensor) -> Tensor:
+    """Return the divided differences without the slopes that :func:`_with_parameters` applies."""
+    return gamma.masked_fill(identity_mask(values) & small_enough(values).unsqueeze(-1), 0)
 
 
 def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> Tensor | None:
@@ -127,93 +191,6 @@ def _learning(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -
 def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
     """Differentiate the diagonal through f(w), which depends on the parameters of f, and the rest by ``gamma``."""
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
-
-
-def _beyond_range(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-    """Return f(A) where values are infinite; divided differences are clamped, so that sums of d entries are finite.
-
-    The difference of two infinite values is not known; the mean slope replaces it.
-    """
-    share = 0.25 / max(1, w.shape[-1])
-    gamma = saturated(gamma, share)
-    slopes = gamma.diagonal(dim1=-2, dim2=-1) / 2
-    gamma = torch.where(gamma.isnan(), slopes.unsqueeze(-1) + slopes.unsqueeze(-2), gamma)
-    finite = torch.where(values.isinf(), 0, values)
-    result = frechet_derivative.exact(A, w, V, finite, gamma, saturated(curvature, share))
-    return added(result, composed_with_infinite(V, torch.where(values.isinf(), values, 0)))
-
-
-@dataclass(frozen=True)
-class Implied:
-    """The divided differences of f on the range that a gap rule implies.
-
-    Attributes:
-        rule: the gap rule.
-        f: the function.
-        support: mask (*, d) of the eigenpairs in the range that the rule keeps.
-        range: mask (*, d) of the eigenpairs in the range.
-    """
-
-    rule: GapRule
-    f: Function
-    support: Tensor
-    range: Tensor
-
-    def values(self, w: Tensor) -> Tensor:
-        """Return f(λ) (*, d), zero outside the support."""
-        return divided_differences.kept(self.f.value, w, self.support)
-
-    def composed(self, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
-        """Return V f(λ) Vᴴ, given the values."""
-        found = scaled(self.f, Spectrum(w, V, self.support))
-        if found is None:
-            return composed_values(V, self.f, values)
-        values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
-        near = ldexp(composed(V, values), found.up[..., None, None])
-        return _completed(near, self.f, Spectrum(w, V, self.support), found)
-
-    def gamma(self, w: Tensor) -> Tensor:
-        """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
-
-        Both are clamped, if the rule saturates, so that sums of d entries cannot overflow.
-        """
-        values, K = self.values(w), within(self.rule.gaps(torch.where(self.range, w, 0)), self.range)
-        values = saturated(values) if self.rule.saturates else values
-        clamped = (
-            (lambda x: saturated(x, 0.25)) if self.rule.saturates else (lambda x: x)
-        )  # no difference of infinities
-        implied = clamped(K * differences(values))
-        if not self.rule.skew:
-            implied = implied + clamped((K + K.mT) * values.unsqueeze(-2))
-        slopes = divided_differences.kept(self.f.slope, w, self.support)
-        gamma = torch.where(identity_mask(w), slopes.unsqueeze(-1), implied)
-        return saturated(gamma, 0.25 / max(1, w.shape[-1])) if self.rule.saturates else gamma
-
-    def derivative(self, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ; for SVD-Taylor and a root the kernel may compute all of it."""
-        if self.rule.series_terms and self.f in (SQRT, INV_SQRT):
-            s = torch.where(self.support, w, 0).sqrt()
-            return _series_derivative(V, s, G, self.rule, self.f is INV_SQRT)
-        gamma = self.gamma(w)
-        return _bounded(lambda G: solvers.function_derivative(V, gamma, G), G, self.rule)
-
-    def composed_derivative(self, A: Tensor, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
-        """Return the same from differentiable operations, in which the eigenpairs are functions of ``A``."""
-        w, V = attach(A, w, V, self.rule, self.range)
-        return V @ (self.gamma(w) * (V.mH @ hermitian(G) @ V)) @ V.mH
-
-
-def _series_derivative(V: Tensor, s: Tensor, G: Tensor, rule: GapRule, inverse: bool) -> Tensor:
-    return _bounded(lambda G: plain_derivative(V, s, G, inverse, rule.series_terms), G, rule)
-
-
-def _bounded(derivative: Callable[[Tensor], Tensor], G: Tensor, rule: GapRule) -> Tensor:
-    """Return ``derivative(G)``, which is linear in G; a rule that saturates has a finite one where it overflows."""
-    found = derivative(G)
-    if not rule.saturates or not function.eager(found) or bool(torch.isfinite(found).all()):
-        return found
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
-    return saturated(ldexp(derivative(ldexp(G, -e)), e))
 
 
 class _ByRule(torch.autograd.Function):
@@ -248,7 +225,7 @@ class _RootBySeries(torch.autograd.Function):
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         A, s, V = ctx.saved_tensors
         if not function.differentiating():
-            return _series_derivative(V, s, g, ctx.rule, ctx.inverse), None, None, None
+            return series_derivative(V, s, g, ctx.rule, ctx.inverse), None, None, None
         support = s > 0
         implied = Implied(ctx.rule, INV_SQRT if ctx.inverse else SQRT, support, support)
         with full_precision(V):
@@ -309,16 +286,9 @@ class _Saturating(function.DerivativeRule):
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
-        return _clamped_derivative(V, gamma, gS), None, None, None
+        return clamped_derivative(V, gamma, gS), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
-        return _clamped_derivative(V, gamma, dA)
-
-
-def _clamped_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-    """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ as :func:`_bounded` does, but from differentiable operations."""
-    e = exponent_of(largest(G) * G.shape[-1])[..., None, None]
-    with full_precision(V):
-        return saturated(ldexp(V @ (gamma * (V.mH @ hermitian(ldexp(G, -e)) @ V)) @ V.mH, e))
+        return clamped_derivative(V, gamma, dA)

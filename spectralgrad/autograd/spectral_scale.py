@@ -17,6 +17,7 @@ from ..dispatch import function
 from ..precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
 from .divided_differences import kept
 from .domain import Spectrum
+from .infinite_values import added, composed_with_infinite
 from .rescaling import rescaled
 from .scalar_functions import EXP, Function, real_power
 
@@ -67,6 +68,14 @@ def lost(f: Function, spectrum: Spectrum, found: Scaled) -> Tensor | None:
     return torch.where(far & ~missing.isnan(), missing, 0)  # ∞ − ∞: nothing is missing
 
 
+def completed(near: Tensor, f: Function, spectrum: Spectrum, found: Scaled) -> Tensor:
+    """Add the values that underflow beside the largest one. They change no entry that is infinite."""
+    missing = lost(f, spectrum, found)
+    if missing is None:
+        return near
+    return added(near, torch.where(near.detach().isinf(), 0, composed_with_infinite(spectrum.vectors, missing)))
+
+
 def at_ordinary_size(
     call: Callable[[Tensor, Function], Tensor], A: Tensor, f: Function, p: float | Tensor | None, e: Tensor, up: Tensor
 ) -> Tensor:
@@ -84,8 +93,7 @@ def at_ordinary_size(
         return result
 
     def learned(A: Tensor, p: Tensor) -> Tensor:
-        growth = torch.exp((p - p.detach()) * (e * math.log(2)))  # 1, with the logarithmic derivative of 2^(ep) in p
-        return call(A, real_power(p).at(e)[0]) * growth[..., None, None]
+        return call(A, real_power(p).at(e)[0])
 
     result = rescaled(learned, (A, p.expand(e.shape)), (e, 0 * e), (up,))
     return result
@@ -115,10 +123,29 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
         limit: float | Tensor = moderate_limit(w.dtype, abs(f.degree))
     else:
         limit = torch.exp2(exponent_range(w.dtype) / 2 / (p.abs() + 2))
-    e = exponent_of(torch.where(p < 0, least, most))
-    e = torch.where((least <= 1 / limit) | (most >= limit), e, 0)
+    e = torch.where((least <= 1 / limit) | (most >= limit), _common(exponent_of(least), exponent_of(most), p), 0)
     scaled_f, up = f.at(e)
-    return Scaled(scaled_f, Spectrum(ldexp(w, -e.unsqueeze(-1)), *spectrum[1:]), e, up)
+    return Scaled(scaled_f, Spectrum(_within_range(w, e), *spectrum[1:]), e, up)
+
+
+def _common(least: Tensor, most: Tensor, p: Tensor) -> Tensor:
+    """The even exponent by which to divide eigenvalues between 2^least and 2^most.
+
+    That of the eigenvalue at which the power is largest, unless the smallest or the largest one would leave the range
+    of normal numbers. Then it moves as far as the power and its derivative allow.
+    """
+    reach = exponent_range(least.dtype) - 4
+    room = 2 * torch.floor(reach / torch.where(p < 0, 1 - p, p.clamp_min(1)) / 2)
+    growing = torch.maximum(torch.minimum(most, least + reach), most - room)
+    falling = torch.minimum(torch.maximum(least, most - reach), least + room)
+    return torch.where(p < 0, falling, growing)
+
+
+def _within_range(w: Tensor, e: Tensor) -> Tensor:
+    """Return eigenvalues divided by 2ᵉ; those that leave the range of normal numbers stop at its ends."""
+    info, moved = torch.finfo(w.dtype), ldexp(w, -e.unsqueeze(-1))
+    moved = torch.where((moved.abs() < info.tiny) & (w != 0), w.sign() * info.tiny, moved)
+    return moved.clamp(-info.max, info.max)
 
 
 def _exponential(spectrum: Spectrum) -> Scaled:
