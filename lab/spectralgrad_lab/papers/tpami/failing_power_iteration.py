@@ -12,7 +12,7 @@ from ...training.presets import preset
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains
-from ..small_protocol import failures, seconds, seeded
+from ..small_protocol import columns, failures, seconds, seeded
 from ..training import Settings, Training
 
 TABLE_4 = printed("tpami")["table-4"]
@@ -43,10 +43,12 @@ def survival(train: Training) -> Mapping[str, Value]:
     """The share of runs that complete, beside the printed one, and the steps after which the others failed."""
     found = train.run(settings())
     steps = {d: _steps(found[f"d={d}"]) for d in SIZES}
+    table = columns(found, [f"d={d}" for d in SIZES])
     return {
         "d": list(SIZES),
-        "success": [round(found[f"d={d}"].success, 1) for d in SIZES],
+        "success": [round(rate, 1) for rate in table["success"]],
         "success_published": TABLE_4["pi"]["success"],
+        "mean": table["mean"],
         "median_steps": [median(steps[d]) for d in SIZES],
         **{f"steps_{d}": steps[d] for d in SIZES},
         "failures": failures(found),
