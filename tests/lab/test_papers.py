@@ -14,6 +14,7 @@ from spectralgrad_lab.papers.gradients import compared
 from spectralgrad_lab.papers.iccv import newton_schulz
 from spectralgrad_lab.papers.items import Item, ItemError, _item, all_items, check_duplicates, papers, select
 from spectralgrad_lab.papers.judging import judge, run
+from spectralgrad_lab.papers.outcomes import read_all
 from spectralgrad_lab.papers.tpami import eigenvalue_gaps
 from spectralgrad_lab.papers.trends import least_favourable, most, trend, trends
 from spectralgrad_lab.papers.verdicts import (
@@ -26,6 +27,9 @@ from spectralgrad_lab.papers.verdicts import (
     TOO_SMALL,
     WEIGHTS,
 )
+from spectralgrad_lab.training.presets import PRESETS
+
+from ..documents import ROOT
 
 QUICK = 2  # seconds up to which figures are computed again, too; the others are judged by their stored values
 COMPUTED = [i for i in all_items() if i.kind == "analytic" or (i.kind == "figure" and i.seconds <= QUICK)]
@@ -56,6 +60,14 @@ def test_where_a_paper_is_wrong_the_item_says_what_its_method_achieves_or_that_i
         assert len(item.reason) < 400, item.key
         if item.verdict == DISAGREES:
             assert item.achieves, item.key
+
+
+def test_training_items_name_a_preset_and_their_results_say_where_the_runs_depart_from_it():
+    items = {item.key: item for item in all_items() if item.preset}
+    assert len(items) > 8
+    assert all(item.kind == "training" and item.preset in PRESETS for item in items.values())
+    stored = {key: outcome for key, outcome in read_all(ROOT / "docs/results/papers").items() if key in items}
+    assert all("epochs" in " ".join(outcome.values["departures"]) for outcome in stored.values())
 
 
 def test_ids_are_unique_and_readable():

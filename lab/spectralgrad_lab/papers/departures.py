@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from ..training.config import METHOD_FIELDS, Config
 from ..training.presets import preset
 
-_LEFT_OUT = Config.changeable - {"epochs"} | set(METHOD_FIELDS)
-_ALL = {"train_size": "all", "test_size": "all", "width": "its own", "group_size": "all"}
+_LEFT_OUT = Config.changeable - {"epochs"} | {*METHOD_FIELDS, "group_size"}
+_ALL = {"train_size": "all", "test_size": "all", "width": "its own"}
 
 
 def departures(name: str, configs: Sequence[Config]) -> list[str]:
     """The fields in which all runs have one value that is not the preset's, each as a phrase.
 
-    Methods, and fields in which the runs differ from each other, are what an item compares. They are left out, and so
-    are fields that have no effect on the results of an epoch.
+    Methods, the size d of the groups, and fields in which the runs differ from each other are what an item compares.
+    They are left out, and so are fields that have no effect on the results of an epoch.
 
     Args:
         name: of the preset that has the published protocol.
