@@ -34,7 +34,7 @@ _SHOW = {
     NOT_SEEN: "do not show the effect",
     OPPOSITE: "show the contrary",
     TOO_SMALL: "are too small to tell",
-    NOT_RUN: "have not been run",
+    NOT_RUN: "not yet run",
 }
 
 

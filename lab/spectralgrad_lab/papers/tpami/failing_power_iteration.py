@@ -70,7 +70,7 @@ def draw_survival(values: Mapping[str, Any]) -> Any:
         failed = [step for step in steps if step < STEPS]
         alive = [100 * (1 - i / len(steps)) for i in range(len(failed) + 1)]
         axes.step(
-            [1, *(step + 1 for step in failed), STEPS], [100, *alive], where="post", color=color, label=f"d = {d}"
+            [1, *(step + 1 for step in failed), STEPS], [*alive, alive[-1]], where="post", color=color, label=f"d = {d}"
         )
     dress(axes, xlabel="training step", ylabel="runs that have not failed, per cent", xscale="log", ylim=(-3, 103))
     return figure
