@@ -36,6 +36,7 @@ ITEMS = [item for item in all_items() if item.kind == "training"]
 RUNS = {
     "tpami/training-table-3": 3 * 8,
     "tpami/training-table-4": 6 * 5 * 3,
+    "tpami/training-power-iteration": 5 * 15,
     "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
@@ -43,9 +44,11 @@ RUNS = {
     "tpami/training-table-9": 3,
     "iccv/training-table-2": (7 + 4 + 2) * 3,
     **dict.fromkeys([f"iccv/figure-{n}" for n in ("1", "2-left", "4-left", "5")], (7 + 4 + 2) * 3),
+    "iccv/training-seeds": (7 + 4 + 2) * 3,
     "iccv/training-smoothness": 6 * 3,
     "iccv/training-table-11": (4 + 1) * 3,
     "neurips/training-table-4": (6 + 5 + 1) * 3,
+    "neurips/training-table-5": 3 * 5,
     "eccv/training-tables": 14 * 3,
     "gradients/training-whitened-features": 8 * 2 * 3,
 }

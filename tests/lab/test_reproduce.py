@@ -183,7 +183,7 @@ class TestPages:
         places = [page.index(f"\n## {title}\n") for title in ("Results", "Analysis", "Numbers", "Scope", "Errata")]
         assert places == sorted(places)
         folded = page[places[-1] :]
-        assert '<details markdown="1">\n<summary>1 item</summary>\n\n' in folded
+        assert '<details markdown="1">\n<summary>2 items</summary>\n\n' in folded
         assert folded.index("<details") < folded.index("### R31") < folded.index("</details>")
         assert page.index("### R32") < places[1] < page.index("### R28") < places[2]
 

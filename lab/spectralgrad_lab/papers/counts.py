@@ -25,8 +25,8 @@ from .verdicts import (
     VERDICTS,
 )
 
-STATEMENTS = tuple(verdict for verdict in VERDICTS if verdict not in TRENDS)
 NOT_RUN = "not run"
+STATEMENTS = tuple(verdict for verdict in VERDICTS if verdict not in TRENDS)
 _KINDS = {RESULT: "result", ANALYSIS: "analysis", NUMBERS: "number", SCOPE: "missing condition", MISPRINT: "misprint"}
 _PLURALS = {"analysis": "analyses"}
 _SHOW = {
@@ -34,7 +34,6 @@ _SHOW = {
     NOT_SEEN: "do not show the effect",
     OPPOSITE: "show the contrary",
     TOO_SMALL: "are too small to tell",
-    NOT_RUN: "not yet run",
 }
 
 

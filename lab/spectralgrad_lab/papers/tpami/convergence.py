@@ -27,6 +27,7 @@ def hyperparameters(train: Training) -> Mapping[str, Value]:
         "test": curves(found, names, TEST),
         "loss": curves(found, names, LOSS),
         "difference": difference,
+        "last_difference": difference[-1],
         "standard_error": error,
         "unsteady": unsteady,
         "unsteady_error": unsteady_error,
