@@ -69,10 +69,11 @@ def test_roots_by_taylor_are_the_same(root, spectrum, dtype, shape):
 
 
 @pytest.mark.parametrize("root", ROOTS)
-@pytest.mark.parametrize("spectrum", ["distinct", "singular"])
+@pytest.mark.parametrize("spectrum", ["distinct", "singular", "tied"])
 def test_second_derivatives_of_roots_by_taylor_are_the_same(root, spectrum):
-    """Without ties: there the rule jumps from (K + 1)/λ to zero, so that the last bit of an eigenvalue decides."""
-    A = _matrix(spectrum, 5).requires_grad_()
+    """The tied matrix is diagonal: the rule jumps to zero at ties, so eigenvalues must be tied to the last bit."""
+    A = torch.diag(SPECTRA[spectrum](5).double()) if spectrum == "tied" else _matrix(spectrum, 5)
+    A.requires_grad_()
     results = []
     for method in (sg.Taylor(), _Ordinary()):
         S = root(A, method=method)
