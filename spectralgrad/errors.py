@@ -7,7 +7,8 @@ catches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -61,13 +62,25 @@ class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     def __init__(
         self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float, dtype: torch.dtype
     ) -> None:
-        self.eigenvalue, self.position, self.tolerance, self.dtype = eigenvalue, position, tolerance, dtype
+        self.eigenvalue, self.position, self.operation = eigenvalue, position, operation
+        self.tolerance, self.dtype = tolerance, dtype
         where = "the matrix" if not position else f"batch position {position}"
         super().__init__(
             f"{operation}: expected a positive semi-definite matrix, got eigenvalue {eigenvalue:.6g} in {where} "
             f"(values above {-tolerance:.3g} are treated as {_name(dtype)} rounding error). "
             "Add a multiple of the identity. Matrix functions take clamp=True to set negative eigenvalues to zero."
         )
+
+
+@contextmanager
+def of_scaled(exponents: Tensor) -> Iterator[None]:
+    """Let :class:`IndefiniteError` about matrices divided by 2 to the even ``exponents`` (*,) name true eigenvalues."""
+    try:
+        yield
+    except IndefiniteError as error:
+        half = 2.0 ** (int(exponents[error.position]) // 2)  # 2¹⁰²⁴ itself would overflow
+        eigenvalue, tolerance = error.eigenvalue * half * half, error.tolerance * half * half
+        raise IndefiniteError(eigenvalue, error.position, error.operation, tolerance, error.dtype) from None
 
 
 class AsymmetricError(SpectralError, _LinAlgError, ValueError):

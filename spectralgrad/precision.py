@@ -135,7 +135,6 @@ def moderate(w: Tensor, degree: float) -> bool:
     return all(1 / limit < abs(x) < limit for x in values if x)
 
 
-@lru_cache
 def moderate_limit(dtype: torch.dtype, degree: float) -> float:
     """The number below which, and above whose reciprocal, all numbers are :func:`moderate`."""
     return float(2.0 ** (_EXPONENTS[dtype] / 2 / (degree + 2)))

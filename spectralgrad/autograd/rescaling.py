@@ -6,19 +6,25 @@ between overflows or underflows, results and gradients are as accurate as at sca
 and ±inf where they are not. Powers of two are exact, so scaling adds no rounding error.
 
 The eager backward pass also scales the cotangents: of several results, those that are too small to matter vanish.
-Transforms, compilers and second derivatives differentiate through the powers of two instead, so there cotangents times
-:math:`2^{eq}` must be representable.
+
+Transforms, compilers and second derivatives differentiate through the powers of two. There a cotangent times
+:math:`2^{eq}` could overflow before it is multiplied by :math:`2^{-ep}`. So all cotangents between the two are those of
+the true derivative times :math:`2^{-c}`, where c is the largest eq: leaving multiplies them by :math:`2^{eq-c}`, and
+entering by :math:`2^{c-ep}`. The derivative of one step is the other, so this holds to any order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import reduce
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..dispatch import function
+from ..errors import of_scaled
 from ..precision import (
     all_ordinary,
     any_infinite,
@@ -145,8 +151,42 @@ def _outputs(results: Any) -> tuple[Tensor, ...]:
 
 def _composed(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The same in operations that autograd sees."""
-    results = _outputs(call(*(_shifted(x, -e) for x, e in zip(inputs, down, strict=True))))
-    return tuple(_shifted(y, e) for y, e in zip(results, up, strict=True))
+    if any(map(function.tracked, up)):
+        within: Any = _outputs(call(*(_shifted(x, -e) for x, e in zip(inputs, down, strict=True))))
+        return tuple(_shifted(y, e) for y, e in zip(within, up, strict=True))
+    common = reduce(torch.maximum, up)
+    entered = [_moved(x, -e, common - e) for x, e in zip(inputs, down, strict=True)]
+    with of_scaled(down[0]) if function.eager(*inputs) else nullcontext():
+        results = _outputs(call(*entered))
+    return tuple(_moved(y, e, e - common) for y, e in zip(results, up, strict=True))
+
+
+def _moved(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
+    """Return x times 2ᵉ; cotangents are multiplied by 2 to the exponents ``back`` (*,)."""
+    result: Tensor = function.apply(_Moved, x, e, back)
+    return result
+
+
+class _Moved(function.DerivativeRule):
+    """See :func:`_moved`."""
+
+    @staticmethod
+    def forward(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
+        return _shifted(x, e)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        ctx.save_for_backward(*inputs[1:])
+        ctx.save_for_forward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        e, back = ctx.saved_tensors
+        return _moved(g, back, e), None, None
+
+    @staticmethod
+    def jvp(ctx, dx, *_):  # type: ignore[no-untyped-def]
+        return _moved(dx, *ctx.saved_tensors)
 
 
 class _Rescaled(torch.autograd.Function):
@@ -156,7 +196,7 @@ class _Rescaled(torch.autograd.Function):
     def forward(ctx, call, down, up, *inputs):  # type: ignore[no-untyped-def]
         needed = ctx.needs_input_grad[3:]
         leaves = [_shifted(x, -e).requires_grad_(n) for x, e, n in zip(inputs, down, needed, strict=True)]
-        with torch.enable_grad():
+        with torch.enable_grad(), of_scaled(down[0]):
             results = _outputs(call(*leaves))
         ctx.inner, ctx.settings = (leaves, results), (call, down, up)
         ctx.save_for_backward(*inputs)

@@ -15,6 +15,7 @@ from ..autograd.domain import Domain, Spectrum
 from ..autograd.pairwise import differences
 from ..autograd.power_iteration import PowerIteration
 from ..autograd.released_power_iteration import ReleasedPowerIteration
+from ..autograd.rescaling import homogeneous
 from ..autograd.scalar_functions import Function
 from .base import FUNCTIONS, POLAR, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
@@ -199,6 +200,12 @@ class PI(Method):
         return self._algorithm.function(domain.matrix(A), f)
 
 
+def root_at_any_scale(call: Callable[[Tensor], Tensor], A: Tensor, inverse: bool) -> Tensor:
+    """Return ``call(A)``, the root of positive semi-definite matrices or its inverse, by :func:`homogeneous`."""
+    result: Tensor = homogeneous(call, (A,), ((1,), (-0.5 if inverse else 0.5,)))
+    return result
+
+
 @dataclass(frozen=True)
 class NewtonSchulz(Method):
     r"""``newton-schulz``: the coupled iteration for :math:`A^{1/2}` and :math:`A^{-1/2}`, using matrix products only.
@@ -238,7 +245,9 @@ class NewtonSchulz(Method):
         require(self.lyapunov_steps >= 1, self, "lyapunov_steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        M = domain.matrix(A)
+        return root_at_any_scale(lambda A: self._root(domain.matrix(A), inverse), A, inverse)
+
+    def _root(self, M: Tensor, inverse: bool) -> Tensor:
         if self.backward == "unrolled":
             return newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
         return newton_schulz.lyapunov_root(
@@ -273,6 +282,9 @@ class SVDNewton(Method):
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        return root_at_any_scale(lambda A: self._root(A, inverse, domain), A, inverse)
+
+    def _root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]
         iterated = newton_schulz.newton_schulz(domain.matrix(A), self.steps, self.normalize)[inverse]
         # The iteration may diverge on a matrix made indefinite by rounding; such entries keep their value, without

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..errors import batch_positions
+from ..errors import batch_positions, of_scaled
 from ..precision import exponent, full_precision, ldexp, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
@@ -96,7 +96,8 @@ def _scaled_root(
     dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
     """Return the root and √λ of matrices 2ᵉ V diag(w) Vᴴ."""
-    S, s = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
+    with of_scaled(e):
+        S, s = _composed_root(w, V, operation, inverse, rtol, clamp, dtype)
     half = e.unsqueeze(-1) / 2
     return ldexp(S, (-half if inverse else half).unsqueeze(-1)), ldexp(s, half)
 

@@ -1,0 +1,111 @@
+"""N16 under transforms, compilers and for second derivatives: powers of two move no derivative out of the range."""
+
+import re
+
+import pytest
+import torch
+from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+
+import spectralgrad as sg
+from spectralgrad.testing import with_spectrum
+
+from .helpers import noise
+
+SINGLE = torch.float32
+# For each function of a matrix its degree p: f(2ᵉA) = 2ᵉᵖ f(A).
+HOMOGENEOUS = {
+    "inverse root by newton-schulz": (lambda A: sg.matrix_inv_sqrt(A, method="newton-schulz:steps=20"), -0.5),
+    "inverse root by svd-newton": (lambda A: sg.matrix_inv_sqrt(A, method="svd-newton"), -0.5),
+    "root by newton-schulz": (lambda A: sg.matrix_sqrt(A, method="newton-schulz"), 0.5),
+    "power 2.5": (lambda A: sg.matrix_power(A, 2.5), 2.5),
+    "power -1.5": (lambda A: sg.matrix_power(A, -1.5), -1.5),
+    "cube": (lambda A: sg.matrix_power(A, 3), 3),
+    "power 1.5 by svd": (lambda A: sg.matrix_power(A, 1.5, method="svd"), 1.5),
+    "transport": (lambda A: sg.gaussian_transport(A, torch.eye(3)), -0.5),
+}
+ROOTS = ("newton-schulz", "newton-schulz:backward=lyapunov", "svd-newton", "mpa", "mtp", "exact")
+
+
+def _matrix(name=""):
+    """With a tie, except for plain SVD, which has no gradient there."""
+    A = with_spectrum([2.0, 1.0, 0.6 if "by svd" in name else 1.0], seed=1).to(SINGLE)
+    return (A + A.mT) / 2
+
+
+def _agree(found, wanted, e):
+    """``found`` is 2ᵉ ``wanted``, which may overflow to ±inf or underflow to denormal numbers or zero."""
+    size = wanted.abs().max().double() * 2.0**e
+    true = wanted.double() * 2.0**e
+    beyond = true.abs() > torch.finfo(SINGLE).max
+    assert not found.isnan().any()
+    assert torch.equal(found[beyond].double(), true[beyond].sign() * torch.inf)
+    wrong = (found.double() - true).abs() > 1e-5 * size + 4 * torch.finfo(SINGLE).tiny
+    assert not bool(wrong[~beyond].any()), (found, true)
+
+
+@pytest.mark.parametrize("e", [-60, -24, 24, 60])
+@pytest.mark.parametrize("name", HOMOGENEOUS)
+def test_derivatives_by_transforms_scale_with_the_matrix(name, e):
+    f, p = HOMOGENEOUS[name]
+    A, G, E = _matrix(name), noise(3, 3, dtype=SINGLE, seed=2), noise(3, 3, dtype=SINGLE, seed=3)
+    E = (E + E.mT) / 2
+
+    def loss(A):
+        return (f(A) * G).sum()
+
+    ways = {
+        "vmap of grad": (lambda A: vmap(grad(loss))(A[None])[0], p - 1),
+        "jacrev": (jacrev(f), p - 1),
+        "jacfwd": (jacfwd(f), p - 1),
+        "jvp": (lambda A: jvp(f, (A,), (E,))[1], p - 1),
+        "reverse mode twice": (lambda A: grad(lambda A: (grad(loss)(A) * E).sum())(A), p - 2),
+        "hessian": (hessian(loss), p - 2),
+    }
+    for way in ways.values():
+        _agree(way[0](A * 2.0**e), way[0](A), e * way[1])
+
+
+@pytest.mark.parametrize("name", HOMOGENEOUS)
+def test_second_derivatives_in_eager_mode_scale_with_the_matrix(name):
+    f, p = HOMOGENEOUS[name]
+    G, E = noise(3, 3, dtype=SINGLE, seed=2), noise(3, 3, dtype=SINGLE, seed=3)
+
+    def second(A):
+        A = A.clone().requires_grad_()
+        (g,) = torch.autograd.grad(f(A), A, G, create_graph=True)
+        return torch.autograd.grad(g, A, E)[0]
+
+    for e in (-60, 60):
+        _agree(second(_matrix(name) * 2.0**e), second(_matrix(name)), e * (p - 2))
+
+
+@pytest.mark.parametrize("name", ["inverse root by newton-schulz", "power 2.5"])
+def test_compiled_derivatives_scale_with_the_matrix(name):
+    f = HOMOGENEOUS[name][0]
+    compiled, G = torch.compile(f, backend="aot_eager"), noise(3, 3, dtype=SINGLE, seed=2)
+    for e in (-60, 60):
+        A = (_matrix() * 2.0**e).requires_grad_()
+        _agree(torch.autograd.grad(compiled(A), A, G)[0], torch.autograd.grad(f(A), A, G)[0], 0)
+
+
+@pytest.mark.parametrize("size", [1e-26, 1e-30, 1e-36])
+@pytest.mark.parametrize("method", ROOTS)
+def test_gradients_of_inverse_roots_that_overflow_are_infinite_whatever_the_cotangent(method, size):
+    G, B = 1e3 * noise(3, 3, dtype=SINGLE, seed=4), _matrix()
+    A = (size * B).requires_grad_()
+    found = torch.autograd.grad(sg.matrix_inv_sqrt(A, method=method), A, G)[0]
+    B.requires_grad_()
+    wanted = torch.autograd.grad(sg.matrix_inv_sqrt(B, method=method), B, G)[0].double() * size**-1.5
+    clear = wanted.abs() > 1.01 * torch.finfo(SINGLE).max
+    assert clear.any()
+    assert not found.isnan().any()
+    assert torch.equal(found[clear].double(), wanted[clear].sign() * torch.inf)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+@pytest.mark.parametrize("method", ["exact", "newton-schulz", "svd-newton", "svd-taylor", "mpa"])
+def test_errors_name_the_eigenvalue_of_the_matrix_itself(method, size, both_ways):
+    A = torch.diag(torch.tensor([-size, size]))
+    for given in (A, A.clone().requires_grad_()):
+        with pytest.raises(sg.IndefiniteError, match=re.escape(f"got eigenvalue {-size:.6g} ")):
+            sg.matrix_sqrt(given, method=method)
