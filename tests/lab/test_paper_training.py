@@ -36,6 +36,7 @@ ITEMS = [item for item in all_items() if item.kind == "training"]
 RUNS = {
     "tpami/training-table-3": 3 * 8,
     "tpami/training-table-4": 6 * 5 * 3,
+    "tpami/training-table-5": 4 * 5,
     "tpami/training-power-iteration": 5 * 15,
     "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/figure-5": 3 * 8,

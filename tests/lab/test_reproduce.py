@@ -260,4 +260,4 @@ class TestCommitted:
         words = in_words(kept)
         assert " 1 agree, 1 can be read" in words
         assert "and 1 do not agree: 1 number; of " in words
-        assert words.endswith("repeated at small size or on a CPU, 1 show the published direction.")
+        assert words.endswith("repeated at small size or on a CPU, 1 shows the published direction.")

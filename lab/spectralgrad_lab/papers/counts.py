@@ -30,10 +30,10 @@ STATEMENTS = tuple(verdict for verdict in VERDICTS if verdict not in TRENDS)
 _KINDS = {RESULT: "result", ANALYSIS: "analysis", NUMBERS: "number", SCOPE: "missing condition", MISPRINT: "misprint"}
 _PLURALS = {"analysis": "analyses"}
 _SHOW = {
-    REPRODUCED: "show the published direction",
-    NOT_SEEN: "do not show the effect",
-    OPPOSITE: "show the contrary",
-    TOO_SMALL: "are too small to tell",
+    REPRODUCED: ("shows", "show", "the published direction"),
+    NOT_SEEN: ("does not show", "do not show", "the effect"),
+    OPPOSITE: ("shows", "show", "the contrary"),
+    TOO_SMALL: ("is", "are", "too small to tell"),
 }
 
 
@@ -65,7 +65,7 @@ def in_words(outcomes: Mapping[str, Outcome]) -> str:
     for (_, verdict), count in found.items():
         verdicts[verdict] += count
     wrong = [_plural(found[weight, DISAGREES], kind) for weight, kind in _KINDS.items() if found[weight, DISAGREES]]
-    small = [f"{tried[verdict]} {phrase}" for verdict, phrase in _SHOW.items() if tried[verdict]]
+    small = [f"{n} {one if n == 1 else many} {what}" for v, (one, many, what) in _SHOW.items() if (n := tried[v])]
     return (
         f"Of {found.total()} statements of the papers {verdicts[AGREES] + verdicts[ROUNDING]} agree, "
         f"{verdicts[AMBIGUOUS]} can be read in several ways or leave out what decides them, and "

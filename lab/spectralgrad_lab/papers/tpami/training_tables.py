@@ -1,4 +1,4 @@
-"""Tables 3 and 4 at small size: which gradients fail, at which ε, degree and group size; plain SVD for longer."""
+"""Tables 3, 4 and 5 at small size: which gradients fail, at which ε, degree and group size; plain SVD for longer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,22 @@ from typing import Any
 from ...comparison.results import Summary
 from ...published.printed import printed
 from ..conditions import Value
+from ..convergence import TRAIN, apart
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains
 from ..small_protocol import EASIER, SEEDS, columns, failures, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
 
-TABLE_3, TABLE_4 = printed("tpami")["table-3"], printed("tpami")["table-4"]
+TABLE_3, TABLE_4, TABLE_5 = (printed("tpami")[f"table-{number}"] for number in (3, 4, 5))
+BATCHNORM = "batchnorm"
 SIZES = (4, 8, 16, 32, 64)
 EPS = {"pi": 1e-4, "svd-pi": 1e-4}
 TABLE_SIZE = {**EASIER, "train_size": 1_500, "test_size": 2_000, "renew_batches": 10}  # for 90 runs
 LONGER_SIZE = {**EASIER, "train_size": 3_000, "test_size": 3_000}
 METHODS = ("svd", "pi", "svd-clip", "svd-pi", "svd-taylor", "exact")
 FIRST_EPOCHS: dict[str, Any] = {"train_size": 5_000, "test_size": 2_000}
+WHITENED = (4, 16, 64)
 LONGER_SIZES, LONGER_EPOCHS, LONGER_MILESTONES = (4, 8, 16), 6, (4, 5)
 VARIANTS = {"clamped": "svd:clamp=0.01", "sound": "svd"}  # with and without Algorithm 2, line 5
 PRECISIONS = ("float32", "float64")
@@ -85,6 +88,35 @@ def table(train: Training) -> Mapping[str, Value]:
     return {**values, "failures": failures(found)}
 
 
+def batchnorm_settings() -> Settings:
+    """Table 5: batch normalization, and SVD-Taylor for d = 4, 16 and 64, with five seeds."""
+    layers: dict[str, dict[str, Any]] = {BATCHNORM: {"layer": "batchnorm", "method": "exact"}}
+    layers |= {f"d = {d}": {"group_size": d} for d in WHITENED}
+    return {name: seeded(small("tpami-cifar100", **FIRST_EPOCHS, **layer), 5) for name, layer in layers.items()}
+
+
+@trains("tpami/training-table-5")
+def beside_batchnorm(train: Training) -> Mapping[str, Value]:
+    """Errors of both layers beside those printed, and differences from batch normalization paired by seed."""
+    settings = batchnorm_settings()
+    found = train.run(settings)
+    whitened, printed_rows = [name for name in settings if name != BATCHNORM], TABLE_5["resnet18"]
+    means = [printed_rows["svd-taylor"]["mean"][TABLE_5["d"].index(d)] for d in WHITENED]
+    base = printed_rows["batchnorm"]["mean"]
+    training = [apart(found[name], found[BATCHNORM], TRAIN) for name in whitened]
+    return {
+        "settings": list(settings),
+        **columns(found, settings),
+        "mean_published": [base, *means],
+        **versus(found, whitened, BATCHNORM),
+        "difference_published": [round(mean - base, 3) for mean in means],
+        "train_difference": [mean[-1] for mean, _ in training],
+        "train_error": [error[-1] for _, error in training],
+        "failures": failures(found),
+        "train_seconds": seconds(found),
+    }
+
+
 def longer_settings() -> Settings:
     """Plain SVD of all eigenvectors at d = 4, 8, 16 for six epochs: two forms, two precisions, three seeds or one."""
     return {
@@ -139,6 +171,13 @@ def draw_taylor(values: Mapping[str, Any]) -> Any:
     """Mean errors with their deviations."""
     panel = Panel("SVD-Taylor, d = 64, small network", values["settings"], values["mean"], values["sd"])
     return rows_with_bars([panel], "final error in per cent, mean and deviation")
+
+
+@draws("tpami/training-table-5")
+def draw_beside_batchnorm(values: Mapping[str, Any]) -> Any:
+    """Differences from batch normalization."""
+    panel = Panel("SVD-Taylor", values["settings"][1:], values["difference"], values["standard_error"])
+    return rows_with_bars([panel], "final error minus that of batch normalization, paired by seed", zero=True)
 
 
 @draws("tpami/training-table-4")
