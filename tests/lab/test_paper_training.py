@@ -38,6 +38,7 @@ RUNS = {
     "tpami/training-table-4": 6 * 5 * 3,
     "tpami/training-table-5": 4 * 5,
     "tpami/training-power-iteration": 5 * 15,
+    "tpami/training-pooling": 3 * 3,
     "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
