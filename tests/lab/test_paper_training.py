@@ -44,6 +44,8 @@ RUNS = {
     "tpami/figure-6": 6 * 5 * 3,
     "tpami/training-table-8": 3,
     "tpami/training-table-9": 3,
+    "tpami/figure-9": 3,
+    "tpami/figure-10": 3,
     "iccv/training-table-2": (7 + 4 + 2) * 3,
     **dict.fromkeys([f"iccv/figure-{n}" for n in ("1", "2-left", "4-left", "5")], (7 + 4 + 2) * 3),
     "iccv/training-seeds": (7 + 4 + 2) * 3,
