@@ -141,7 +141,7 @@ def additions() -> dict[str, int]:
 def tiers(report: Path) -> dict[str, tuple[int, float]]:
     """Cases and seconds of the files of tests, from pytest's JUnit report, the longest first."""
     found: dict[str, list[float]] = defaultdict(list)
-    for case in ET.parse(report).iter("testcase"):  # noqa: S314 - written by our own run of pytest
+    for case in ET.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")
         module = next((part for part in parts if part.startswith("test_")), "doctests")
         found[module].append(float(case.get("time", 0)))

@@ -1,4 +1,5 @@
-// The C interface: selects the instruction set once, divides the batch into groups and distributes them over threads.
+// What Python calls: selects the instruction set once, divides the batch into groups and distributes them over threads.
+// The last lines of the file are the C interface, which describes itself.
 // It is safe to call from several Python threads at the same time.
 #include <sys/mman.h>
 
@@ -133,26 +134,49 @@ sg::Team team(int64_t batch, int64_t d, int threads) {
   return {threads < 4 ? threads : 4, fork};
 }
 
-template <class T>
-int eigh(const sg::Eigensolver<T>& solver, const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
+// The functions that Python calls begin here; `entries` below lists them. Their parameters are described nowhere else.
+
+template <class T> using Solver = const sg::Eigensolver<T>& (*)();
+template <class T> const sg::Eigensolver<T>& lanes() { return ops<T>().lanes; }
+template <class T> const sg::Eigensolver<T>& single() { return ops<T>().single; }
+template <class T> const sg::Eigensolver<T>& complex_lanes() { return complex_ops<T>().lanes; }
+template <class T> const sg::Eigensolver<T>& complex_single() { return complex_ops<T>().single; }
+template <class T> using SvdSolver = const sg::SvdMethod<T>& (*)();
+template <class T> const sg::SvdMethod<T>& svd_lanes() { return ops<T>().svd.lanes; }
+template <class T> const sg::SvdMethod<T>& svd_single() { return ops<T>().svd.single; }
+template <class T> const sg::SvdMethod<T>& complex_svd() { return complex_ops<T>().svd; }
+template <class T> const sg::SvdMethod<T>& complex_svd_single() { return complex_ops<T>().svd_single; }
+
+template <class T, Solver<T> solver>
+int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
   t.team = team(batch, d, threads), t.asymmetry = asymmetry;
-  return run(t, plan(solver, d, V ? 1 : 0.3), threads, solver.eigh);
+  return run(t, plan(solver(), d, V ? 1 : 0.3), threads, solver().eigh);
 }
 
-template <class T>
-int root(const sg::Eigensolver<T>& solver, int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol,
-         T negative, T asymmetry, int threads, T exponent = 0, T shift = 0, bool relative = false) {
-  if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative, nullptr, exponent,
-            shift, relative, team(batch, d, threads), asymmetry};
-  return run(t, plan(solver, d, 1.3), threads, [&](const Task<T>& x) {
+template <class T> int composed(const sg::Eigensolver<T>& solver, Task<T> t, int threads) {
+  if (t.batch <= 0 || t.d <= 0) return 0;
+  t.team = team(t.batch, t.d, threads);
+  return run(t, plan(solver, t.d, 1.3), threads, [&](const Task<T>& x) {
     const int failed = solver.eigh(x);
     Task<T> own = x;
     own.batch = x.first + x.count;  // vector loads must not reach what other threads are writing
     return failed + ops<T>().compose(own);
   });
+}
+
+template <class T, Solver<T> solver>
+int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, int threads) {
+  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
+                                nullptr, 0, 0, false, {}, asymmetry}, threads);
+}
+
+template <class T, Solver<T> solver>
+int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent, T shift,
+          int relative, int threads) {
+  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, sg::power, 0, rtol, negative, nullptr,
+                                exponent, shift, relative != 0, {}, asymmetry}, threads);
 }
 
 template <class T>
@@ -176,32 +200,34 @@ int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, 
   return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
 }
 
-template <class T>
-int svd(const sg::SvdMethod<T>& o, const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
+template <class T, SvdSolver<T> solver>
+int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SvdMethod<T>& o = solver();
   const bool vectors = U != nullptr;
   sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr, team(batch, m < n ? m : n, threads)};
   const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
   return run(t, p, threads, o.svd);
 }
 
-enum { filter_noise = 1, saturate_gaps = 2 };  // flags of svd_gradient
-
 template <class T>
 int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
-                 int64_t batch, int64_t m, int64_t n, T floor, int flags, int threads) {
+                 int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const auto& o = ops<T>().svd;
-  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, (flags & filter_noise) != 0,
-                       (flags & saturate_gaps) != 0, nullptr};
+  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, filter != 0, saturate != 0,
+                       nullptr};
   const int lanes = o.gradient_lanes(m, n);
   const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
   return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
 }
 
-template <class T> int points(int step, sg::PointTask<T> t, int threads) {
-  if (t.batch <= 0 || t.k <= 0) return 0;
-  t.step = (sg::PointStep)step;
+template <class T>
+int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
+           T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+  if (batch <= 0 || k <= 0) return 0;
+  const sg::PointTask<T> t{X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step,
+                           nullptr};
   const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
   return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
 }
@@ -231,7 +257,9 @@ template <class Part> int in_parts(int64_t samples, double cost, size_t work, in
 }
 
 template <class T>
-int feature_moments(const sg::FeatureMoments<T>& t, T* C, T* sums, int threads) {
+int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups, int64_t channels,
+                    int64_t n, int threads) {
+  const sg::FeatureMoments<T> t{X, x0, Y, samples, (int)groups, (int)channels, n};
   const auto& o = feature_ops<T>();
   const int64_t d = t.d, D = o.padded(t.d), square = D * D, size = t.groups * (square + D);
   const int64_t parts = t.samples < most_parts ? t.samples : most_parts;
@@ -267,7 +295,10 @@ void prefer_large_pages(void* p, int64_t bytes) {
 #endif
 }
 
-template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
+template <class T>
+int feature_map(const T* Y, const T* y0, const T* A, const T* X, const T* x0, const T* B, const T* shift, T* out,
+                int64_t samples, int64_t groups, int64_t channels, int64_t n, int threads) {
+  const sg::FeatureMap<T> t{Y, y0, A, X, x0, B, shift, out, samples, (int)groups, (int)channels, n};
   const double cost = 0.05 * (double)t.samples * t.groups * t.d * t.d * (double)t.n * (t.X ? 2 : 1);
   const auto& o = feature_ops<T>();
   prefer_large_pages(t.out, (int64_t)sizeof(T) * t.samples * t.groups * t.d * t.n);
@@ -276,8 +307,11 @@ template <class T> int feature_map(const sg::FeatureMap<T>& t, int threads) {
 }
 
 // F = U diag(values) Vᵀ, or its derivative in the direction G.
-template <class T> int singular_function(sg::SingularFunction<T> t, int threads) {
-  if (t.batch <= 0 || t.m <= 0 || t.n <= 0) return 0;
+template <class T>
+int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
+                      T* out, int64_t batch, int64_t m, int64_t n, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SingularFunction<T> t{U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr};
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
   const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
@@ -285,9 +319,12 @@ template <class T> int singular_function(sg::SingularFunction<T> t, int threads)
 }
 
 // A step of divided.hpp; the first returns the number of close pairs.
-template <class T> int divided(int step, sg::Divided<T> t, int threads) {
-  if (t.batch <= 0 || t.d <= 0) return 0;
-  t.step = (sg::DividedStep)step;
+template <class T>
+int divided(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places, const T* slopes, T* ratio,
+            int64_t batch, int64_t d, T least, int finite, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  const sg::Divided<T> t{w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,
+                         (sg::DividedStep)step, nullptr};
   const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
   const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
   int64_t before = 0;
@@ -298,85 +335,48 @@ template <class T> int divided(int step, sg::Divided<T> t, int threads) {
   return close;
 }
 
+template <class> constexpr char code = 'p';
+template <> constexpr char code<int> = 'i';
+template <> constexpr char code<int64_t> = 'l';
+template <> constexpr char code<float> = 'f';
+template <> constexpr char code<double> = 'd';
+template <class... Parameters> constexpr char codes[] = {code<Parameters>..., 0};
+
+// A function and, as text, its name, the type of its matrices and the types of its parameters.
+struct Entry {
+  const char *name, *type, *parameters;
+  void (*function)();
+  template <class... Parameters>
+  Entry(const char* name, const char* type, int (*f)(Parameters...))
+      : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
+};
+
+#define SG_REAL(T, type)                                                                                               \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},     \
+  {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                      \
+  {"power_single", type, power<T, single<T>>}, {"frechet", type, frechet<T>},                                          \
+  {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                      \
+  {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                                \
+  {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>},       \
+  {"feature_moments", type, feature_moments<T>}, {"feature_map", type, feature_map<T>}
+#define SG_COMPLEX(T, type)                                                                                            \
+  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>},                        \
+  {"svd", type, svd<T, complex_svd<T>>}, {"svd_single", type, svd<T, complex_svd_single<T>>}
+
+const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"), SG_COMPLEX(double, "c128")};
+
+// The numbers that callers pass, or that the sizes of their arrays depend on.
+struct Constant { const char* name; int value; };
+#define SG_CONSTANT(name) {#name, sg::name}
+const Constant constants[] = {
+    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
+    SG_CONSTANT(means), SG_CONSTANT(cross_covariance), SG_CONSTANT(fit_distance), SG_CONSTANT(point_gradient),
+    SG_CONSTANT(quadrature_nodes)};
+
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
-#define SG_EIGH(name, solver, T)                                                                                     \
-  SG_API int name(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {                      \
-    return eigh<T>(solver, A, w, V, batch, d, asymmetry, threads);                                                   \
-  }
-#define SG_ROOT(name, solver, T)                                                                                     \
-  SG_API int name(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry,    \
-                  int threads) {                                                                                     \
-    return root<T>(solver, f, A, r, V, S, batch, d, rtol, negative, asymmetry, threads);                             \
-  }
-#define SG_POWER(name, solver, T)                                                                                    \
-  SG_API int name(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry,           \
-                  T exponent, T shift, int relative, int threads) {                                                  \
-    return root<T>(solver, sg::power, A, r, V, S, batch, d, rtol, negative, asymmetry, threads, exponent, shift,     \
-                   relative != 0);                                                                                   \
-  }
-#define SG_SVD(name, solver, T)                                                                                      \
-  SG_API int name(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {                 \
-    return svd<T>(solver, A, U, S, Vh, batch, m, n, threads);                                                        \
-  }
-#define SG_DEFINE(suffix, T)                                                                                         \
-  SG_EIGH(sg_eigh_##suffix, ops<T>().lanes, T)                                                                       \
-  SG_EIGH(sg_eigh_single_##suffix, ops<T>().single, T)                                                               \
-  SG_ROOT(sg_root_##suffix, ops<T>().lanes, T)                                                                       \
-  SG_ROOT(sg_root_single_##suffix, ops<T>().single, T)                                                               \
-  SG_POWER(sg_power_##suffix, ops<T>().lanes, T)                                                                     \
-  SG_POWER(sg_power_single_##suffix, ops<T>().single, T)                                                             \
-  SG_API int sg_frechet_##suffix(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out,       \
-                                 int64_t batch, int64_t d, int threads) {                                            \
-    return frechet<T>(f, terms, V, r, gamma, G, out, batch, d, threads);                                             \
-  }                                                                                                                  \
-  SG_API int sg_eigh_gradient_##suffix(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA,          \
-                                       int64_t batch, int64_t d, T floor, int filter, int saturate, int threads) {   \
-    return eigh_gradient<T>(V, w, gV, gw, K, gA, batch, d, floor, filter, saturate, threads);                        \
-  }                                                                                                                  \
-  SG_SVD(sg_svd_##suffix, ops<T>().svd.lanes, T)                                                                     \
-  SG_SVD(sg_svd_single_##suffix, ops<T>().svd.single, T)                                                             \
-  SG_API int sg_svd_gradient_##suffix(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh,   \
-                                      const T* K, T* gM, int64_t batch, int64_t m, int64_t n, T floor, int flags,    \
-                                      int threads) {                                                                 \
-    return svd_gradient<T>(U, S, Vh, gU, gS, gVh, K, gM, batch, m, n, floor, flags, threads);                        \
-  }                                                                                                                  \
-  SG_API int sg_singular_function_##suffix(const T* U, const T* S, const T* Vh, const T* values, const T* joint,     \
-                                           const T* outer, const T* G, T* out, int64_t batch, int64_t m, int64_t n,  \
-                                           int threads) {                                                            \
-    return singular_function<T>({U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr},      \
-                                threads);                                                                            \
-  }                                                                                                                  \
-  SG_API int sg_divided_##suffix(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places,            \
-                                 const T* slopes, T* ratio, int64_t batch, int64_t d, T least, int finite,           \
-                                 int threads) {                                                                      \
-    return divided<T>(step, {w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,   \
-                             sg::quotients, nullptr}, threads);                                                      \
-  }                                                                                                                  \
-  SG_API int sg_points_##suffix(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx,   \
-                                const T* gy, T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) { \
-    return points<T>(step, {X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k,                    \
-                            sg::cross_covariance, nullptr}, threads);                                                \
-  }                                                                                                                  \
-  SG_API int sg_feature_moments_##suffix(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples,        \
-                                         int64_t groups, int64_t d, int64_t n, int threads) {                        \
-    return feature_moments<T>({X, x0, Y, samples, (int)groups, (int)d, n}, C, sums, threads);                        \
-  }                                                                                                                  \
-  SG_API int sg_feature_map_##suffix(const T* Y, const T* y0, const T* A, const T* X, const T* x0, const T* B,       \
-                                     const T* shift, T* out, int64_t samples, int64_t groups, int64_t d, int64_t n,  \
-                                     int threads) {                                                                  \
-    return feature_map<T>({Y, y0, A, X, x0, B, shift, out, samples, (int)groups, (int)d, n}, threads);               \
-  }
-SG_DEFINE(f32, float)
-SG_DEFINE(f64, double)
-SG_EIGH(sg_eigh_c64, complex_ops<float>().lanes, float)
-SG_EIGH(sg_eigh_single_c64, complex_ops<float>().single, float)
-SG_EIGH(sg_eigh_c128, complex_ops<double>().lanes, double)
-SG_EIGH(sg_eigh_single_c128, complex_ops<double>().single, double)
-SG_SVD(sg_svd_c64, complex_ops<float>().svd, float)
-SG_SVD(sg_svd_single_c64, complex_ops<float>().svd_single, float)
-SG_SVD(sg_svd_c128, complex_ops<double>().svd, double)
-SG_SVD(sg_svd_single_c128, complex_ops<double>().svd_single, double)
 SG_API const char* sg_isa() { return kernel().name; }
-SG_API const char* sg_version() { return "14"; }
+SG_API const char* sg_version() { return SG_VERSION; }
+SG_API int sg_entries(const Entry** list) { return *list = entries, (int)(sizeof entries / sizeof *entries); }
+SG_API int sg_constants(const Constant** list) { return *list = constants, (int)(sizeof constants / sizeof *constants); }

@@ -18,8 +18,7 @@ namespace {
 
 using sg::Divided;
 
-// Gauss–Legendre quadrature with six nodes on [−1, 1]: exact for polynomials of degree 11.
-constexpr int quadrature_nodes = 6;
+// Gauss–Legendre quadrature on [−1, 1]: exact for polynomials of degree 11.
 constexpr double node[quadrature_nodes] = {-0.93246951420315202781, -0.66120938646626451366, -0.23861918608319690863,
                                            0.23861918608319690863, 0.66120938646626451366, 0.93246951420315202781};
 constexpr double share[quadrature_nodes] = {0.17132449237917034504, 0.36076157304813860757, 0.46791393457269104739,

@@ -9,11 +9,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_SUFFIX = {torch.float32: ("f32", ctypes.c_float), torch.float64: ("f64", ctypes.c_double)}
-_COMPLEX = {torch.complex64: ("c64", ctypes.c_float), torch.complex128: ("c128", ctypes.c_double)}
-_VERSION = b"14"  # version of the C interface
-SQRT, INV_SQRT, _GIVEN = 1, 2, 3  # the enum Function in interface.hpp
+from .build import VERSION
+
+_REAL = {torch.float32, torch.float64}
+_TYPES = {b"f32": torch.float32, b"f64": torch.float64, b"c64": torch.complex64, b"c128": torch.complex128}
+_PARAMETERS = {
+    "p": ctypes.c_void_p,
+    "l": ctypes.c_int64,
+    "i": ctypes.c_int,
+    "f": ctypes.c_float,
+    "d": ctypes.c_double,
+}
 UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
+
+
+class _Entry(ctypes.Structure):
+    """A function as the library describes it; see the end of dispatch.cpp."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_char_p),
+        ("parameters", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+    )
+
+
+class _Constant(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("value", ctypes.c_int))
 
 
 class Kernel:
@@ -21,44 +43,29 @@ class Kernel:
 
     Decompositions are computed in complex64 and complex128 as well. If the kernel cannot decompose a matrix, the
     results for it are NaN; the other matrices are not affected.
+
+    Attributes:
+        path: the file of the library.
+        constants: the numbers of interface.hpp that callers need, by name.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._library = ctypes.CDLL(str(path))
         self._library.sg_isa.restype = self._library.sg_version.restype = ctypes.c_char_p
-        if self._library.sg_version() != _VERSION:
+        if self._library.sg_version() != VERSION.encode():
             raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
-        pointer, long, integer = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
-        self._functions = {}
-        svd = [*[pointer] * 4, long, long, long, integer]
-        for dtype, (suffix, real) in _SUFFIX.items():
-            root = [integer, *[pointer] * 4, long, long, *[real] * 3, integer]
-            power = [*[pointer] * 4, long, long, *[real] * 5, integer, integer]
-            for name, arguments in {
-                "power": power,
-                "power_single": power,
-                "root": root,
-                "root_single": root,
-                "frechet": [integer, integer, *[pointer] * 5, long, long, integer],
-                "eigh_gradient": [*[pointer] * 6, long, long, real, integer, integer, integer],
-                "svd_gradient": [*[pointer] * 8, long, long, long, real, integer, integer],
-                "singular_function": [*[pointer] * 8, long, long, long, integer],
-                "divided": [integer, *[pointer] * 7, long, long, real, integer, integer],
-                "points": [integer, *[pointer] * 12, long, long, long, integer],
-                "feature_moments": [*[pointer] * 5, *[long] * 4, integer],
-                "feature_map": [*[pointer] * 8, *[long] * 4, integer],
-            }.items():
-                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
-        for dtype, (suffix, real) in {**_SUFFIX, **_COMPLEX}.items():
-            eigh = [*[pointer] * 3, long, long, real, integer]
-            for name, arguments in {"eigh": eigh, "eigh_single": eigh, "svd": svd, "svd_single": svd}.items():
-                self._functions[name, dtype] = self._bound(f"sg_{name}_{suffix}", arguments)
+        self.constants = {x.name.decode(): x.value for x in self._listed("sg_constants", _Constant)}
+        self._functions = {
+            (x.name.decode(), _TYPES[x.type]): _prototype(x.parameters)(x.function)
+            for x in self._listed("sg_entries", _Entry)
+        }
 
-    def _bound(self, name: str, arguments: list[Any]) -> Any:
-        function = getattr(self._library, name)
-        function.argtypes = arguments
-        return function
+    def _listed(self, name: str, kind: type[Any]) -> Any:
+        """The elements of a list that the library holds."""
+        start = ctypes.POINTER(kind)()
+        count = getattr(self._library, name)(ctypes.byref(start))
+        return start[:count]
 
     @property
     def isa(self) -> str:
@@ -69,12 +76,12 @@ class Kernel:
     @staticmethod
     def takes(A: Tensor) -> bool:
         """True if the kernel supports the tensor's dtype and device."""
-        return A.dtype in _SUFFIX and A.is_cpu
+        return A.dtype in _REAL and A.is_cpu
 
     @staticmethod
     def decomposes(A: Tensor) -> bool:
         """True if the kernel computes eigenvalues and singular values for the tensor's dtype and device."""
-        return (A.dtype in _SUFFIX or A.dtype in _COMPLEX) and A.is_cpu
+        return A.dtype in _TYPES.values() and A.is_cpu
 
     def eigh(self, A: Tensor, asymmetry: float = UNCHECKED) -> tuple[Tensor, Tensor, int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
@@ -191,9 +198,9 @@ class Kernel:
         U, Vh = factors[0], factors[2]
         gM = U.new_empty(*U.shape[:-1], Vh.shape[-1])
         pointers = [None if x is None else x.data_ptr() for x in (*inputs, gM)]
-        sizes, flags = (U.shape[:-2].numel(), *gM.shape[-2:]), filters + 2 * saturates
+        sizes = U.shape[:-2].numel(), *gM.shape[-2:]
         run = self._functions["svd_gradient", U.dtype]
-        checked("svd_gradient", run(*pointers, *sizes, floor, flags, torch.get_num_threads()))
+        checked("svd_gradient", run(*pointers, *sizes, floor, filters, saturates, torch.get_num_threads()))
         return gM
 
     def root_and_eigenpairs(
@@ -214,7 +221,7 @@ class Kernel:
         A = _in_memory(A)
         s, V, S = _new_values(A, A.shape[-1]), torch.empty_like(A), torch.empty_like(A)
         pointers = (A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr())
-        name, which = "root_single" if single else "root", INV_SQRT if inverse else SQRT
+        name, which = "root_single" if single else "root", self.root_code(inverse)
         return S, s, V, self._call(name, A, which, *pointers, tail=(rtol, negative, asymmetry))
 
     def power(
@@ -242,11 +249,15 @@ class Kernel:
 
         With ``terms`` > 0 it is the derivative by SVD-Taylor with that many terms of its series.
         """
-        return self._frechet(INV_SQRT if inverse else SQRT, V, _in_memory(s), None, G, terms)
+        return self._frechet(self.root_code(inverse), V, _in_memory(s), None, G, terms)
 
     def function_derivative(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
-        return self._frechet(_GIVEN, V, None, _in_memory(gamma), G)
+        return self._frechet(self.constants["given"], V, None, _in_memory(gamma), G)
+
+    def root_code(self, inverse: bool) -> int:
+        """The number of the root, or of the inverse root, among the functions of interface.hpp."""
+        return self.constants["inverse_square_root" if inverse else "square_root"]
 
     def _frechet(
         self, function: int, V: Tensor, s: Tensor | None, gamma: Tensor | None, G: Tensor, terms: int = 0
@@ -257,17 +268,19 @@ class Kernel:
         self._call("frechet", G, function, terms, V.data_ptr(), *optional, G.data_ptr(), X.data_ptr())
         return X
 
-    def points(self, step: int, *tensors: Tensor | None) -> None:
-        """Run a PointStep of interface.hpp on X, Y, w, x, y, C, e, gx, gy, gX, gY and gw, as far as it needs them.
+    def points(self, step: str, *tensors: Tensor | None) -> None:
+        """Run a step of interface.hpp, given by its name, on X, Y, w, x, y, C, e, gx, gy, gX, gY and gw.
 
-        Results are written into the tensors, which must be contiguous. solvers/point_sets.py has the meaning of each.
+        Those that the step does not need are None. Results are written into the tensors, which must be contiguous;
+        solvers/point_sets.py has the meaning of each.
         """
         given = [None if x is None else _in_memory(x) for x in tensors]
         X = given[0]
         assert X is not None
         pointers = [None if x is None else x.data_ptr() for x in given] + [None] * (12 - len(given))
         run = self._functions["points", X.dtype]
-        checked("points", run(step, *pointers, X.shape[:-2].numel(), *X.shape[-2:], torch.get_num_threads()))
+        sizes = X.shape[:-2].numel(), *X.shape[-2:]
+        checked("points", run(self.constants[step], *pointers, *sizes, torch.get_num_threads()))
 
     def features(self, name: str, sizes: tuple[int, ...], *tensors: Tensor | None) -> None:
         """Run a pass over features (samples, groups, channels, positions); solvers/feature_passes.py has its arguments.
@@ -288,6 +301,11 @@ class Kernel:
         sizes = M.shape[:-2].numel(), *M.shape[-2:]
         status = self._functions[name, M.dtype](M.data_ptr(), *results, *sizes, torch.get_num_threads())
         return checked(name, status)
+
+
+def _prototype(parameters: bytes) -> Any:
+    """The type of a C function with these parameters that returns a status."""
+    return ctypes.CFUNCTYPE(ctypes.c_int, *(_PARAMETERS[code] for code in parameters.decode()))
 
 
 def checked(name: str, status: int) -> int:

@@ -90,6 +90,7 @@ template <class T> struct SingularFunction {
 
 // One step towards the divided differences of a function (divided.hpp) at d values w with f = f(w).
 enum DividedStep { quotients = 0, nodes = 1, means = 2 };
+constexpr int quadrature_nodes = 6;  // places for each close pair
 template <class T> struct Divided {
   const T *w, *f;
   T* joint;           // the matrices d × d

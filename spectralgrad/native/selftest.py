@@ -181,9 +181,9 @@ def _of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     w = 1 + A[..., 0].square()
     x, y, e = torch.empty_like(w), torch.empty_like(w), w.new_empty(len(w))
     C, gX, gY, gw = torch.empty_like(A), torch.empty_like(A), torch.empty_like(A), torch.empty_like(w)
-    native.points(0, A, G, w, x, y, C)
-    native.points(1, A, G, w, x, y, A, e)
-    native.points(2, A, G, w, x, y, A, None, y, x, gX, gY, gw)
+    native.points("cross_covariance", A, G, w, x, y, C)
+    native.points("fit_distance", A, G, w, x, y, A, e)
+    native.points("point_gradient", A, G, w, x, y, A, None, y, x, gX, gY, gw)
     a, g, weights = _wide(A), _wide(G), _wide(w)[..., None]
     shares = weights / weights.sum(1, keepdims=True)
     near, far = a - (shares * a).sum(1, keepdims=True), g - (shares * g).sum(1, keepdims=True)

@@ -12,9 +12,6 @@ from torch import Tensor
 
 from .functions import Kernel, checked
 
-_NODES = 6  # of the quadrature in divided.hpp
-_QUOTIENTS, _PLACES, _MEANS = 0, 1, 2  # the enum DividedStep in interface.hpp
-
 
 def compose_singular(native: Kernel, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
     """Return U diag(values) Vh (*, m, n) for U (*, m, k), values (*, k) and Vh (*, k, n)."""
@@ -75,14 +72,15 @@ def divided_differences(
     (w, values), d = _contiguous(w, values), w.shape[-1]
     batch = w.numel() // d
     joint, ratio, offsets = w.new_empty(*w.shape, d), torch.empty_like(w), torch.empty(batch + 1, dtype=torch.int64)
+    steps = native.constants
     run, tail = native.function("divided", w.dtype), (batch, d, least, finite, torch.get_num_threads())
     head = w.data_ptr(), values.data_ptr(), joint.data_ptr(), offsets.data_ptr()
-    close = checked("divided", run(_QUOTIENTS, *head, None, None, None, *tail))
-    places = w.new_empty(w.numel() + _NODES * close)
-    checked("divided", run(_PLACES, *head, places.data_ptr(), None, None, *tail))
+    close = checked("divided", run(steps["quotients"], *head, None, None, None, *tail))
+    places = w.new_empty(w.numel() + steps["quadrature_nodes"] * close)
+    checked("divided", run(steps["nodes"], *head, places.data_ptr(), None, None, *tail))
     slopes = slope(places)
     if slopes is None:
         return None
     slopes = slopes.contiguous()
-    checked("divided", run(_MEANS, *head, None, slopes.data_ptr(), ratio.data_ptr(), *tail))
+    checked("divided", run(steps["means"], *head, None, slopes.data_ptr(), ratio.data_ptr(), *tail))
     return joint, ratio

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..native import kernel
-from ..native.functions import INV_SQRT, SQRT, UNCHECKED, checked
+from ..native.functions import UNCHECKED, checked
 from ..precision import rounded_to
 from . import choice, fused
 from .batch_invariance import active as batch_invariant
@@ -72,8 +72,7 @@ def root_and_eigenpairs(
     if rtol >= 0 or clamp or dtype is not plan.dtype:
         zero, negative, asymmetry = choice.tolerances(plan.d, plan.dtype, dtype)
         tolerances = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
-    which = INV_SQRT if inverse else SQRT
-    doubtful = plan.root(which, *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
+    doubtful = plan.root(plan.codes[inverse], *pointers, plan.batch, plan.d, *tolerances, torch.get_num_threads())
     counts.call(plan.batch)
     if checked("root", doubtful):
         own = dtype is plan.dtype  # and under autocast, the type of products, for which the kernel was too strict
@@ -91,8 +90,8 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     G = G if G.is_contiguous() else G.contiguous()
     X = torch.empty_like(G)
     pointers = V.data_ptr(), s.data_ptr(), None, G.data_ptr(), X.data_ptr()
-    which = INV_SQRT if inverse else SQRT
-    checked("frechet", plan.frechet(which, terms, *pointers, plan.batch, plan.d, torch.get_num_threads()))
+    tail = plan.batch, plan.d, torch.get_num_threads()
+    checked("frechet", plan.frechet(plan.codes[inverse], terms, *pointers, *tail))
     return X
 
 

@@ -123,6 +123,7 @@ class Plan(NamedTuple):
     values: tuple[int, ...]  # the shape of the eigenvalues
     dtype: torch.dtype
     tolerances: tuple[float, float, float]  # of roots of matrices that are rounded to this type
+    codes: tuple[int, int]  # the kernel's numbers of the root and of its inverse
 
 
 @lru_cache(maxsize=1024)
@@ -137,7 +138,8 @@ def plan(shape: torch.Size, dtype: torch.dtype, invariant: bool = False) -> Plan
         return None
     eigh, *functions = native.symmetric(lanes, dtype)
     root, frechet = functions if d <= table().fused else (None, None)
-    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), dtype, tolerances(d, dtype, dtype))
+    limits, codes = tolerances(d, dtype, dtype), (native.root_code(False), native.root_code(True))
+    return Plan(eigh, root, frechet, shape[:-2].numel(), d, tuple(shape[:-1]), dtype, limits, codes)
 
 
 class SVDPlan(NamedTuple):

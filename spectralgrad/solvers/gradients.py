@@ -72,7 +72,7 @@ def svd_gradient(
     K = gaps(S)
     if isinstance(K, Tensor):
         K = _fitting(K, S.unsqueeze(-1).expand(*S.shape, S.shape[-1]))
-    return None if K is None else _by_plan(plan, (*factors, *cotangents), K, filters + 2 * saturates)
+    return None if K is None else _by_plan(plan, (*factors, *cotangents), K, filters, saturates)
 
 
 class _Plan(NamedTuple):
@@ -97,7 +97,9 @@ def _plan(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> _Plan | No
     return _Plan(native.function("svd_gradient", dtype), (left[:-2].numel(), *shape[-2:]), shape)
 
 
-def _by_plan(plan: _Plan, tensors: Sequence[Tensor | None], gaps: Tensor | float, flags: int) -> Tensor:
+def _by_plan(
+    plan: _Plan, tensors: Sequence[Tensor | None], gaps: Tensor | float, filters: bool = False, saturates: bool = False
+) -> Tensor:
     """Call the C function without the checks of ``Kernel.svd_gradient``, which eager tensors do not need."""
     K, floor = (gaps, 0.0) if isinstance(gaps, Tensor) else (None, gaps)
     given = [x if x is None or x.is_contiguous() else x.contiguous() for x in (*tensors, K)]
@@ -105,7 +107,8 @@ def _by_plan(plan: _Plan, tensors: Sequence[Tensor | None], gaps: Tensor | float
     if 0 in pointers:
         raise RuntimeError("svd: the memory of a saved tensor or of a cotangent was freed before the backward pass")
     gM = tensors[0].new_empty(*plan.shape)  # type: ignore[union-attr]
-    checked("svd_gradient", plan.run(*pointers, gM.data_ptr(), *plan.sizes, floor, flags, torch.get_num_threads()))
+    tail = floor, filters, saturates, torch.get_num_threads()
+    checked("svd_gradient", plan.run(*pointers, gM.data_ptr(), *plan.sizes, *tail))
     return gM
 
 
@@ -123,7 +126,7 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     # For square matrices both cotangents say the same, so one of them can stand for both.
     tall = Q.shape[-2] > Q.shape[-1]
     cotangents = (G @ V, None, U.mT @ G) if tall else (G @ (2 * V), None, None)
-    return _by_plan(plan, (U, h, Vh, *cotangents), h.new_zeros(*h.shape, h.shape[-1]), 0)
+    return _by_plan(plan, (U, h, Vh, *cotangents), h.new_zeros(*h.shape, h.shape[-1]))
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:

@@ -10,7 +10,6 @@ from torch import Tensor
 from ..native import Kernel, kernel
 from ..precision import quotient
 
-_CROSS, _DISTANCE, _GRADIENT = 0, 1, 2  # the enum PointStep in interface.hpp
 _COORDINATES = 8  # the most that the kernel takes
 Pair = tuple[Tensor, Tensor]
 
@@ -31,7 +30,7 @@ def cross_covariance(X: Tensor, Y: Tensor, w: Tensor | None, center: bool) -> tu
         return left.mT @ (X - x.unsqueeze(-2)).conj(), x, y
     make = X.new_empty if center else X.new_zeros
     C, x, y = X.new_empty(*shape, X.shape[-1]), make(*shape), make(*shape)
-    native.points(_CROSS, X, Y, w, *((x, y) if center else (None, None)), C)
+    native.points("cross_covariance", X, Y, w, *((x, y) if center else (None, None)), C)
     return C, x, y
 
 
@@ -51,7 +50,7 @@ def fit_distance(X: Tensor, Y: Tensor, w: Tensor | None, x: Tensor, y: Tensor, R
         squares = (misses.conj() * misses).real.sum(-1)
         return (squares if w is None else w * squares).sum(-1)
     e = X.new_empty(X.shape[:-2])
-    native.points(_DISTANCE, X, Y, w, x, y, R, e)
+    native.points("fit_distance", X, Y, w, x, y, R, e)
     return e
 
 
@@ -76,5 +75,5 @@ def point_gradients(
         return None
     gX, gY = (P.new_empty(*P.shape) for P in (X, Y))  # torch reads separate sizes faster than a tuple
     gw = None if w is None else w.new_empty(*w.shape)
-    native.points(_GRADIENT, X, Y, w, *means, gC, None, *(pulls or (None, None)), gX, gY, gw)
+    native.points("point_gradient", X, Y, w, *means, gC, None, *(pulls or (None, None)), gX, gY, gw)
     return gX, gY, gw

@@ -109,7 +109,7 @@ template <class T> Matrix got(const T* from, I m, I n, int parts = 1, double sca
 }
 
 template <class T>
-void pairs(const char* name, int (*eigh)(const T*, T*, T*, I, I, T, int), int parts, I d, I batch) {
+void pairs(const char* name, Function eigh, int parts, I d, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   Maker maker{std::mt19937((unsigned)(d * 100 + batch)), parts == 2};
   const size_t square = (size_t)(d * d * parts);
@@ -137,7 +137,7 @@ void pairs(const char* name, int (*eigh)(const T*, T*, T*, I, I, T, int), int pa
   }
 }
 
-template <class T> void roots(const Entry<T>& entry, I d, I batch) {  // condition number 2
+template <class T> void roots(const Entries<T>& entry, I d, I batch) {  // condition number 2
   Maker maker{std::mt19937((unsigned)(d * 100 + batch)), false};
   const size_t square = (size_t)(d * d);
   std::vector<T> A(square * (size_t)batch), V(A.size()), G(A.size()), X(A.size()), s((size_t)(batch * d)), w(s.size()), U(A.size());
@@ -149,11 +149,11 @@ template <class T> void roots(const Entry<T>& entry, I d, I batch) {  // conditi
     put(Q * diagonal(w0) * adjoint(Q), 1, A.data() + (size_t)b * square);
     put(noise + adjoint(noise), 1, G.data() + (size_t)b * square);
   }
-  int failed = entry.eigh(A.data(), w.data(), U.data(), batch, d, T(-1), 1);
-  for (auto root : {entry.root, entry.root_single}) {
+  int failed = entry("eigh")(A.data(), w.data(), U.data(), batch, d, T(-1), 1);
+  for (auto root : {entry("root"), entry("root_single")}) {
     for (int f : {1, 2}) {
       failed += root(f, A.data(), s.data(), V.data(), S[f - 1].data(), batch, d, T(0), T(1), T(-1), 1);
-      entry.frechet(f, 0, V.data(), s.data(), nullptr, G.data(), D[f - 1].data(), batch, d, 1);
+      entry("frechet")(f, 0, V.data(), s.data(), nullptr, G.data(), D[f - 1].data(), batch, d, 1);
     }
     check("roots", failed, 1, 1e-30);
     for (I b = 0; b < batch; b++) {
@@ -169,9 +169,9 @@ template <class T> void roots(const Entry<T>& entry, I d, I batch) {  // conditi
   }
   for (I b = 0; b < batch; b++)  // with K = 1 the gradient of ⟨V, GV⟩ is G
     put(got(G.data() + (size_t)b * square, d, d) * got(U.data() + (size_t)b * square, d, d), 1, GV.data() + (size_t)b * square);
-  entry.eigh_gradient(U.data(), w.data(), GV.data(), nullptr, ones.data(), X.data(), batch, d, T(0), 0, 1, 1);
+  entry("eigh_gradient")(U.data(), w.data(), GV.data(), nullptr, ones.data(), X.data(), batch, d, T(0), 0, 1, 1);
   std::vector<T> Y(A.size());
-  entry.eigh_gradient(U.data(), w.data(), nullptr, w.data(), nullptr, Y.data(), batch, d, T(0), 1, 1, 1);
+  entry("eigh_gradient")(U.data(), w.data(), nullptr, w.data(), nullptr, Y.data(), batch, d, T(0), 1, 1, 1);
   for (I b = 0; b < batch; b++) {
     const size_t at = (size_t)b * square;
     const Matrix H = got(G.data() + at, d, d), M = got(A.data() + at, d, d);
@@ -181,7 +181,7 @@ template <class T> void roots(const Entry<T>& entry, I d, I batch) {  // conditi
 }
 
 // The gradient of tr(WᵀM) through M = U diag(s) Vᵀ is W.
-template <class T> void gradient_of_svd(const Entry<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void gradient_of_svd(const Entries<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
   const I k = m < n ? m : n;
   std::vector<T> s((size_t)(batch * k)), gU(U.size()), gS(s.size()), gVh(Vh.size()), gM((size_t)(batch * m * n));
   std::vector<Matrix> wanted;
@@ -196,7 +196,7 @@ template <class T> void gradient_of_svd(const Entry<T>& entry, Maker& maker, con
     wanted.push_back(W);
   }
   const T floor = 64 * std::numeric_limits<T>::epsilon();
-  entry.svd_gradient(U.data(), s.data(), Vh.data(), gU.data(), gS.data(), gVh.data(), nullptr, gM.data(), batch, m, n, floor, 3, 1);
+  entry("svd_gradient")(U.data(), s.data(), Vh.data(), gU.data(), gS.data(), gVh.data(), nullptr, gM.data(), batch, m, n, floor, 1, 1, 1);
   for (I b = 0; b < batch; b++) {  // the cotangents are k times as large as W
     const Matrix error = got(gM.data() + b * m * n, m, n) - wanted[(size_t)b];
     check("gradient of svd", norm(error), (double)k * norm(wanted[(size_t)b]), (double)(m > n ? m : n) * unit<T>);
@@ -205,20 +205,20 @@ template <class T> void gradient_of_svd(const Entry<T>& entry, Maker& maker, con
 
 // The function s² of the singular values k, k − 1, …, 1: its divided differences s_i + s_j, with a quadrature for close
 // pairs, its value U s² Vᵀ, and its derivative in the direction G.
-template <class T> void function_of_values(const Entry<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void function_of_values(const Entries<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
   const I k = m < n ? m : n;
   const double size = (double)k, units = (double)(m > n ? m : n) * unit<T>;
   std::vector<T> s((size_t)(batch * k)), f(s.size()), r(s.size()), J((size_t)(batch * k * k)), G((size_t)(batch * m * n)), F(G.size()), X(G.size());
   std::vector<I> offsets((size_t)batch + 1);
   for (I e = 0; e < batch * k; e++) s[(size_t)e] = (T)(k - e % k), f[(size_t)e] = s[(size_t)e] * s[(size_t)e];
   for (I b = 0; b < batch; b++) put(maker.noise(m, n), 1, G.data() + b * m * n);
-  const int close = entry.divided(0, s.data(), f.data(), J.data(), offsets.data(), nullptr, nullptr, nullptr, batch, k, T(0), 0, 1);
+  const int close = entry("divided")(0, s.data(), f.data(), J.data(), offsets.data(), nullptr, nullptr, nullptr, batch, k, T(0), 0, 1);
   std::vector<T> places(s.size() + 6 * (size_t)close);
-  entry.divided(1, s.data(), f.data(), J.data(), offsets.data(), places.data(), nullptr, nullptr, batch, k, T(0), 0, 1);
+  entry("divided")(1, s.data(), f.data(), J.data(), offsets.data(), places.data(), nullptr, nullptr, batch, k, T(0), 0, 1);
   for (T& x : places) x *= 2;
-  entry.divided(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0, 1);
-  entry.singular_function(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, 1);
-  entry.singular_function(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m, n, 1);
+  entry("divided")(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0, 1);
+  entry("singular_function")(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, 1);
+  entry("singular_function")(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m, n, 1);
   std::vector<double> values, squares;
   for (I i = 0; i < k; i++) values.push_back((double)(k - i)), squares.push_back((double)((k - i) * (k - i)));
   const Matrix S = diagonal(values);
@@ -237,7 +237,7 @@ template <class T> void function_of_values(const Entry<T>& entry, Maker& maker, 
   }
 }
 
-template <class T> void triples(const char* name, Svd<T> svd, int parts, Maker& maker, std::vector<T>& U, std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void triples(const char* name, Function svd, int parts, Maker& maker, std::vector<T>& U, std::vector<T>& Vh, I m, I n, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   const I k = m < n ? m : n;
   std::vector<T> A((size_t)(batch * m * n * parts)), S((size_t)(batch * k));
@@ -260,25 +260,25 @@ template <class T> void triples(const char* name, Svd<T> svd, int parts, Maker& 
   }
 }
 
-template <class T> void singular(const Entry<T>& entry, I m, I n, I batch) {
+template <class T> void singular(const Entries<T>& entry, I m, I n, I batch) {
   Maker maker{std::mt19937((unsigned)(m * 1000 + n * 10 + batch)), true};
   std::vector<T> U, Vh;
-  triples("complex svd", entry.complex_svd, 2, maker, U, Vh, m, n, batch);
-  triples("complex svd, one by one", entry.complex_svd_single, 2, maker, U, Vh, m, n, batch);
+  triples<T>("complex svd", entry("complex svd"), 2, maker, U, Vh, m, n, batch);
+  triples<T>("complex svd, one by one", entry("complex svd_single"), 2, maker, U, Vh, m, n, batch);
   maker.complex = false;
-  triples("svd, one by one", entry.svd_single, 1, maker, U, Vh, m, n, batch);
-  triples("svd", entry.svd, 1, maker, U, Vh, m, n, batch);
+  triples<T>("svd, one by one", entry("svd_single"), 1, maker, U, Vh, m, n, batch);
+  triples<T>("svd", entry("svd"), 1, maker, U, Vh, m, n, batch);
   gradient_of_svd(entry, maker, U, Vh, m, n, batch);
   function_of_values(entry, maker, U, Vh, m, n, batch);
 }
 
 template <class T> void everything(const char* type) {
-  const auto entry = entries(T(0));
+  const auto entry = Entries<T>();
   ratios.clear();
   for (I d : {1, 2, 3, 4, 5, 9, 17, 36})
     for (I batch : {1, 9}) {
-      pairs("eigh", entry.eigh, 1, d, batch), pairs("eigh, one by one", entry.single, 1, d, batch);
-      pairs("complex eigh", entry.complex_lanes, 2, d, batch), pairs("complex eigh, one by one", entry.complex_single, 2, d, batch);
+      pairs<T>("eigh", entry("eigh"), 1, d, batch), pairs<T>("eigh, one by one", entry("eigh_single"), 1, d, batch);
+      pairs<T>("complex eigh", entry("complex eigh"), 2, d, batch), pairs<T>("complex eigh, one by one", entry("complex eigh_single"), 2, d, batch);
       roots(entry, d, batch);
     }
   for (I m : {1, 2, 3, 5, 12, 33})

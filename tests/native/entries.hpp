@@ -1,96 +1,57 @@
-// The entries of the kernel's C interface that the programs here call, for both types.
+// Calls of the kernel's functions by name. The library says what their parameters are, and each call is compared with that.
 #pragma once
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
 
-template <class T> using Svd = int (*)(const T*, T*, T*, T*, int64_t, int64_t, int64_t, int);
-template <class T> struct Entry {
-  int (*eigh)(const T*, T*, T*, int64_t, int64_t, T, int);
-  int (*root)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, T, int);
-  int (*frechet)(int, int, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int);
-  Svd<T> svd;
-  int (*svd_gradient)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t, T,
-                      int, int);
-  int (*single)(const T*, T*, T*, int64_t, int64_t, T, int);
-  int (*root_single)(int, const T*, T*, T*, T*, int64_t, int64_t, T, T, T, int);
-  int (*complex_lanes)(const T*, T*, T*, int64_t, int64_t, T, int);
-  int (*complex_single)(const T*, T*, T*, int64_t, int64_t, T, int);
-  int (*eigh_gradient)(const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, T, int, int, int);
-  int (*power)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, T, int, int);
-  int (*power_single)(const T*, T*, T*, T*, int64_t, int64_t, T, T, T, T, T, int, int);
-  int (*points)(int, const T*, const T*, const T*, T*, T*, T*, T*, const T*, const T*, T*, T*, T*, int64_t, int64_t, int64_t,
-                int);
-  int (*feature_moments)(const T*, const T*, const T*, T*, T*, int64_t, int64_t, int64_t, int64_t, int);
-  int (*feature_map)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
-                     int64_t, int);
-  int (*singular_function)(const T*, const T*, const T*, const T*, const T*, const T*, const T*, T*, int64_t, int64_t, int64_t,
-                           int);
-  int (*divided)(int, const T*, const T*, T*, int64_t*, T*, const T*, T*, int64_t, int64_t, T, int, int);
-  Svd<T> svd_single, complex_svd, complex_svd_single;
+struct Described {
+  const char *name, *type, *parameters;
+  void (*function)();
 };
 extern "C" {
-int sg_eigh_f32(const float*, float*, float*, int64_t, int64_t, float, int);
-int sg_eigh_f64(const double*, double*, double*, int64_t, int64_t, double, int);
-int sg_root_f32(int, const float*, float*, float*, float*, int64_t, int64_t, float, float, float, int);
-int sg_root_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, double, int);
-int sg_frechet_f32(int, int, const float*, const float*, const float*, const float*, float*, int64_t, int64_t, int);
-int sg_frechet_f64(int, int, const double*, const double*, const double*, const double*, double*, int64_t, int64_t, int);
-int sg_svd_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_svd_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
-int sg_svd_gradient_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*,
-                        float*, int64_t, int64_t, int64_t, float, int, int);
-int sg_svd_gradient_f64(const double*, const double*, const double*, const double*, const double*, const double*,
-                        const double*, double*, int64_t, int64_t, int64_t, double, int, int);
-int sg_eigh_single_f32(const float*, float*, float*, int64_t, int64_t, float, int);
-int sg_eigh_single_f64(const double*, double*, double*, int64_t, int64_t, double, int);
-int sg_root_single_f32(int, const float*, float*, float*, float*, int64_t, int64_t, float, float, float, int);
-int sg_root_single_f64(int, const double*, double*, double*, double*, int64_t, int64_t, double, double, double, int);
-int sg_eigh_c64(const float*, float*, float*, int64_t, int64_t, float, int);
-int sg_eigh_c128(const double*, double*, double*, int64_t, int64_t, double, int);
-int sg_eigh_single_c64(const float*, float*, float*, int64_t, int64_t, float, int);
-int sg_eigh_single_c128(const double*, double*, double*, int64_t, int64_t, double, int);
-int sg_eigh_gradient_f32(const float*, const float*, const float*, const float*, const float*, float*, int64_t, int64_t,
-                         float, int, int, int);
-int sg_eigh_gradient_f64(const double*, const double*, const double*, const double*, const double*, double*, int64_t,
-                         int64_t, double, int, int, int);
-int sg_power_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, float, int, int);
-int sg_power_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, double, int, int);
-int sg_power_single_f32(const float*, float*, float*, float*, int64_t, int64_t, float, float, float, float, float, int, int);
-int sg_power_single_f64(const double*, double*, double*, double*, int64_t, int64_t, double, double, double, double, double, int, int);
-int sg_points_f32(int, const float*, const float*, const float*, float*, float*, float*, float*, const float*, const float*,
-                  float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_points_f64(int, const double*, const double*, const double*, double*, double*, double*, double*, const double*,
-                  const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
-int sg_feature_moments_f32(const float*, const float*, const float*, float*, float*, int64_t, int64_t, int64_t, int64_t, int);
-int sg_feature_moments_f64(const double*, const double*, const double*, double*, double*, int64_t, int64_t, int64_t, int64_t,
-                           int);
-int sg_feature_map_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*,
-                       float*, int64_t, int64_t, int64_t, int64_t, int);
-int sg_feature_map_f64(const double*, const double*, const double*, const double*, const double*, const double*,
-                       const double*, double*, int64_t, int64_t, int64_t, int64_t, int);
-int sg_singular_function_f32(const float*, const float*, const float*, const float*, const float*, const float*, const float*, float*,
-                             int64_t, int64_t, int64_t, int);
-int sg_divided_f32(int, const float*, const float*, float*, int64_t*, float*, const float*, float*, int64_t, int64_t, float, int, int);
-int sg_singular_function_f64(const double*, const double*, const double*, const double*, const double*, const double*, const double*, double*,
-                             int64_t, int64_t, int64_t, int);
-int sg_divided_f64(int, const double*, const double*, double*, int64_t*, double*, const double*, double*, int64_t, int64_t, double, int, int);
-int sg_svd_single_f32(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_svd_single_f64(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
-int sg_svd_c64(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_svd_c128(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
-int sg_svd_single_c64(const float*, float*, float*, float*, int64_t, int64_t, int64_t, int);
-int sg_svd_single_c128(const double*, double*, double*, double*, int64_t, int64_t, int64_t, int);
 const char* sg_isa();
+int sg_entries(const Described**);
 }
 
-inline Entry<float> entries(float) {
-  return {sg_eigh_f32, sg_root_f32, sg_frechet_f32, sg_svd_f32, sg_svd_gradient_f32, sg_eigh_single_f32, sg_root_single_f32,
-          sg_eigh_c64, sg_eigh_single_c64, sg_eigh_gradient_f32, sg_power_f32, sg_power_single_f32, sg_points_f32,
-          sg_feature_moments_f32, sg_feature_map_f32, sg_singular_function_f32, sg_divided_f32,
-          sg_svd_single_f32, sg_svd_c64, sg_svd_single_c64};
+template <class A> constexpr char code() {
+  if (std::is_pointer<A>::value) return 'p';
+  if (std::is_same<A, float>::value) return 'f';
+  if (std::is_same<A, double>::value) return 'd';
+  return std::is_same<A, int64_t>::value ? 'l' : std::is_same<A, int>::value ? 'i' : '?';
 }
-inline Entry<double> entries(double) {
-  return {sg_eigh_f64, sg_root_f64, sg_frechet_f64, sg_svd_f64, sg_svd_gradient_f64, sg_eigh_single_f64, sg_root_single_f64,
-          sg_eigh_c128, sg_eigh_single_c128, sg_eigh_gradient_f64, sg_power_f64, sg_power_single_f64, sg_points_f64,
-          sg_feature_moments_f64, sg_feature_map_f64, sg_singular_function_f64, sg_divided_f64,
-          sg_svd_single_f64, sg_svd_c128, sg_svd_single_c128};
-}
+// Pointers are passed as pointers to anything, and truth values as numbers.
+template <class A> A passed(A x) { return x; }
+template <class A> const void* passed(A* x) { return x; }
+inline const void* passed(std::nullptr_t) { return nullptr; }
+inline int passed(bool x) { return x; }
+
+class Function {
+  const Described* it = nullptr;
+  template <class... A> int call(A... x) const {
+    const char given[] = {code<A>()..., 0};
+    if (std::strcmp(given, it->parameters)) {
+      std::fprintf(stderr, "%s expects %s, called with %s\n", it->name, it->parameters, given);
+      std::abort();
+    }
+    return ((int (*)(A...))it->function)(x...);
+  }
+
+ public:
+  Function(const char* name, const char* type) {
+    const Described* list;
+    for (int left = sg_entries(&list); left--; list++)
+      if (!std::strcmp(list->name, name) && !std::strcmp(list->type, type)) it = list;
+    if (!it) std::fprintf(stderr, "there is no %s of %s\n", name, type), std::abort();
+  }
+  template <class... A> int operator()(A... x) const { return call(passed(x)...); }
+};
+
+// The functions for real matrices of one type and, with "complex" before their names, for complex matrices.
+template <class T> struct Entries {
+  Function operator()(const char* name) const {
+    const bool wide = std::is_same<T, double>::value, real = std::strncmp(name, "complex ", 8);
+    return real ? Function(name, wide ? "f64" : "f32") : Function(name + 8, wide ? "c128" : "c64");
+  }
+};

@@ -10,7 +10,7 @@
 
 #include "entries.hpp"
 
-template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t batch, int threads) {
+template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t batch, int threads) {
   std::mt19937 random((unsigned)(d * 1000 + batch));
   std::uniform_real_distribution<T> uniform(-1, 1);
   const size_t square = (size_t)(d * d), all = (size_t)batch * square;
@@ -23,10 +23,10 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
         for (int64_t k = 0; k < d; k++) sum += G[b * d * d + i * d + k] * G[b * d * d + j * d + k] / (T)d;
         A[(size_t)(b * d * d + i * d + j)] = sum;
       }
-  if (entry.eigh(A.data(), w.data(), V.data(), batch, d, (T)1e-3, threads)) return 1e30;
+  if (entry("eigh")(A.data(), w.data(), V.data(), batch, d, (T)1e-3, threads)) return 1e30;
   for (int absent = 0; absent < 3; absent++) {  // the gradients with respect to V and w, one of which may be absent
     const T *gV = absent == 1 ? nullptr : G.data(), *gw = absent == 2 ? nullptr : w.data(), *K = absent ? A.data() : nullptr;
-    if (entry.eigh_gradient(V.data(), w.data(), gV, gw, K, X.data(), batch, d, (T)1e-4, absent != 1, absent != 2, threads))
+    if (entry("eigh_gradient")(V.data(), w.data(), gV, gw, K, X.data(), batch, d, (T)1e-4, absent != 1, absent != 2, threads))
       return 1e30;
     for (T x : X)
       if (!std::isfinite(x)) return 1e30;
@@ -41,22 +41,22 @@ template <class T> double exercise(const Entry<T>& entry, int64_t d, int64_t bat
         worst = std::fmax(worst, std::fabs(sum));
       }
   for (int f = 1; f <= 2; f++) {
-    for (auto root : {entry.root, entry.root_single})
+    for (auto root : {entry("root"), entry("root_single")})
       if (root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, threads)) return 1e30;
-    for (int terms : {0, 10}) entry.frechet(f, terms, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+    for (int terms : {0, 10}) entry("frechet")(f, terms, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
   }
-  for (auto power : {entry.power, entry.power_single})
+  for (auto power : {entry("power"), entry("power_single")})
     for (int relative : {0, 1})
       if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative, threads)) return 1e30;
-  entry.frechet(3, 0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
+  entry("frechet")(3, 0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
   A[0] = std::numeric_limits<T>::quiet_NaN();
-  if (!entry.eigh(A.data(), w.data(), V.data(), batch, d, (T)-1, threads)) return 1e30;
+  if (!entry("eigh")(A.data(), w.data(), V.data(), batch, d, (T)-1, threads)) return 1e30;
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)d;
 }
 
 // Every combination of gradients that may be absent, with a gap matrix and without; the results must be finite.
 template <class T>
-bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
+bool exercise_gradient(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
                        int64_t batch, int64_t m, int64_t n, int threads) {
   const int64_t k = m < n ? m : n;
   const std::vector<T> gaps((size_t)(batch * k * k), (T)0.5);
@@ -65,7 +65,7 @@ bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std
     std::vector<T> gM((size_t)(batch * m * n));
     const T *gU = absent & 1 ? nullptr : U.data(), *gS = absent & 2 ? nullptr : S.data(), *gVh = absent & 4 ? nullptr : Vh.data();
     const T* K = absent % 3 ? gaps.data() : nullptr;
-    if (entry.svd_gradient(U.data(), S.data(), Vh.data(), gU, gS, gVh, K, gM.data(), batch, m, n, floor, absent & 3, threads))
+    if (entry("svd_gradient")(U.data(), S.data(), Vh.data(), gU, gS, gVh, K, gM.data(), batch, m, n, floor, absent & 1, (absent >> 1) & 1, threads))
       return false;
     for (T x : gM)
       if (!std::isfinite(x)) return false;
@@ -74,15 +74,15 @@ bool exercise_gradient(const Entry<T>& entry, const std::vector<T>& U, const std
 }
 
 // The divided differences of w², which are w_i + w_j, and the ratios, which are w unless w² underflows; the worst error.
-template <class T> double exercise_divided(const Entry<T>& entry, const std::vector<T>& w, int64_t batch, int64_t d, int threads) {
+template <class T> double exercise_divided(const Entries<T>& entry, const std::vector<T>& w, int64_t batch, int64_t d, int threads) {
   std::vector<T> f(w), joint((size_t)(batch * d * d)), ratio(w.size());
   std::vector<int64_t> offsets((size_t)batch + 1);
   for (auto& x : f) x *= x;
-  const int close = entry.divided(0, w.data(), f.data(), joint.data(), offsets.data(), nullptr, nullptr, nullptr, batch, d, 0, 1, threads);
+  const int close = entry("divided")(0, w.data(), f.data(), joint.data(), offsets.data(), nullptr, nullptr, nullptr, batch, d, T(0), 1, threads);
   std::vector<T> places(w.size() + 6 * (size_t)close);
-  entry.divided(1, w.data(), f.data(), joint.data(), offsets.data(), places.data(), nullptr, nullptr, batch, d, 0, 1, threads);
+  entry("divided")(1, w.data(), f.data(), joint.data(), offsets.data(), places.data(), nullptr, nullptr, batch, d, T(0), 1, threads);
   for (auto& x : places) x *= 2;
-  entry.divided(2, w.data(), f.data(), joint.data(), offsets.data(), nullptr, places.data(), ratio.data(), batch, d, 0, 1, threads);
+  entry("divided")(2, w.data(), f.data(), joint.data(), offsets.data(), nullptr, places.data(), ratio.data(), batch, d, T(0), 1, threads);
   double worst = close == offsets[(size_t)batch] ? 0 : 1e30;
   for (int64_t b = 0; b < batch; b++) {
     double norm = 0;
@@ -101,13 +101,13 @@ template <class T> double exercise_divided(const Entry<T>& entry, const std::vec
 
 // The function f(s) = s: its value is U S Vᵀ, its derivative in the direction G is G.
 template <class T>
-double exercise_function(const Entry<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
+double exercise_function(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
                          const std::vector<T>& G, int64_t batch, int64_t m, int64_t n, int threads) {
   const int64_t k = m < n ? m : n;
   const std::vector<T> ones((size_t)(batch * k * k), (T)1);
   std::vector<T> F(G.size()), X(G.size());
-  entry.singular_function(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, threads);
-  entry.singular_function(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(), batch, m, n, threads);
+  entry("singular_function")(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, threads);
+  entry("singular_function")(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(), batch, m, n, threads);
   double worst = 0;
   for (int64_t b = 0; b < batch; b++) {
     double size = 1, miss = 0;
@@ -125,7 +125,7 @@ double exercise_function(const Entry<T>& entry, const std::vector<T>& U, const s
 // every fourth one zero. Eigenvalues alone, and a matrix that is not finite, too. Only the lower triangle is read, unless
 // there is a limit on the asymmetry: then the random matrices fail.
 template <class T>
-double exercise_pairs(int (*eigh)(const T*, T*, T*, int64_t, int64_t, T, int), int parts, int64_t d, int64_t batch,
+double exercise_pairs(Function eigh, int parts, int64_t d, int64_t batch,
                       int threads) {
   typedef std::complex<double> C;
   std::mt19937 random((unsigned)(d * 1000 + batch));
@@ -174,7 +174,7 @@ template <class T> std::vector<T> varied(int parts, int64_t m, int64_t n, int64_
 }
 
 // One way to singular value decompositions; values alone, and a matrix that is not finite, too.
-template <class T> double exercise_triples(Svd<T> svd, int parts, int64_t m, int64_t n, int64_t batch, int threads) {
+template <class T> double exercise_triples(Function svd, int parts, int64_t m, int64_t n, int64_t batch, int threads) {
   typedef std::complex<double> C;
   const int64_t k = m < n ? m : n;
   std::vector<T> A = varied<T>(parts, m, n, batch), S((size_t)(batch * k)), values(S.size());
@@ -199,39 +199,39 @@ template <class T> double exercise_triples(Svd<T> svd, int parts, int64_t m, int
 }
 
 // What follows from a decomposition.
-template <class T> double exercise_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+template <class T> double exercise_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
   const int64_t k = m < n ? m : n;
   const std::vector<T> A = varied<T>(1, m, n, batch);
   std::vector<T> U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
-  if (entry.svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
+  if (entry("svd")(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
   if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
   return std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads), exercise_divided(entry, S, batch, k, threads));
 }
 
-template <class T> double exercise_every_svd(const Entry<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
-  double worst = exercise_triples(entry.svd, 1, m, n, batch, threads);
-  worst = std::fmax(worst, exercise_triples(entry.svd_single, 1, m, n, batch, threads));
-  worst = std::fmax(worst, exercise_triples(entry.complex_svd, 2, m, n, batch, threads));
-  return std::fmax(worst, exercise_triples(entry.complex_svd_single, 2, m, n, batch, threads));
+template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+  double worst = exercise_triples<T>(entry("svd"), 1, m, n, batch, threads);
+  worst = std::fmax(worst, exercise_triples<T>(entry("svd_single"), 1, m, n, batch, threads));
+  worst = std::fmax(worst, exercise_triples<T>(entry("complex svd"), 2, m, n, batch, threads));
+  return std::fmax(worst, exercise_triples<T>(entry("complex svd_single"), 2, m, n, batch, threads));
 }
 
 // Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.
-template <class T> bool exercise_points(const Entry<T>& entry, int64_t n, int64_t k, int64_t batch, int threads) {
+template <class T> bool exercise_points(const Entries<T>& entry, int64_t n, int64_t k, int64_t batch, int threads) {
   const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k);
   std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), C(means * (size_t)k);
   std::vector<T> e((size_t)batch), gX(all), gY(all), gw(w.size());
   for (const T* weights : {(const T*)nullptr, (const T*)w.data()}) {
-    entry.points(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+    entry("points")(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
                  batch, n, k, threads);
-    entry.points(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr, nullptr,
+    entry("points")(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr, nullptr,
                  nullptr, batch, n, k, threads);
     for (T c : C)
       if (c != 0) return false;
-    entry.points(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr, nullptr,
+    entry("points")(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr, nullptr,
                  nullptr, batch, n, k, threads);
     for (T distance : e)
       if (distance != 0) return false;
-    entry.points(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(), gX.data(), gY.data(),
+    entry("points")(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(), gX.data(), gY.data(),
                  weights ? gw.data() : nullptr, batch, n, k, threads);
     for (size_t i = 0; i < all; i++)
       if (!std::isfinite(gX[i]) || !std::isfinite(gY[i])) return false;
@@ -241,7 +241,7 @@ template <class T> bool exercise_points(const Entry<T>& entry, int64_t n, int64_
 
 // Features of n positions: moments about a centre, with other features and with themselves, and the affine map of both.
 template <class T>
-double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups, int64_t d, int64_t n, int threads) {
+double exercise_features(const Entries<T>& entry, int64_t samples, int64_t groups, int64_t d, int64_t n, int threads) {
   std::mt19937 random((unsigned)(samples * 1000 + d * 100 + n));
   std::uniform_real_distribution<T> uniform(-1, 1);
   const size_t all = (size_t)(samples * groups * d * n), rows = (size_t)(groups * d), square = rows * (size_t)d;
@@ -251,7 +251,7 @@ double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups,
   auto at = [&](int64_t s, int64_t g, int64_t i, int64_t p) { return (size_t)(((s * groups + g) * d + i) * n + p); };
   double worst = 0;
   for (const T* other : {(const T*)nullptr, (const T*)Y.data()}) {
-    if (entry.feature_moments(X.data(), x.data(), other, C.data(), sums.data(), samples, groups, d, n, threads)) return 1e30;
+    if (entry("feature_moments")(X.data(), x.data(), other, C.data(), sums.data(), samples, groups, d, n, threads)) return 1e30;
     for (int64_t g = 0; g < groups; g++)
       for (int64_t i = 0; i < d; i++)
         for (int64_t j = -1; j < d; j++) {  // −1: the sum
@@ -266,7 +266,7 @@ double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups,
         }
   }
   for (bool both : {false, true}) {
-    if (entry.feature_map(Y.data(), y.data(), A.data(), both ? X.data() : nullptr, both ? x.data() : nullptr,
+    if (entry("feature_map")(Y.data(), y.data(), A.data(), both ? X.data() : nullptr, both ? x.data() : nullptr,
                           both ? B.data() : nullptr, both ? nullptr : x.data(), out.data(), samples, groups, d, n, threads))
       return 1e30;
     for (int64_t s = 0; s < samples; s++)
@@ -285,17 +285,17 @@ double exercise_features(const Entry<T>& entry, int64_t samples, int64_t groups,
   return worst / (double)std::numeric_limits<T>::epsilon();
 }
 
-template <class T> double everything(const Entry<T>& entry, int threads) {
+template <class T> double everything(const Entries<T>& entry, int threads) {
   double worst = 0;
   for (int64_t d : {1, 2, 3, 4, 5, 8, 9, 17, 31, 33, 65, 130})
     for (int64_t batch : {1, 3, 19}) {
       if (d * d * d * batch < 10000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
       if (d * d * d * batch > 2500000) continue;
-      for (auto eigh : {entry.eigh, entry.single}) worst = std::fmax(worst, exercise_pairs(eigh, 1, d, batch, threads));
-      for (auto eigh : {entry.complex_lanes, entry.complex_single})
-        worst = std::fmax(worst, exercise_pairs(eigh, 2, d, batch, threads));
+      for (auto eigh : {entry("eigh"), entry("eigh_single")}) worst = std::fmax(worst, exercise_pairs<T>(eigh, 1, d, batch, threads));
+      for (auto eigh : {entry("complex eigh"), entry("complex eigh_single")})
+        worst = std::fmax(worst, exercise_pairs<T>(eigh, 2, d, batch, threads));
     }
-  worst = std::fmax(worst, exercise_pairs(entry.eigh, 1, 3, 300, threads));
+  worst = std::fmax(worst, exercise_pairs<T>(entry("eigh"), 1, 3, 300, threads));
   for (int64_t m : {1, 2, 3, 4, 5, 6, 9, 17, 33, 70, 140})
     for (int64_t n : {1, 2, 3, 4, 5, 6, 8, 16, 31, 125})
       for (int64_t batch : {1, 3, 19})
@@ -316,8 +316,8 @@ template <class T> double everything(const Entry<T>& entry, int threads) {
 }
 
 int main() {
-  const auto single = entries(0.0f);
-  const auto both = entries(0.0);
+  const auto single = Entries<float>();
+  const auto both = Entries<double>();
   std::thread other([&] { everything(single, 2); });  // two callers share the pool
   double a = everything(single, 2), b = everything(both, 3);
   other.join();
