@@ -45,7 +45,7 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
     if not ordinary:
         return _of_any_scale(given, options)
-    if function.needs_no_gradient(*given) or not function.reverse_only(*given):
+    if not function.reverse_only(*given):
         return composed(X, Y, w, options)
     results: Results = function.run(_Alignment, X, Y, w, options)
     return results
