@@ -1,6 +1,7 @@
 """The benchmark's goals, plan, stored results and pages. No time is asserted."""
 
 import json
+import re
 
 import pytest
 import torch
@@ -216,6 +217,23 @@ def test_the_table_in_the_documentation_is_that_of_its_data():
     """Written by ``spectralgrad bench --from docs/results/bench/bench.json --report docs/results/bench``."""
     stored = (STORED / "goals.md").read_text("utf-8")
     assert stored == tables.as_markdown(read(STORED / "bench.json"), tables.PICTURES)
+
+
+def test_the_figures_of_the_page_about_speed_are_those_of_its_run():
+    page, stored = (ROOT / "docs" / "benchmarks.md").read_text("utf-8"), (STORED / "goals.md").read_text("utf-8")
+    words = "{} comparisons with a floor: {} reach the goal, {} the floor, {} are below"
+    counts = re.search(words.format(*[r"(\d+)"] * 4), stored).groups()
+    assert (
+        "Of {} comparisons with a floor, {} reach the goal, {} the floor, and {} are below it.".format(*counts) in page
+    )
+    rows = [
+        [x.strip() for x in line.strip("|").split("|")] for line in stored.splitlines() if line.startswith("| eigh ")
+    ]
+    ratios = {row[0]: float(row[6]) for row in rows if row[6]}
+    for line in re.findall(r"^\| (\d+ \(\d+\) \|.*)", page, re.MULTILINE)[:8]:
+        size, *given = (x.strip() for x in line.strip("|").split("|"))
+        cells = (f"eigh {kind} d={size}" for kind in ("float32", "float64", "float32 graded"))
+        assert [float(x) for x in given[:3]] == [float(f"{ratios[cell]:.2g}") for cell in cells], line
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
