@@ -10,7 +10,18 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import BACKEND, DECOMPOSERS, DOUBLES, FUNCTIONAL, FUNCTIONS, SINGULAR, noise, symmetric_noise, symmetrized
+from .helpers import (
+    BACKEND,
+    DECOMPOSERS,
+    DOUBLES,
+    FUNCTIONAL,
+    FUNCTIONS,
+    SINGULAR,
+    noise,
+    pairs,
+    symmetric_noise,
+    symmetrized,
+)
 
 
 def _recomposed(result, keep):
@@ -314,3 +325,14 @@ def test_only_the_hermitian_part_of_directions_and_cotangents_counts(name, dtype
         found, expected = (torch.autograd.grad(f(leaf), leaf, G, create_graph=graph)[0] for G in (E, sym))
         assert_close(found, expected)
         assert_close(found, found.mH)
+
+
+@pytest.mark.parametrize(("name", "method"), pairs())
+def test_gradients_of_every_method_are_hermitian_and_the_same_with_a_graph(name, method):
+    leaf, G = with_spectrum([0.5, 1.0, 2.0], dtype=torch.float64).requires_grad_(), noise(3, 3)
+    plain, graphed = (
+        torch.autograd.grad(FUNCTIONS[name](leaf, method=method), leaf, G, create_graph=graph)[0]
+        for graph in (False, True)
+    )
+    assert_close(plain, plain.mH)
+    assert_close(graphed, plain)

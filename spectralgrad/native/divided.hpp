@@ -17,6 +17,7 @@ namespace SG_NS {
 namespace {
 
 using sg::Divided;
+using sg::quadrature_nodes;
 
 // Gauss–Legendre quadrature on [−1, 1]: exact for polynomials of degree 11.
 constexpr double node[quadrature_nodes] = {-0.93246951420315202781, -0.66120938646626451366, -0.23861918608319690863,
