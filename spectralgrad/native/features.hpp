@@ -38,11 +38,12 @@ template <class T> struct Panels {
   }
 };
 
-// Moments: positions are packed one after another, 2W channels of each, so that a product needs no sum over lanes.
-template <class T> struct Rows {
+// Moments: positions are packed one after another, H vectors of channels of each, so that a product needs no sum over
+// lanes. One vector is enough for groups of up to W channels.
+template <class T, int H> struct Rows {
   typedef Vec<T> V;
-  static constexpr int W = Simd<T>::W, width = 2 * W, most = 256;  // positions in a chunk
-  int d, panels;  // panels of 2W channels, the last one filled up with zeros
+  static constexpr int W = Simd<T>::W, width = H * W, most = 256;  // positions in a chunk
+  int d, panels;  // panels of `width` channels, the last one filled up with zeros
 
   explicit Rows(int channels) : d(channels), panels((channels + width - 1) / width) {}
   int padded() const { return panels * width; }
@@ -69,66 +70,82 @@ template <class T> struct Rows {
   }
 };
 
-// C += Σ y xᵀ over packed positions, for four channels of y and 2W of x; sums in double are added once a chunk.
-template <class T> void moments_tile(const T* y, const T* x, int positions, double* C, int64_t ld) {
-  typedef Rows<T> P;
-  Vec<T> s[4][2] = {};
+// C += Σ y xᵀ over packed positions, for R channels of y and a panel of x; sums in double are added once a chunk.
+template <class T, int H, int R> void moments_tile(const T* y, const T* x, int positions, double* C, int64_t ld) {
+  typedef Rows<T, H> P;
+  Vec<T> s[R][H] = {};
   for (int p = 0; p < positions; p++, y += P::width, x += P::width) {
-    const Vec<T> a = load(x), b = load(x + P::W);
-    for (int r = 0; r < 4; r++) {
+    Vec<T> a[H];
+    for (int h = 0; h < H; h++) a[h] = load(x + h * P::W);
+    for (int r = 0; r < R; r++) {
       const Vec<T> m = splat<T>(y[r]);
-      s[r][0] += m * a, s[r][1] += m * b;
+      for (int h = 0; h < H; h++) s[r][h] += m * a[h];
     }
   }
-  for (int r = 0; r < 4; r++)
+  for (int r = 0; r < R; r++)
     for (int e = 0; e < P::width; e++) C[r * ld + e] += (double)s[r][e / P::W][e % P::W];
 }
 
 // Adds the sums of packed positions.
-template <class T> void add_rows(const T* x, int positions, double* to) {
-  typedef Rows<T> P;
-  Vec<T> s[2] = {};
+template <class T, int H> void add_rows(const T* x, int positions, double* to) {
+  typedef Rows<T, H> P;
+  Vec<T> s[H] = {};
   for (int p = 0; p < positions; p++)
-    for (int h = 0; h < 2; h++) s[h] += load(x + p * P::width + h * P::W);
+    for (int h = 0; h < H; h++) s[h] += load(x + p * P::width + h * P::W);
   for (int e = 0; e < P::width; e++) to[e] += (double)s[e / P::W][e % P::W];
 }
 
-template <class T> size_t moments_work(int d) { return sizeof(T) * 2 * Rows<T>(d).size(); }
-template <class T> int moments_padded(int d) { return Rows<T>(d).padded(); }
-
 // Adds Σ y (x − x₀)ᵀ (groups, D, D) and Σ y (groups, D) of samples first … first + count − 1, where D is d rounded up to
 // moments_padded. If t.Y is null, y is x − x₀, and only the lower triangle is valid.
+template <class T, int H> struct Moments {
+  typedef Rows<T, H> P;
+  static constexpr int R = H == 1 && P::W >= 8 ? 8 : 4;  // rows of a tile: eight sums keep the units busy
+
+  static size_t work(int d) { return sizeof(T) * 2 * P(d).size(); }
+  static int padded(int d) { return P(d).padded(); }
+
+  static void run(const sg::FeatureMoments<T>& t, int64_t first, int64_t count, double* C, double* sums, void* work) {
+    const P rows(t.d);
+    const int64_t D = rows.padded();
+    T *x = (T*)work, *y = t.Y ? x + rows.size() : x;
+    for (int g = 0; g < t.groups; g++) {
+      double *own = C + g * D * D, *total = sums + g * D;
+      int filled = 0;
+      auto flush = [&] {
+        if (filled) add(rows, y, x, filled, own, total, t.Y == nullptr);
+        filled = 0;
+      };
+      for (int64_t s = first; s < first + count; s++) {
+        const int64_t at = (s * t.groups + g) * t.d * t.n;
+        for (int64_t from = 0; from < t.n;) {
+          const int64_t left = t.n - from, room = rows.most - filled;
+          const int now = (int)(left < room ? left : room);
+          rows.pack(t.X + at + from, t.n, t.x0 + (int64_t)g * t.d, now, x, filled);
+          if (t.Y) rows.pack(t.Y + at + from, t.n, nullptr, now, y, filled);
+          from += now, filled += now;
+          if (filled == rows.most) flush();
+        }
+      }
+      flush();
+    }
+  }
+
+ private:
+  static void add(const P& rows, T* y, T* x, int filled, double* C, double* sums, bool lower) {
+    const int64_t D = rows.padded();
+    for (int r = 0; r < rows.d; r += R) {
+      const T* left = rows.panel(y, r / P::width) + r % P::width;
+      for (int c = 0; c < (lower ? r / P::width + 1 : rows.panels); c++)
+        moments_tile<T, H, R>(left, rows.panel(x, c), filled, C + r * D + c * P::width, D);
+    }
+    for (int k = 0; k < rows.panels; k++) add_rows<T, H>(rows.panel(y, k), filled, sums + k * P::width);
+  }
+};
+template <class T> size_t moments_work(int d) { return d <= Simd<T>::W ? Moments<T, 1>::work(d) : Moments<T, 2>::work(d); }
+template <class T> int moments_padded(int d) { return d <= Simd<T>::W ? Moments<T, 1>::padded(d) : Moments<T, 2>::padded(d); }
 template <class T> void moments(const sg::FeatureMoments<T>& t, int64_t first, int64_t count, double* C, double* sums,
                                 void* work) {
-  const Rows<T> rows(t.d);
-  constexpr int width = Rows<T>::width;
-  const int64_t D = rows.padded();
-  T *x = (T*)work, *y = t.Y ? x + rows.size() : x;
-  for (int g = 0; g < t.groups; g++) {
-    double *own = C + g * D * D, *total = sums + g * D;
-    int filled = 0;
-    auto flush = [&] {
-      for (int r = 0; r < D && filled; r += 4) {
-        const T* left = rows.panel(y, r / width) + r % width;
-        for (int c = 0; c < (t.Y ? rows.panels : r / width + 1); c++)
-          moments_tile<T>(left, rows.panel(x, c), filled, own + r * D + c * width, D);
-      }
-      for (int k = 0; k < rows.panels; k++) add_rows<T>(rows.panel(y, k), filled, total + k * width);
-      filled = 0;
-    };
-    for (int64_t s = first; s < first + count; s++) {
-      const int64_t at = (s * t.groups + g) * t.d * t.n;
-      for (int64_t from = 0; from < t.n;) {
-        const int64_t left = t.n - from, room = rows.most - filled;
-        const int now = (int)(left < room ? left : room);
-        rows.pack(t.X + at + from, t.n, t.x0 + (int64_t)g * t.d, now, x, filled);
-        if (t.Y) rows.pack(t.Y + at + from, t.n, nullptr, now, y, filled);
-        from += now, filled += now;
-        if (filled == rows.most) flush();
-      }
-    }
-    flush();
-  }
+  (t.d <= Simd<T>::W ? Moments<T, 1>::run : Moments<T, 2>::run)(t, first, count, C, sums, work);
 }
 
 // R channels of A y + B x + shift at one panel; B may be null.

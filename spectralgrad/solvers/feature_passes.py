@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..native import Kernel, kernel
 
-_CHANNELS = range(8, 385)  # of a group; with fewer the kernel gains nothing, and with more torch is as fast
+_CHANNELS = range(4, 385)  # of a group; with fewer the kernel gains little, and with more torch is as fast
 _POSITIONS = 16  # fewest positions of a sample; with fewer, most of a packed panel would be padding
 
 
