@@ -99,7 +99,7 @@ template <class T, int H> void add_rows(const T* x, int positions, double* to) {
 // moments_padded. If t.Y is null, y is x − x₀, and only the lower triangle is valid.
 template <class T, int H> struct Moments {
   typedef Rows<T, H> P;
-  static constexpr int R = H == 1 && P::W >= 8 ? 8 : 4;  // rows of a tile: eight sums keep the units busy
+  static constexpr int R = H == 2 ? 4 : P::W < 8 ? P::W : 8;  // rows of a tile, a divisor of the panel's width
 
   static size_t work(int d) { return sizeof(T) * 2 * P(d).size(); }
   static int padded(int d) { return P(d).padded(); }
