@@ -48,25 +48,29 @@ class Problem:
 
         For eigh, a ``dtype`` requires that the matrices are symmetric up to its rounding error.
         """
+        found = self.by_kernel(A, operation, dtype)
+        if found is not None:
+            return found
         counts.call(A.shape[:-2].numel())
-        return self.completed(A, self.kernel(A, dtype), operation, dtype)
-
-    def completed(
-        self, A: Tensor, by_kernel: tuple[Factors, int] | None, operation: str, dtype: torch.dtype | None = None
-    ) -> Factors:
-        """Return what the kernel found, where it was used and succeeded, and otherwise the result of the fallbacks.
-
-        The kernel comes first, because it checks for NaN itself and the check below would be wasted.
-        """
-        if by_kernel is not None and not by_kernel[1]:
-            return by_kernel[0]
         refuse_asymmetric(A, operation, dtype)
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
         try:
-            factors = self.fast(A) if by_kernel is None else by_kernel[0]
+            factors = self.fast(A)
         except _FAILURES:
             return self._one_by_one(A, operation)
         self.repair(A, factors, operation)
+        return factors
+
+    def by_kernel(self, A: Tensor, operation: str = "", dtype: torch.dtype | None = None) -> Factors | None:
+        """The same by the kernel; None if it is not used. It checks for NaN and asymmetry itself."""
+        found = self.kernel(A, dtype)
+        if found is None:
+            return None
+        factors, failed = found
+        if failed:
+            operation = operation or self.name
+            refuse_asymmetric(A, operation, dtype)
+            self.repair(self.readable(A, operation), factors, operation)
         return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
@@ -218,14 +222,26 @@ SVD = Problem(
 )
 
 
+def eigenvalues_by_kernel(A: Tensor, operation: str = "eigvalsh") -> Tensor | None:
+    """Return ascending eigenvalues by the kernel, or None if it is not used; vectors are computed where it fails."""
+    found = choice.eigvalsh_by_kernel(A)
+    if found is None:
+        return None
+    w, failed = found
+    if failed:
+        EIGH.repair(EIGH.readable(A, operation), (w,), operation)
+    return w
+
+
 def eigenvalues(A: Tensor, operation: str) -> Tensor:
     """Return ascending eigenvalues by the kernel or LAPACK; matrices that fail are decomposed with vectors."""
+    found = eigenvalues_by_kernel(A, operation)
+    if found is not None:
+        return found
     counts.call(A.shape[:-2].numel())
-    by_kernel = choice.eigvalsh_by_kernel(A)
-    if by_kernel is None or by_kernel[1]:
-        A = EIGH.readable(A, operation)
+    A = EIGH.readable(A, operation)
     try:
-        w, failed = by_kernel or choice.eigvalsh_by_lapack(A)
+        w, failed = choice.eigvalsh_by_lapack(A)
     except _FAILURES:
         return EIGH._one_by_one(A, operation)[0]
     if failed:
