@@ -2,7 +2,8 @@
 
 An object holds the C functions, the sizes that they are called with and the shapes of their results, which depend on
 shape and type alone; so it can be kept, and a call takes its pointers and little else. Each C function is called in
-one place. The tensors have to be :func:`in_memory`.
+one place. The tensors have to be :func:`in_memory`. New tensors get separate sizes, which torch reads faster than a
+tuple.
 """
 
 from __future__ import annotations
@@ -47,14 +48,15 @@ class Symmetric(NamedTuple):
         ``asymmetry``: then matrices whose triangles differ by more than this multiple of the largest entry fail. The
         eigenvalues of a failed matrix are NaN.
         """
-        w, V = self._new_values(A), torch.empty_like(A)
+        w = A.new_empty(*self.values) if self.real is None else A.new_empty(self.values, dtype=self.real)
+        V = torch.empty_like(A)
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr()
         failed = self.run_eigh(*pointers, self.batch, self.d, asymmetry, torch.get_num_threads())
         return (w, V), checked("eigh", failed)
 
     def eigvalsh(self, A: Tensor) -> tuple[Tensor, int]:
         """Return ascending eigenvalues (*, d) and the number of failed matrices; no vectors are computed."""
-        w = self._new_values(A)
+        w = A.new_empty(*self.values) if self.real is None else A.new_empty(self.values, dtype=self.real)
         pointers = A.data_ptr(), w.data_ptr(), None
         failed = self.run_eigh(*pointers, self.batch, self.d, UNCHECKED, torch.get_num_threads())
         return w, checked("eigvalsh", failed)
@@ -73,7 +75,7 @@ class Symmetric(NamedTuple):
             limits: multiples of the norm up to which eigenvalues count as zero, up to which negative ones do, and the
                 limit on the asymmetry.
         """
-        s, V, S = self._new_values(A), torch.empty_like(A), torch.empty_like(A)
+        s, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
         pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
         sizes = self.batch, self.d
         doubtful = self.run_root(self.roots[inverse], *pointers, *sizes, *limits, torch.get_num_threads())
@@ -87,15 +89,10 @@ class Symmetric(NamedTuple):
         Eigenvalues up to the first limit count as zero before ε is added, and a sum of zero remains zero. With
         ``relative``, ε is a multiple of the norm.
         """
-        w, V, S = self._new_values(A), torch.empty_like(A), torch.empty_like(A)
+        w, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr()
         tail = *limits, exponent, shift, relative, torch.get_num_threads()
         return S, checked("power", self.run_power(*pointers, self.batch, self.d, *tail))
-
-    def _new_values(self, A: Tensor) -> Tensor:
-        if self.real is None:
-            return A.new_empty(*self.values)  # torch reads separate sizes faster than a tuple
-        return A.new_empty(self.values, dtype=self.real)
 
 
 class Derivatives(NamedTuple):
@@ -147,7 +144,7 @@ class Derivatives(NamedTuple):
         (w, V), (gw, gV), (K, floor) = eigenpairs, cotangents, _gaps(gaps)
         gA = torch.empty_like(V)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("eigh_gradient", self.run_gradient(*map(_address, (V, w, gV, gw, K, gA)), *tail))
+        checked("eigh_gradient", self.run_gradient(*_addresses(V, w, gV, gw, K, gA), *tail))
         return gA
 
 
@@ -156,6 +153,7 @@ class Singular(NamedTuple):
 
     lanes: bool
     run: Any
+    batch: int
     sizes: tuple[int, int, int]
     U: Shape
     S: Shape
@@ -168,7 +166,9 @@ class Singular(NamedTuple):
         *batch, m, n = shape
         k, sizes = min(m, n), (shape[:-2].numel(), m, n)
         run, real = native.functions["svd" if lanes else "svd_single", dtype], dtype.to_real()
-        return cls(lanes, run, sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real if dtype.is_complex else None)
+        return cls(
+            lanes, run, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real if dtype.is_complex else None
+        )
 
     def svd(self, M: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
         """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
@@ -217,7 +217,7 @@ class SingularDerivatives(NamedTuple):
         K, floor = _gaps(gaps)
         gM = factors[0].new_empty(*self.shape)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("svd_gradient", self.run_gradient(*map(_address, (*factors, *cotangents, K, gM)), *tail))
+        checked("svd_gradient", self.run_gradient(*_addresses(*factors, *cotangents, K, gM), *tail))
         return gM
 
     def composed(self, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
@@ -238,7 +238,7 @@ class SingularDerivatives(NamedTuple):
     def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
         X = U.new_empty(*self.shape)
         tail = *self.sizes, torch.get_num_threads()
-        checked("singular_function", self.run_function(*map(_address, (U, *others, X)), *tail))
+        checked("singular_function", self.run_function(*_addresses(U, *others, X), *tail))
         return X
 
 
@@ -269,7 +269,7 @@ def divided_differences(
 
     def step(name: str, places: Tensor | None = None, slopes: Tensor | None = None) -> int:
         given = w, values, joint, offsets, places, slopes, None if slopes is None else ratio
-        return checked("divided", run(native.constants[name], *map(_address, given), *tail))
+        return checked("divided", run(native.constants[name], *_addresses(*given), *tail))
 
     places = w.new_empty(w.numel() + native.constants["quadrature_nodes"] * step("quotients"))
     step("nodes", places)
@@ -280,8 +280,8 @@ def divided_differences(
     return joint, ratio
 
 
-def _address(x: Tensor | None) -> int | None:
-    return None if x is None else x.data_ptr()
+def _addresses(*tensors: Tensor | None) -> list[int | None]:
+    return [None if x is None else x.data_ptr() for x in tensors]
 
 
 def _gaps(gaps: Tensor | float) -> tuple[Tensor | None, float]:

@@ -18,7 +18,7 @@ from ..native.functions import in_memory
 from ..precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from . import lapack, lapack_pool
 from .batch_invariance import active as batch_invariant
-from .call_counts import counts
+from .batch_invariance import anywhere
 from .lapack import Factors
 from .thresholds import NAMES, table
 
@@ -36,7 +36,9 @@ def symmetric(A: Tensor, roots: bool = False) -> Symmetric | None:
         A: matrices (*, d, d).
         roots: the roots are wanted as well, which the kernel computes for real matrices up to a size.
     """
-    return _symmetric(A.shape, A.dtype, batch_invariant(), roots) if kernel() is not None and A.is_cpu else None
+    if kernel() is None or not A.is_cpu:
+        return None
+    return _symmetric(A.shape, A.dtype, bool(anywhere) and batch_invariant(), roots)
 
 
 def prepared(A: object) -> bool:
@@ -60,7 +62,9 @@ def _symmetric(shape: torch.Size, dtype: torch.dtype, invariant: bool, roots: bo
 
 def singular(M: Tensor) -> Singular | None:
     """The same for singular value decompositions of matrices (*, m, n)."""
-    return _singular(M.shape, M.dtype, batch_invariant()) if kernel() is not None and M.is_cpu else None
+    if kernel() is None or not M.is_cpu:
+        return None
+    return _singular(M.shape, M.dtype, bool(anywhere) and batch_invariant())
 
 
 @lru_cache(maxsize=1024)
@@ -81,7 +85,9 @@ def derivatives(V: Tensor) -> Derivatives | None:
 
     One call replaces up to thirty of torch, so it is used for small matrices even if another solver decomposed them.
     """
-    return _derivatives(V.shape, V.dtype, batch_invariant()) if kernel() is not None and V.is_cpu else None
+    if kernel() is None or not V.is_cpu:
+        return None
+    return _derivatives(V.shape, V.dtype, bool(anywhere) and batch_invariant())
 
 
 @lru_cache(maxsize=1024)
@@ -120,43 +126,6 @@ def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tu
 def asymmetry_limit(dtype: torch.dtype | None) -> float:
     """Return the limit on the asymmetry as the kernel expects it; None stands for no limit."""
     return UNCHECKED if dtype is None else asymmetry_tolerance(dtype)
-
-
-def eigh_by_kernel(A: Tensor, dtype: torch.dtype | None = None) -> tuple[Factors, int] | None:
-    """Return eigenvalues and eigenvectors, and the number of failed matrices, from the kernel; None if it is not used.
-
-    The kernel checks its input for NaN and Inf, and with a ``dtype`` for asymmetry beyond rounding, so matrices that it
-    does not count as failed need no further check.
-    """
-    plan = symmetric(A)
-    if plan is None:
-        return None
-    counts.call(plan.batch)
-    return plan.eigh(in_memory(A), UNCHECKED if dtype is None else asymmetry_tolerance(dtype))
-
-
-def eigvalsh_by_kernel(A: Tensor) -> tuple[Tensor, int] | None:
-    """The same for eigenvalues alone."""
-    plan = symmetric(A)
-    if plan is None:
-        return None
-    counts.call(plan.batch)
-    return plan.eigvalsh(in_memory(A))
-
-
-def svd_by_kernel(M: Tensor) -> tuple[Factors, int] | None:
-    """The same for U, S and Vh."""
-    plan = singular(M)
-    if plan is None:
-        return None
-    counts.call(plan.sizes[0])
-    return plan.svd(in_memory(M))
-
-
-def svdvals_by_kernel(M: Tensor) -> tuple[Tensor, int] | None:
-    """The same for singular values alone."""
-    plan = singular(M)
-    return None if plan is None else plan.svdvals(in_memory(M))
 
 
 def in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
@@ -205,8 +174,8 @@ def forget() -> None:
 
 def eigh(A: Tensor) -> Factors:
     """Return eigenvalues and eigenvectors from the solver that the table selects; NaN where the kernel fails."""
-    by_kernel = eigh_by_kernel(A)
-    return eigh_by_lapack(A) if by_kernel is None else by_kernel[0]
+    plan = symmetric(A)
+    return eigh_by_lapack(A) if plan is None else plan.eigh(in_memory(A))[0]
 
 
 def eigh_by_lapack(A: Tensor) -> Factors:

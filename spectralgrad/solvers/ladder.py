@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
+from ..native.functions import in_memory
 from ..precision import exponent, ldexp, resolved
 from . import choice, lapack
 from .call_counts import counts
@@ -32,11 +34,9 @@ class Problem:
     """A kind of decomposition: its drivers, and the test by which the result for one matrix is accepted."""
 
     name: str
-    # Factors and the number of NaN matrices, or None; of the second argument, see solve.
-    kernel: Callable[[Tensor, torch.dtype | None], tuple[Factors, int] | None]
-    fast: Callable[
-        [Tensor], Factors
-    ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
+    plan: Callable[[Tensor], Any]  # the calls of the kernel, or None
+    method: str  # of the plan; it returns the factors and how many matrices failed
+    fast: Callable[[Tensor], Factors]  # for batches that the kernel does not decompose; NaN where it fails
     driver: str
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
@@ -63,10 +63,12 @@ class Problem:
 
     def by_kernel(self, A: Tensor, operation: str = "", dtype: torch.dtype | None = None) -> Factors | None:
         """The same by the kernel; None if it is not used. It checks for NaN and asymmetry itself."""
-        found = self.kernel(A, dtype)
-        if found is None:
+        plan = self.plan(A)
+        if plan is None:
             return None
-        factors, failed = found
+        limit = () if dtype is None else (choice.asymmetry_limit(dtype),)
+        factors, failed = getattr(plan, self.method)(in_memory(A), *limit)
+        counts.call(plan.batch)
         if failed:
             operation = operation or self.name
             refuse_asymmetric(A, operation, dtype)
@@ -202,7 +204,8 @@ def _dump(A: Tensor, name: str) -> str | None:
 
 EIGH = Problem(
     name="eigh",
-    kernel=lambda A, dtype: choice.eigh_by_kernel(A, dtype),
+    plan=choice.symmetric,
+    method="eigh",
     fast=lambda A: choice.eigh_by_lapack(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
@@ -212,7 +215,8 @@ EIGH = Problem(
 )
 SVD = Problem(
     name="svd",
-    kernel=lambda M, _: choice.svd_by_kernel(M),
+    plan=choice.singular,
+    method="svd",
     fast=lambda M: choice.svd_by_lapack(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),
@@ -224,10 +228,11 @@ SVD = Problem(
 
 def eigenvalues_by_kernel(A: Tensor, operation: str = "eigvalsh") -> Tensor | None:
     """Return ascending eigenvalues by the kernel, or None if it is not used; vectors are computed where it fails."""
-    found = choice.eigvalsh_by_kernel(A)
-    if found is None:
+    plan = choice.symmetric(A)
+    if plan is None:
         return None
-    w, failed = found
+    w, failed = plan.eigvalsh(in_memory(A))
+    counts.call(plan.batch)
     if failed:
         EIGH.repair(EIGH.readable(A, operation), (w,), operation)
     return w

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ..dispatch import function
 from ..dispatch.torch_internals import conjugates_applied
+from ..native.functions import in_memory
 from . import choice, fused, inverse_roots, orthogonal, pencil
 from .call_counts import counts
 from .ladder import EIGH, SVD, eigenvalues, eigenvalues_by_kernel
@@ -177,15 +178,15 @@ def svd(M: Tensor, operation: str = "svd") -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _svdvals_by_kernel(M: Tensor, operation: str = "svdvals") -> Tensor | None:
-    by_kernel = choice.svdvals_by_kernel(M)
-    if by_kernel is None:
+    plan = choice.singular(M)
+    if plan is None:
         return None
-    S, failed = by_kernel
+    S, failed = plan.svdvals(in_memory(M))
     if failed:  # the others keep their values, which do not depend on these
         SVD.readable(M, operation)
         at = S.isnan().any(-1)
         S[at] = SVD.solve(M[at], operation)[1]
-    counts.call(M.shape[:-2].numel() - failed)
+    counts.call(plan.batch - failed)
     return S
 
 
