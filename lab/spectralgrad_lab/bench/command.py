@@ -35,6 +35,7 @@ examples:
 
 
 _STUDIES = {
+    "calls": ("calls", "one call of each public function for one small matrix, beside torch"),
     "layers": ("layers", "the layers compared with batch normalization"),
     "group-whitening": ("group_whitening", "whitening as in the translation network of TPAMI 2021, by several methods"),
     "treatments": ("treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
