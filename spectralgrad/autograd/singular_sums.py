@@ -6,6 +6,8 @@ Their gradient is :math:`U\,\mathrm{diag}g'(\sigma)\,V^H`, a function of singula
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -15,12 +17,16 @@ from . import existence
 from .singular_functions import SingularFunction, Triplets, Weights, compose, composed
 
 
-def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes: Weights) -> Tensor:
-    """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with ``slopes`` g′."""
-    result: Tensor
+def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes_of: Callable[[], Weights]) -> Tensor:
+    """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with the slopes g′.
+
+    The slopes are computed only if a gradient is wanted.
+    """
     if function.needs_no_gradient(M):
-        result = total
-    elif function.reverse_only(M):
+        return total
+    result: Tensor
+    slopes = slopes_of()
+    if function.reverse_only(M):
         result = function.run(_SumInReverse, M, total, *triplets, slopes)
     else:
         result = function.apply(_Sum, M, total, *triplets, slopes.values, *slopes.pairs(), slopes.curvature())

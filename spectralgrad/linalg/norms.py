@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..autograd import singular_weights
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, of_any_size
+from ..autograd.singular_functions import Triplets, Weights, of_any_size
 from ..autograd.singular_sums import sum_of
 from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable
@@ -129,13 +129,17 @@ def _support(M: Tensor, S: Tensor) -> Tensor:
 
 def _nuclear(M: Tensor, triplets: Triplets) -> Tensor:
     S = triplets.S
-    return sum_of(M, S.sum(-1), triplets, singular_weights.sign(S, _support(M, S)))
+    return sum_of(M, S.sum(-1), triplets, lambda: singular_weights.sign(S, _support(M, S)))
 
 
 def _spectral(M: Tensor, triplets: Triplets) -> Tensor:
-    S, tolerance = triplets.S, rank_tolerance(max(M.shape[-2:]), M.dtype)
-    largest = ((1 - tolerance) * norm(S).unsqueeze(-1) <= S) & (S > 0)
-    return sum_of(M, norm(S), triplets, singular_weights.mean_of_largest(S, largest))
+    S = triplets.S
+
+    def slopes() -> Weights:
+        tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
+        return singular_weights.mean_of_largest(S, ((1 - tolerance) * norm(S).unsqueeze(-1) <= S) & (S > 0))
+
+    return sum_of(M, norm(S), triplets, slopes)
 
 
 def _schatten(M: Tensor, triplets: Triplets, p: float) -> Tensor:
@@ -146,6 +150,6 @@ def _schatten(M: Tensor, triplets: Triplets, p: float) -> Tensor:
     if p == 2:  # the squares are smooth at rank loss too, and need no decomposition
         total = (M.conj() * M).real.sum((-2, -1))
     else:
-        slopes = singular_weights.slope_of_power(S, p, _support(M, S))
+        slopes = lambda: singular_weights.slope_of_power(S, p, _support(M, S))  # noqa: E731
         total = sum_of(M, S.pow(p).sum(-1), Triplets(U, S, Vh), slopes)
     return size * torch.where(total > 0, torch.where(total > 0, total, 1).pow(1 / p), 0)
