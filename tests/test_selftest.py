@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from functools import cache
 
 import pytest
 import torch
@@ -25,11 +26,9 @@ def _off(result):
 
 
 @pytest.fixture
-def loading():
-    """The kernel is loaded and tested again, before and after."""
-    library._load.cache_clear()
-    yield
-    library._load.cache_clear()
+def loading(monkeypatch):
+    """The kernel is loaded and tested again. Afterwards there is the object of before, which other tests hold."""
+    monkeypatch.setattr(library, "_load", cache(library._load.__wrapped__))
 
 
 @pytest.mark.parametrize(
