@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
+import pytest
 import torch
 
 import spectralgrad as sg
@@ -49,8 +53,50 @@ def pairs(names=tuple(FUNCTIONS)):
     return [(name, method) for name in names for method in sg.methods(OPERATION.get(name, name))]
 
 
+def in_turn(names, cases, **others):
+    """Parametrize a test by the product of ``cases``, the values of ``names``, and of the values of other arguments.
+
+    The fast tier runs each case once, with the combinations of the others in turn, such that each value of each
+    argument occurs; the rest of the product is in the tier "full".
+    """
+    combinations = list(itertools.product(*map(list, others.values())))
+    stride = next(
+        s for s in range(max(1, round(0.6 * len(combinations))), 0, -1) if math.gcd(s, len(combinations)) == 1
+    )
+    cases, parameters, met = list(cases), [], set()
+    for i, j in itertools.product(range(len(cases)), range(len(combinations))):
+        fast = j == i * stride % len(combinations)
+        met |= set(enumerate(combinations[j])) if fast else set()
+        parameters.append(_parameter(cases[i], combinations[j], () if fast else pytest.mark.full))
+    assert met == {x for combination in combinations for x in enumerate(combination)}, (
+        "a value is in the full tier only"
+    )
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+    return pytest.mark.parametrize((*names, *others), parameters)
+
+
+def _parameter(case, rest, marks):
+    """A case, which is a value, a tuple of values or ``pytest.param``, and the values that follow."""
+    given = hasattr(case, "values") and hasattr(case, "id")
+    values = case.values if given else case if isinstance(case, tuple) else (case,)
+    shown = lambda x: getattr(x, "__name__", None) or str(x)  # noqa: E731
+    named = [case.id] if given and case.id else map(shown, values)
+    return pytest.param(*values, *rest, id="-".join([*named, *map(shown, rest)]), marks=marks)
+
+
 def matrix(spectrum: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
     return with_spectrum(SPECTRA[spectrum], dtype=dtype, seed=seed)
+
+
+def every_spectrum(dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """The matrices of all ``SPECTRA`` as a batch."""
+    return torch.stack([matrix(spectrum, dtype) for spectrum in SPECTRA])
+
+
+def not_finite(names, *batches: torch.Tensor) -> list[str]:
+    """The names of the elements of batches that have an entry that is infinite or NaN in one of them."""
+    finite = [torch.isfinite(batch).flatten(1).all(-1) for batch in batches]
+    return [name for name, *good in zip(names, *finite, strict=True) if not all(good)]
 
 
 def symmetric_noise(d: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:
