@@ -37,6 +37,7 @@ def test_a_training_step_compiles_without_a_graph_break(name):
         assert_close(ours, expected)
 
 
+@pytest.mark.compiler
 def test_a_small_net_compiles_with_inductor():
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -90,6 +91,7 @@ def _in_onnxruntime(net, X, *inputs):
     return [torch.from_numpy(session.run(None, {name: x.numpy()})[0]) for x in inputs]
 
 
+@pytest.mark.compiler
 @_needs_onnx
 @pytest.mark.parametrize("fused", [False, True], ids=["layers", "fused"])
 def test_evaluated_nets_run_in_onnxruntime(fused):
@@ -110,6 +112,7 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
     assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.compiler
 @_needs_onnx
 @pytest.mark.parametrize("normalize", ["trace", "frobenius"])
 def test_pooling_by_products_runs_in_onnxruntime(normalize):

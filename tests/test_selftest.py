@@ -141,6 +141,7 @@ def test_the_transform_at_first_use_does_not_matter(loading):
     assert kernel() is not None
 
 
+@pytest.mark.native
 def test_every_instruction_set_passes_and_they_agree():
     """The machine's own and those below it, each in a process of its own, since the choice is made once."""
     code = (
