@@ -93,9 +93,9 @@ def every_spectrum(dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.stack([matrix(spectrum, dtype) for spectrum in SPECTRA])
 
 
-def not_finite(names, *batches: torch.Tensor) -> list[str]:
+def not_finite(names, *batches: torch.Tensor) -> list:
     """The names of the elements of batches that have an entry that is infinite or NaN in one of them."""
-    finite = [torch.isfinite(batch).flatten(1).all(-1) for batch in batches]
+    finite = [torch.isfinite(batch).reshape(len(batch), -1).all(-1) for batch in batches]
     return [name for name, *good in zip(names, *finite, strict=True) if not all(good)]
 
 
