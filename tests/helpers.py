@@ -59,20 +59,27 @@ def in_turn(names, cases, **others):
     The fast tier runs each case once, with the combinations of the others in turn, such that each value of each
     argument occurs; the rest of the product is in the tier "full".
     """
-    combinations = list(itertools.product(*map(list, others.values())))
-    stride = next(
-        s for s in range(max(1, round(0.6 * len(combinations))), 0, -1) if math.gcd(s, len(combinations)) == 1
-    )
-    cases, parameters, met = list(cases), [], set()
-    for i, j in itertools.product(range(len(cases)), range(len(combinations))):
-        fast = j == i * stride % len(combinations)
-        met |= set(enumerate(combinations[j])) if fast else set()
-        parameters.append(_parameter(cases[i], combinations[j], () if fast else pytest.mark.full))
-    assert met == {x for combination in combinations for x in enumerate(combination)}, (
-        "a value is in the full tier only"
-    )
-    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
-    return pytest.mark.parametrize((*names, *others), parameters)
+    cases, combinations = list(cases), list(itertools.product(*map(list, others.values())))
+    stride = _stride(len(cases), combinations)
+    parameters = [
+        _parameter(case, rest, () if j == i * stride % len(combinations) else pytest.mark.full)
+        for i, case in enumerate(cases)
+        for j, rest in enumerate(combinations)
+    ]
+    return pytest.mark.parametrize((*names.split(", "), *others), parameters)
+
+
+def _stride(count, combinations):
+    """The step from the combination of one case to that of the next; every value of every argument occurs."""
+    n = len(combinations)
+    met = lambda step: _different([combinations[i * step % n] for i in range(count)])  # noqa: E731
+    steps = sorted((step for step in range(1, n + 1) if math.gcd(step, n) == 1), key=lambda step: abs(step - 0.6 * n))
+    return next(step for step in steps if met(step) == _different(combinations))
+
+
+def _different(rows):
+    """How many different values each column has."""
+    return [len(set(column)) for column in zip(*rows, strict=True)]
 
 
 def _parameter(case, rest, marks):
