@@ -23,7 +23,7 @@ TIERS = {
     "full": "full products of parameters, of which the fast tier runs representatives",
     "native": "the kernel under sanitizers and in every instruction set",
     "compiler": "torch.compile with the inductor backend, and exported programs",
-    "processes": "several processes, killed and resumed runs, Lightning, runs that train for long",
+    "runs": "several processes, killed runs, Lightning, trainings and benchmarks that take seconds",
     "browser": "reports in a browser",
 }
 

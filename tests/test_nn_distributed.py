@@ -14,7 +14,7 @@ import spectralgrad as sg
 from .forked import Forked
 
 pytestmark = [
-    pytest.mark.processes,
+    pytest.mark.runs,
     pytest.mark.xdist_group("distributed"),  # or each worker of pytest-xdist would start the processes
 ]
 SPLITS = {"even": (4, 4), "uneven": (1, 7), "empty": (0, 8)}

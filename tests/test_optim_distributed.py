@@ -17,7 +17,7 @@ from .forked import Forked
 from .small_networks import batch, linear_net
 
 pytestmark = [
-    pytest.mark.processes,
+    pytest.mark.runs,
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed"),
 ]
 STEPS = 3

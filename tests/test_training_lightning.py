@@ -17,7 +17,7 @@ with warnings.catch_warnings():
     lightning = pytest.importorskip("lightning.pytorch", reason="Lightning is not installed (extra [dev])")
 
 pytestmark = [
-    pytest.mark.processes,
+    pytest.mark.runs,
     pytest.mark.filterwarnings("ignore::UserWarning:lightning.*", "ignore::FutureWarning", "ignore:.*litlogger.*"),
 ]
 

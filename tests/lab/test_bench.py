@@ -89,6 +89,7 @@ def test_spectra_are_what_they_say():
     assert torch.linalg.cond(definite.double()).max() < 4e3
 
 
+@pytest.mark.runs
 def test_every_contest_times_everyone(outcomes):
     assert {o.contest for o in outcomes} == set(contests.CONTESTS)
     right = {"ours", "exact", "function", "torch", "svd"}
@@ -220,6 +221,7 @@ def test_json_names_machine_and_every_figure(outcomes):
     assert first["ratios"]["ours:torch"] == pytest.approx(theirs["seconds"] / ours["seconds"])
 
 
+@pytest.mark.runs
 def test_command_prints_writes_and_draws(tiny, tmp_path, capsys):
     image, results = tmp_path / "cost.png", tmp_path / "bench.json"
     options = ["--seconds", "0.002", "--json", str(results), "--plot", str(image), "--details"]

@@ -264,7 +264,7 @@ class TestRuns:
         small_training(tmp_path, report=lines.append).run(SETTINGS)
         assert (lines, len(stored(tmp_path))) == ([], 3)
 
-    @pytest.mark.processes
+    @pytest.mark.runs
     def test_a_killed_item_goes_on(self, tmp_path):
         script = (
             "from pathlib import Path\nfrom tests.lab.test_paper_training import SETTINGS, small_training\n"
