@@ -38,11 +38,15 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark each test with its tier, which also becomes a property in the JUnit report."""
+    """Mark each test with its tier, which also becomes a property in the JUnit report.
+
+    The longest tests, which are native, come first: two workers then run them side by side.
+    """
     for item in items:
         tier = next((mark.name for mark in item.iter_markers() if mark.name in TIERS), "fast")
         item.add_marker(tier)
         item.user_properties.append(("tier", tier))
+    items.sort(key=lambda item: item.get_closest_marker("native") is None)
 
 
 @pytest.fixture(autouse=True)
