@@ -342,6 +342,7 @@ def squared(task):
 
 
 class TestTasks:
+    @pytest.mark.runs
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_each_once(self, jobs, tmp_path):
         log = tmp_path / "log"
