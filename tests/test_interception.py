@@ -19,11 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import spectralgrad as sg
 from spectralgrad import solvers
 from spectralgrad.dispatch import function, torch_internals
-from spectralgrad.native import Kernel, kernel
-from spectralgrad.solvers import choice
+from spectralgrad.native import calls, kernel
+from spectralgrad.native.functions import in_memory
 from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import with_spectrum
 
+from . import kernel_calls
 from .helpers import FUNCTIONAL, in_turn
 
 pytestmark = pytest.mark.filterwarnings(
@@ -313,13 +314,13 @@ def test_cotangents_count_by_value_too(flag):
 @pytest.mark.parametrize("flag", ["negative", "zero"])
 def test_the_kernel_itself_resolves_views(flag):
     A = FLAGGED[flag](_matrices())
-    assert_close(kernel().eigh(A)[0], torch.linalg.eigvalsh(A), rtol=1e-12, atol=1e-12)
+    assert_close(kernel_calls.calls().eigh(A)[0], torch.linalg.eigvalsh(A), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.skipif(kernel() is None, reason="the kernel is not built")
 def test_the_kernel_refuses_tensors_without_memory():
     with pytest.raises(RuntimeError, match="has no memory"):
-        kernel().eigh(torch.empty(2, 3, 3, device="meta"))
+        in_memory(torch.empty(2, 3, 3, device="meta"))
 
 
 def _gradient_of(decomposition):
@@ -341,7 +342,7 @@ KERNEL_CALLS = {
 @pytest.mark.parametrize("call", KERNEL_CALLS)
 def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call, monkeypatch):
     inside, answers, seen = [], [], []
-    run, kernel_call, intercepted, plan = Operator.__call__, Kernel._call, function.intercepted, choice.plan
+    run, intercepted = Operator.in_general, function.intercepted
 
     def enter(self, *args, **kwargs):
         inside.append(self)
@@ -354,23 +355,15 @@ def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call
         answers.append(intercepted(*tensors))
         return answers[-1]
 
-    def checked(run):
-        def check(*args, **kwargs):
-            assert inside or answers[-1:] == [False], "the kernel was called outside an operator, and nothing was asked"
-            answers.clear()
-            seen.append(run)
-            return run(*args, **kwargs)
+    def checked(name, status):
+        assert inside or answers[-1:] == [False], "the kernel was called outside an operator, and nothing was asked"
+        answers.clear()
+        seen.append(name)
+        return status
 
-        return check
-
-    def checked_plan(*key):
-        found = plan(*key)
-        return found and found._replace(**{name: checked(getattr(found, name)) for name in ("eigh", "root", "frechet")})
-
-    monkeypatch.setattr(Operator, "__call__", enter)
-    monkeypatch.setattr(Kernel, "_call", checked(kernel_call))
+    monkeypatch.setattr(Operator, "in_general", enter)
+    monkeypatch.setattr(calls, "checked", checked)  # every call of a C function ends with it
     monkeypatch.setattr(function, "intercepted", ask)
-    monkeypatch.setattr(choice, "plan", checked_plan)
     KERNEL_CALLS[call](_matrices(torch.float32))
     assert seen or kernel() is None or call not in ("sqrt exact", "inv_sqrt exact", "eigh")
 

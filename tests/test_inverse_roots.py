@@ -11,9 +11,11 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad import solvers
 from spectralgrad.native import kernel
+from spectralgrad.native.calls import Symmetric
 from spectralgrad.optim import inverse_root, inverse_roots
 from spectralgrad.testing import relative_error, with_spectrum
 
+from . import kernel_calls
 from .helpers import DTYPES, REAL, SPECTRA, in_turn, matrix, unit
 
 DOUBLE = torch.float64
@@ -126,15 +128,14 @@ def test_a_list_takes_one_call_for_each_size():
 def test_a_matrix_that_the_kernel_cannot_decompose_goes_to_the_fallbacks(monkeypatch):
     A = torch.stack([matrix("spread", seed=seed) for seed in range(4)])
     expected = inverse_root(A, 4)
-    power, eigh = type(kernel()).power, type(kernel()).eigh
 
-    def broken_eigh(self, A, asymmetry):
-        w, V, _ = eigh(self, A, asymmetry)
-        w[1] = V[1] = torch.nan
-        return w, V, 1
+    def broken(factors, _):
+        for x in factors:
+            x[1] = torch.nan
+        return factors, 1
 
-    monkeypatch.setattr(type(kernel()), "power", lambda self, *args: (power(self, *args)[0], 1))
-    monkeypatch.setattr(type(kernel()), "eigh", broken_eigh)
+    kernel_calls.spoiled(monkeypatch, Symmetric, "power", lambda S, _: (S, 1))
+    kernel_calls.spoiled(monkeypatch, Symmetric, "eigh", broken)
     solvers.reset_report()
     assert_close(inverse_root(A, 4), expected)
 

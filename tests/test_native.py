@@ -1,6 +1,5 @@
 """The native kernel: LAPACK's bar for every size, independence of lanes, threads and neighbours, and its way down."""
 
-import ctypes
 import multiprocessing
 import threading
 
@@ -11,13 +10,15 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
+from spectralgrad.native.calls import Symmetric
 from spectralgrad.solvers import choice, eigh_ratio, thresholds, tuning
+from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
-from . import forked
+from . import forked, kernel_calls
 from .helpers import REAL, SPECTRA, gradient, symmetric_noise, unit
 
-NATIVE = kernel()
+NATIVE = kernel_calls.calls()
 needs_kernel = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
 SIZES = [*range(1, 34), 48, 63, 64, 65, 96, 127, 128, 129, 200, 257, 384, 512]
 
@@ -220,36 +221,17 @@ def test_a_forked_child_can_call():
 def _spoil_third(monkeypatch, method, straight):
     """Make the kernel fail on the third of four 3×3 matrices; return the list of its calls.
 
-    A call of a small matrix goes straight to the C function, others through a method of the kernel.
+    A call that nothing observes goes straight to the kernel, others through the operator.
     """
-    calls = []
+
+    def damage(results, _):
+        for x in results:
+            x[2] = torch.nan
+        return results, 1
+
     if not straight:
-        run = getattr(NATIVE, method)
-
-        def spoiled(*args):
-            calls.append(method)
-            *results, _ = run(*args)
-            for x in results:
-                x[2] = torch.nan
-            return *results, 1
-
-        monkeypatch.setattr(choice, "plan", lambda *_: None)
-        monkeypatch.setattr(NATIVE, method, spoiled)
-        return calls
-    plan = choice.plan(torch.Size([4, 3, 3]), torch.float64)
-    name, results = {"eigh": ("eigh", [1]), "root_and_eigenpairs": ("root", [2, 3, 4])}[method]
-
-    def spoiled_function(*args):
-        calls.append(name)
-        getattr(plan, name)(*args)
-        for k in results:  # eigenvalues; or their roots, the vectors and the root of the matrix
-            size = 3 if k < 3 else 9
-            for entry in range(2 * size, 3 * size):
-                ctypes.c_double.from_address(args[k] + 8 * entry).value = float("nan")
-        return 1
-
-    monkeypatch.setattr(choice, "plan", lambda *_: plan._replace(**{name: spoiled_function}))
-    return calls
+        monkeypatch.setattr(Operator, "at_once", lambda *_: None)
+    return kernel_calls.spoiled(monkeypatch, Symmetric, method, damage)
 
 
 @needs_kernel
@@ -259,8 +241,8 @@ def test_a_root_that_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch,
     """The kernel runs once; the other matrices keep its results."""
     A = torch.stack([with_spectrum([1.0, 2, 3], seed=seed) for seed in range(4)])
     expected = function(A)
-    calls = _spoil_third(monkeypatch, "root_and_eigenpairs", straight)
-    monkeypatch.setattr(NATIVE, "eigh", lambda *_: pytest.fail("the kernel was run again"))
+    calls = _spoil_third(monkeypatch, "root", straight)
+    monkeypatch.setattr(Symmetric, "eigh", lambda *_: pytest.fail("the kernel was run again"))
     result = function(A)
     assert len(calls) == 1
     assert_close(result, expected)
@@ -285,7 +267,7 @@ def test_the_kernels_eigh_is_not_run_again_on_what_it_fails_on(monkeypatch, stra
 def test_kernel_can_be_switched_off(monkeypatch):
     monkeypatch.setattr(library, "switched_off", True)
     assert kernel() is None
-    assert choice.kernel_for_functions(torch.eye(3)) is None
+    assert choice.symmetric(torch.eye(3)) is None
     assert_close(sg.eigh(torch.eye(3)).eigenvalues, torch.ones(3))
 
 
@@ -293,8 +275,9 @@ def test_kernel_can_be_switched_off(monkeypatch):
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_sets_below_the_machines_own_agree(isa):
     code = (
-        "import torch; from spectralgrad.native import kernel; from spectralgrad.solvers import eigh_ratio\n"
-        "k = kernel(); X = torch.randn(40, 21, 21, generator=torch.Generator().manual_seed(0)); A = X @ X.mT\n"
+        "import torch; from spectralgrad.solvers import eigh_ratio\n"
+        "from tests import kernel_calls; k = kernel_calls.calls()\n"
+        "X = torch.randn(40, 21, 21, generator=torch.Generator().manual_seed(0)); A = X @ X.mT\n"
         "w, V, _ = k.eigh(A); print(k.isa, max(eigh_ratio(*i) for i in zip(A, zip(w, V))) < 30)"
     )
     environment = {"SPECTRALGRAD_ISA": isa}

@@ -8,14 +8,15 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel, library
+from spectralgrad.native import library
+from spectralgrad.native.calls import Symmetric
 from spectralgrad.solvers import choice, lapack, thresholds
 
-from . import forked
+from . import forked, kernel_calls
 from .helpers import DTYPES, in_turn, unit
 from .lapack_matrices import BAR, KINDS, eigh_bar, hermitian_matrix
 
-NATIVE = kernel()
+NATIVE = kernel_calls.calls()
 needs_kernel = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
 SIZES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 15, 16, 17, 18, 24, 25, 31, 32, 33, 48, 64, 65, 96, 97, 128, 130, 200]
 WAYS = {"in lanes": ("eigh", "eigvalsh"), "one by one": ("eigh_single", "eigvalsh_single")}
@@ -150,8 +151,8 @@ def test_lapacks_bar_for_one_large_matrix(n, dtype, kind):
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set_passes_the_bar(isa):
     code = (
-        "import torch; from spectralgrad.native import kernel; from spectralgrad.solvers import eigh_ratio\n"
-        "k = kernel(); worst = 0.0\n"
+        "import torch; from spectralgrad.solvers import eigh_ratio; from tests import kernel_calls\n"
+        "k = kernel_calls.calls(); worst = 0.0\n"
         "for n in (5, 8, 17, 40, 70, 130):\n"
         "    X = torch.randn(9, n, n, dtype=torch.complex128, generator=torch.Generator().manual_seed(n))\n"
         "    for dtype in (torch.float32, torch.float64, torch.complex64, torch.complex128):\n"
@@ -177,9 +178,9 @@ def test_the_table_decides_between_lanes_and_one_by_one(dtype, monkeypatch, requ
     monkeypatch.setattr(choice, "table", cache(lambda: mine))
     choice.forget()
     called = []
-    for way in ("eigh", "eigh_single", "eigvalsh", "eigvalsh_single"):
-        run = getattr(NATIVE, way)
-        monkeypatch.setattr(NATIVE, way, lambda *a, way=way, run=run: called.append(way) or run(*a))
+    for name in ("eigh", "eigvalsh"):
+        run, ways = getattr(Symmetric, name), (f"{name}_single", name)
+        monkeypatch.setattr(Symmetric, name, lambda s, A, *a, r=run, w=ways: called.append(w[s.lanes]) or r(s, A, *a))
     for batch, d in ((3, 8), (2, 8), (64, 16), (1, 17)):
         A = torch.eye(d, dtype=dtype).expand(batch, d, d)
         sg.solvers.eigh(A)
@@ -233,7 +234,7 @@ def test_eigenvalues_that_a_driver_fails_on_come_from_the_ladder(monkeypatch):
 @needs_kernel
 def test_eigenvalues_that_the_kernel_fails_on_come_from_the_ladder(monkeypatch):
     A = torch.diag(torch.tensor([3.0, 1.0, 2.0])).repeat(4, 1, 1)
-    monkeypatch.setattr(NATIVE, "eigvalsh", lambda A: (torch.full((4, 3), torch.nan), 4))
+    monkeypatch.setattr(Symmetric, "eigvalsh", lambda self, A: (torch.full((4, 3), torch.nan), 4))
     assert_close(sg.solvers.eigvalsh(A), torch.tensor([1.0, 2.0, 3.0]).expand(4, 3))
 
 
@@ -244,8 +245,8 @@ def test_complex_functions_by_the_kernel_agree_with_lapack(verb, dtype, monkeypa
     X = torch.randn(9, 12, 12, dtype=dtype, generator=torch.Generator().manual_seed(0))
     A = X @ X.mH / 12 + torch.eye(12)
     called = []
-    run = NATIVE.eigh
-    monkeypatch.setattr(NATIVE, "eigh", lambda A, limit: called.append(A.dtype) or run(A, limit))
+    run = Symmetric.eigh
+    monkeypatch.setattr(Symmetric, "eigh", lambda self, A, limit: called.append(A.dtype) or run(self, A, limit))
     result = verb(A)
     assert called == [dtype]
     monkeypatch.setattr(library, "switched_off", True)

@@ -1,7 +1,5 @@
 """The native SVD: LAPACK's bar for every shape, singular values as good as LAPACK's, independence of neighbours."""
 
-import ctypes
-
 import mpmath
 import numpy as np
 import pytest
@@ -9,14 +7,16 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel, library
+from spectralgrad.native import library
+from spectralgrad.native.calls import Singular
 from spectralgrad.solvers import choice
+from spectralgrad.solvers.operators import Operator
 
-from . import forked
+from . import forked, kernel_calls
 from .helpers import REAL, unit
 from .lapack_matrices import BAR, SINGULAR_KINDS, rectangular_matrix, svd_bar
 
-NATIVE = kernel()
+NATIVE = kernel_calls.calls()
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
 SQUARE = [(n, n) for n in (*range(1, 11), 15, 16, 17, 24, 25, 32, 33, 64, 65, 110, 128, 130)]
 OBLONG = [(5, 1), (1, 5), (7, 2), (2, 9), (9, 3), (4, 20), (64, 32), (32, 64), (128, 9), (9, 128), (30, 12), (100, 6)]
@@ -200,38 +200,27 @@ def test_bad_matrix_gives_nan_for_itself_only(shape, bad):
         assert torch.equal(torch.isnan(x).flatten(1).all(-1), ~good)
 
 
-def _spoil(monkeypatch, M, position, straight):
+def _spoil(monkeypatch, position, straight):
     """Make the kernel fail on one matrix of a batch (B, m, n); return the list of its calls.
 
-    Without gradient a call goes straight to the C function, otherwise through a method of the kernel.
+    A call that nothing observes goes straight to the kernel, others through the operator.
     """
-    calls, run, plan = [], NATIVE.svd, choice.svd_plan(M.shape, M.dtype)
 
-    def lame(X):
-        calls.append(X)
-        *factors, _ = run(X)
+    def lame(factors, _):
         for x in factors:
             x[position] = torch.nan
-        return *factors, 1
+        return factors, 1
 
-    def lame_function(*args):
-        calls.append(args)
-        plan.svd(*args)
-        k = min(M.shape[1:])
-        for entry in range(k):  # the singular values
-            ctypes.c_float.from_address(args[2] + 4 * (position * k + entry)).value = float("nan")
-        return 1
-
-    monkeypatch.setattr(NATIVE, "svd", lame)
-    monkeypatch.setattr(choice, "svd_plan", lambda *_: plan._replace(svd=lame_function) if straight else None)
-    return calls
+    if not straight:
+        monkeypatch.setattr(Operator, "at_once", lambda *_: None)
+    return kernel_calls.spoiled(monkeypatch, Singular, "svd", lame)
 
 
 @pytest.mark.parametrize("straight", [True, False])
 def test_what_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, straight):
     M = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
     expected = sg.svd(M)
-    calls = _spoil(monkeypatch, M, 4, straight)
+    calls = _spoil(monkeypatch, 4, straight)
     U, S, Vh = sg.svd(M)
     assert len(calls) == 1
     assert_close(S, expected.S)
@@ -241,7 +230,7 @@ def test_what_the_kernel_fails_on_goes_down_the_ladder_alone(monkeypatch, straig
 
 def test_values_that_the_kernel_fails_on_come_from_lapack(monkeypatch):
     M = torch.randn(6, 5, 4, generator=torch.Generator().manual_seed(0))
-    monkeypatch.setattr(NATIVE, "svdvals", lambda M: (torch.full((6, 4), torch.nan), 6))
+    monkeypatch.setattr(Singular, "svdvals", lambda self, M: (torch.full((6, 4), torch.nan), 6))
     assert_close(sg.solvers.svdvals(M), torch.linalg.svdvals(M))
     with pytest.raises(sg.NonFiniteError, match="svdvals"):
         sg.solvers.svdvals(M * torch.nan)
@@ -258,13 +247,12 @@ def test_nothing_to_decompose(shape):
 
 def test_the_kernel_serves_sg_svd_and_can_be_switched_off(monkeypatch):
     M, calls = torch.randn(64, 3, 3), []
-    plan = choice.svd_plan(M.shape, M.dtype)
-    counted = plan._replace(svd=lambda *args: calls.append(args) or plan.svd(*args))
-    monkeypatch.setattr(choice, "svd_plan", lambda *_: counted)
+    run = Singular.svd
+    monkeypatch.setattr(Singular, "svd", lambda self, M: calls.append(M) or run(self, M))
     S = sg.svd(M).S
     assert len(calls) == 1
     monkeypatch.setattr(library, "switched_off", True)
-    assert choice.svd_solver(M) is None
+    assert choice.singular(M) is None
     assert_close(sg.svd(M).S, S)
     assert_close(sg.solvers.svdvals(M), S)
     assert len(calls) == 1
@@ -280,8 +268,8 @@ def test_values_under_vmap_and_compile():
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_instruction_sets_below_the_machines_own_agree(isa):
     code = (
-        "import torch; from spectralgrad.native import kernel; from tests.test_native_svd import BAR, family, svd_bar\n"
-        "k = kernel(); worst = 0\n"
+        "import torch; from tests import kernel_calls; from tests.test_native_svd import BAR, family, svd_bar\n"
+        "k = kernel_calls.calls(); worst = 0\n"
         "for shape in [(2, 2), (3, 3), (5, 9), (9, 9), (40, 27)]:\n"
         "    for dtype in (torch.float32, torch.float64):\n"
         "        M = family(*shape, dtype)[1]; worst = max(worst, *map(svd_bar, M, *k.svd(M)[:3]))\n"

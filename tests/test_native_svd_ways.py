@@ -8,15 +8,14 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel
 from spectralgrad.solvers import choice, thresholds
 
-from . import forked
+from . import forked, kernel_calls
 from .helpers import REAL, unit
 from .lapack_matrices import BAR, svd_bar
 from .test_native_svd import family
 
-NATIVE = kernel()
+NATIVE = kernel_calls.calls()
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
 COMPLEX = (torch.complex64, torch.complex128)
 WAYS = [("svd", dtype) for dtype in COMPLEX] + [("svd_single", dtype) for dtype in (*REAL, *COMPLEX)]
@@ -171,23 +170,24 @@ def test_the_table_decides_between_the_ways(shape, dtype, batch, monkeypatch, re
     request.addfinalizer(choice.forget)
     M = torch.randn(batch, *shape, dtype=dtype)
     name = f"svd_{thresholds.NAMES[dtype]}"
-    for column, single, expected in ((1, 0, NATIVE.svd), (None, 128, NATIVE.svd_single), (65, 0, None)):
+    for column, single, expected in ((1, 0, True), (None, 128, False), (65, 0, None)):
         mine = thresholds.Table(**{name: (column,) * len(thresholds.SIZES)}, svd_single=(single,) * 4)
         monkeypatch.setattr(choice, "table", cache(lambda mine=mine: mine))
         choice.forget()
-        assert choice.svd_solver(M) == expected
+        plan = choice.singular(M)
+        assert (plan and plan.lanes) is expected
         U, S, Vh = sg.svd(M)
         assert_close((U * S.unsqueeze(-2)) @ Vh, M)
         if expected is not None:
-            assert torch.equal(S, expected(M)[1])
+            assert torch.equal(S, NATIVE.svd(M, expected)[1])
         assert_close(sg.svdvals(M), torch.linalg.svdvals(M))
 
 
 @pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
 def test_every_instruction_set_passes_the_bar(isa):
     code = (
-        "from spectralgrad.native import kernel; from tests.test_native_svd_ways import BAR, WAYS, matrices, svd_bar\n"
-        "k = kernel(); worst = 0\n"
+        "from tests import kernel_calls; from tests.test_native_svd_ways import BAR, WAYS, matrices, svd_bar\n"
+        "k = kernel_calls.calls(); worst = 0\n"
         "for shape in [(2, 2), (5, 9), (17, 17), (40, 27)]:\n"
         "    for way, dtype in WAYS:\n"
         "        M = matrices(*shape, dtype)[1]; worst = max(worst, *map(svd_bar, M, *getattr(k, way)(M)[:3]))\n"

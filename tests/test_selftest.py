@@ -1,6 +1,7 @@
 """The kernel's test of itself at first use: wrong results are refused, torch.linalg serves, and ``info`` says so."""
 
 import json
+import re
 import warnings
 from functools import cache
 
@@ -11,7 +12,8 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.native import Kernel, kernel, library, selftest, value_functions
+from spectralgrad.native import Kernel, calls, kernel, library, selftest
+from spectralgrad.native.calls import Derivatives, Singular, SingularDerivatives, Symmetric
 
 from . import forked
 
@@ -21,8 +23,8 @@ WRONG = 1 + 1e-3
 
 
 def _off(result):
-    """The result of one of the kernel's methods with an error of a thousandth in its first tensor."""
-    return result * WRONG if isinstance(result, torch.Tensor) else (result[0] * WRONG, *result[1:])
+    """The result of one of the kernel's calls with an error of a thousandth in its first tensor."""
+    return result * WRONG if isinstance(result, torch.Tensor) else (_off(result[0]), *result[1:])
 
 
 @pytest.fixture
@@ -31,34 +33,48 @@ def loading(monkeypatch):
     monkeypatch.setattr(library, "_load", cache(library._load.__wrapped__))
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        "eigh",
-        "eigh_single",
-        "eigvalsh",
-        "eigvalsh_single",
-        "root_and_eigenpairs",
-        "root_derivative",
-        "function_derivative",
-        "svd",
-        "svdvals",
-        "svd_single",
-        "svdvals_single",
-        "svd_gradient",
-        "eigh_gradient",
-    ],
-)
-def test_an_error_in_any_function_is_noticed(method, monkeypatch):
-    right = getattr(Kernel, method)
-    monkeypatch.setattr(Kernel, method, lambda self, *args: _off(right(self, *args)))
+METHODS = {
+    "eigh": (Symmetric, True),
+    "eigh, one by one": (Symmetric, False),
+    "eigvalsh": (Symmetric, True),
+    "eigvalsh, one by one": (Symmetric, False),
+    "root": (Symmetric, True),
+    "power": (Symmetric, True),
+    "power, one by one": (Symmetric, False),
+    "root of": (Derivatives, None),
+    "function": (Derivatives, None),
+    "eigenpairs": (Derivatives, None),
+    "svd": (Singular, True),
+    "svd, one by one": (Singular, False),
+    "svdvals": (Singular, True),
+    "svdvals, one by one": (Singular, False),
+    "factors": (SingularDerivatives, None),
+    "composed": (SingularDerivatives, None),
+    "derivative": (SingularDerivatives, None),
+}
+
+
+def _replace(monkeypatch, kind, method, changed, lanes=None):
+    """Replace the results of a method by ``changed`` of them, in one of the two ways to decompose or in both."""
+    right = getattr(kind, method)
+
+    def wrong(self, *args):
+        results = right(self, *args)
+        return changed(results) if lanes in (None, self.lanes) else results
+
+    monkeypatch.setattr(kind, method, wrong)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_error_in_any_function_is_noticed(name, monkeypatch):
+    kind, lanes = METHODS[name]
+    _replace(monkeypatch, kind, re.match(r"\w+", name)[0], _off, lanes)
     assert selftest.problem(NATIVE) is not None
 
 
-@pytest.mark.parametrize("name", ["compose_singular", "singular_derivative", "divided_differences"])
-def test_an_error_in_functions_of_singular_values_is_noticed(name, monkeypatch):
-    right = getattr(value_functions, name)
-    monkeypatch.setattr(value_functions, name, lambda *args: _off(right(*args)))
+def test_an_error_in_divided_differences_is_noticed(monkeypatch):
+    right = calls.divided_differences
+    monkeypatch.setattr(calls, "divided_differences", lambda *args: _off(right(*args)))
     assert selftest.problem(NATIVE) is not None
 
 
@@ -79,39 +95,34 @@ def test_an_error_in_the_alignment_of_points_is_noticed(written, monkeypatch):
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda w, V, failed: (w.flip(-1), V.flip(-1), failed), "eigh of 3×3 matrices in float32"),
-        (lambda w, V, failed: (w, V * torch.nan, failed), "eigh of 3×3 matrices in float32"),
-        (lambda w, V, failed: (w, V, failed + 1), "eigh of 3×3 matrices in float32"),
-        (lambda w, V, failed: (w, V.index_fill(0, torch.tensor(16), 0.0), failed), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: ((w.flip(-1), V.flip(-1)), failed), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: ((w, V * torch.nan), failed), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: ((w, V), failed + 1), "eigh of 3×3 matrices in float32"),
+        (lambda w, V, failed: ((w, V.index_fill(0, torch.tensor(16), 0.0)), failed), "eigh of 3×3 matrices in float32"),
     ],
     ids=["descending", "not a number", "counted as failed", "last matrix"],
 )
 def test_damaged_results_are_noticed(damage, named, monkeypatch):
-    right = Kernel.eigh
-    monkeypatch.setattr(Kernel, "eigh", lambda self, *a: damage(*right(self, *a)))
+    _replace(monkeypatch, Symmetric, "eigh", lambda found: damage(*found[0], found[1]))
     assert selftest.problem(NATIVE) == named
 
 
 def test_an_error_in_one_type_and_size_only_is_noticed(monkeypatch):
-    right = Kernel.eigh
-    wrong = lambda A: A.dtype == torch.float64 and A.shape[-1] > 4  # noqa: E731
-    monkeypatch.setattr(
-        Kernel, "eigh", lambda self, A, *a: _off(right(self, A, *a)) if wrong(A) else right(self, A, *a)
-    )
+    wrong = lambda V: V.dtype == torch.float64 and V.shape[-1] > 4  # noqa: E731
+    _replace(monkeypatch, Symmetric, "eigh", lambda found: _off(found) if wrong(found[0][1]) else found)
     assert selftest.problem(NATIVE) == "eigh of 6×6 matrices in float64"
 
 
 def test_a_kernel_that_raises_is_refused(monkeypatch):
-    def broken(self, A):
+    def broken(results):
         raise OSError("bad address")
 
-    monkeypatch.setattr(Kernel, "eigh", broken)
+    _replace(monkeypatch, Symmetric, "eigh", broken)
     assert selftest.problem(NATIVE) == "OSError: bad address"
 
 
 def test_a_wrong_kernel_is_not_used_and_said_once(monkeypatch, loading, capsys):
-    right = Kernel.eigh
-    monkeypatch.setattr(Kernel, "eigh", lambda self, *a: _off(right(self, *a)))
+    _replace(monkeypatch, Symmetric, "eigh", _off)
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])).expand(8, 6, 6)
     with pytest.warns(RuntimeWarning, match=rf"its {NATIVE.isa} code fails its self-test \(eigh of 3×3") as caught:
         w = sg.eigh(A).eigenvalues
@@ -147,7 +158,8 @@ def test_every_instruction_set_passes_and_they_agree():
     code = (
         "import json, torch; from spectralgrad.native import kernel, selftest\n"
         "k = kernel(); A = torch.from_numpy(selftest._matrices(6)[0])\n"
-        "w, Z = k.eigh(A)[0], k.root_and_eigenpairs(A, True, 0.0, 1.0)[0]\n"
+        "from tests.kernel_calls import calls; K = calls(k)\n"
+        "w, Z = K.eigh(A)[0], K.root_and_eigenpairs(A, True, 0.0, 1.0)[0]\n"
         "print(json.dumps([k.isa, selftest.problem(k), w.tolist(), Z.tolist()]))"
     )
     results = {}

@@ -34,7 +34,7 @@ def eigenpairs(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor
 
 def eigenpairs_at_once(A: Tensor, rule: GapRule) -> tuple[Tensor, Tensor] | None:
     """Return the result of :func:`eigenpairs` if it needs no more than one call of the kernel, otherwise None."""
-    found = solvers.eigh_at_once(A)
+    found = solvers.eigh.at_once(A)
     if found is not None:
         return replaced(*found, rule)
     if not solvers.prepared(A):
@@ -64,7 +64,7 @@ def triplets(M: Tensor, rule: GapRule, operation: str = "svd") -> tuple[Tensor, 
 
 def triplets_at_once(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the result of :func:`triplets` if it needs no more than one call of the kernel, otherwise None."""
-    found = solvers.svd_at_once(M)
+    found = solvers.svd.at_once(M)
     if found is None and rule.keeps_all and solvers.prepared_svd(M):
         result: tuple[Tensor, Tensor, Tensor] = _Triplets.run(M, None, None, None, rule, "svd")
         return result

@@ -66,7 +66,7 @@ class Eigh(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor]:
         if w is not None and V is not None:
             return w.clone(), V.clone()
-        return replaced(*(solvers.eigh_at_once(A, operation) or solvers.eigh(A, operation)), rule)
+        return replaced(*solvers.eigh(A, operation), rule)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

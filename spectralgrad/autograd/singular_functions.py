@@ -41,7 +41,7 @@ class Triplets(NamedTuple):
 def decomposed(M: Tensor, operation: str) -> Triplets:
     """Return the singular value decomposition of ``M`` without gradient."""
     M = M.detach()
-    return Triplets(*(solvers.svd_at_once(M, operation) or solvers.svd(M, operation)))
+    return Triplets(*solvers.svd(M, operation))
 
 
 def of_any_size(M: Tensor, operation: str, call: Callable[..., Tensor], *levels: Tensor) -> Tensor:

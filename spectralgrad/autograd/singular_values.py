@@ -58,7 +58,7 @@ def gradient(M: Tensor, triplets: Triplets, slopes: Tensor, rule: GapRule, ties:
 class _Values(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor, Tensor]:
-        return solvers.svd_at_once(M, operation) or solvers.svd(M, operation)
+        return solvers.svd(M, operation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

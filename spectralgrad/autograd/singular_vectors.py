@@ -41,7 +41,7 @@ class SVD(function.DerivativeRule):
     ) -> tuple[Tensor, Tensor, Tensor]:
         if U is not None and S is not None and Vh is not None:
             return U.clone(), S.clone(), Vh.clone()
-        return solvers.svd_at_once(M, operation) or solvers.svd(M, operation)
+        return solvers.svd(M, operation)
 
     @staticmethod
     def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]

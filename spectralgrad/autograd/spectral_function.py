@@ -174,7 +174,8 @@ def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> T
     if solvers.prepared(A):
         result: Tensor = function.run(_RootBySeries, A, rule, inverse, domain)
         return result
-    found = solvers.root_at_once(A, domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype)
+    settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
+    found = solvers.root_and_eigenpairs.at_once(A, *settings)
     return None if found is None else found[0]
 
 

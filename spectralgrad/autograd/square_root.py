@@ -57,7 +57,7 @@ def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the root, √λ and the eigenvectors, without gradient."""
     settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
-    return solvers.root_at_once(A, *settings) or solvers.root_and_eigenpairs(A, *settings)
+    return solvers.root_and_eigenpairs(A, *settings)
 
 
 def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
@@ -66,13 +66,8 @@ def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int 
     :func:`spectralgrad.solvers.fused.root_derivative` has the arguments.
     """
     if not inverse:
-        return _plain(V, s, G, inverse, terms)
-    return rescaling.derivative(lambda s, G: _plain(V, s, G, inverse, terms), s, G, -3)
-
-
-def _plain(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int) -> Tensor:
-    found = solvers.root_derivative_at_once(V, s, G, inverse, terms)
-    return solvers.root_derivative(V, s, G, inverse, terms) if found is None else found
+        return solvers.root_derivative(V, s, G, inverse, terms)
+    return rescaling.derivative(lambda s, G: solvers.root_derivative(V, s, G, inverse, terms), s, G, -3)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:

@@ -146,15 +146,14 @@ def eager(*tensors: Tensor) -> bool:
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
 
 
-def unobserved(x: object) -> bool:
-    """True if ``x`` is a tensor that carries no gradient, and nothing can observe how a result is computed from it."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(x) in _TENSORS
-        and not (x.requires_grad and torch.is_grad_enabled())  # type: ignore[attr-defined]
-        and not in_forward_mode()
-        and not intercepted(x)  # type: ignore[arg-type]
-    )
+def unobserved(*given: object) -> bool:
+    """True for tensors that carry no gradient, if nothing can observe how a result is computed from them."""
+    if torch.compiler.is_compiling():
+        return False
+    for x in given:
+        if type(x) not in _TENSORS or (x.requires_grad and torch.is_grad_enabled()):  # type: ignore[attr-defined]
+            return False
+    return not in_forward_mode() and not intercepted(*given)  # type: ignore[arg-type]
 
 
 def recorded(x: object) -> bool:

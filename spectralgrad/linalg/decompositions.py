@@ -29,7 +29,7 @@ class EighResult(NamedTuple):
 
 
 def _eigh_at_once(A: Tensor) -> EighResult | None:
-    found = solvers.eigh_at_once(A)
+    found = solvers.eigh.at_once(A)
     return None if found is None else EighResult(*found)
 
 

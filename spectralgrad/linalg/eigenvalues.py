@@ -8,14 +8,14 @@ from torch import Tensor
 from .. import solvers
 from ..autograd import decompositions, eigenvalues, pencil, pencil_eigenvalues, singular_values
 from ..dispatch import function
-from ..dispatch.overrides import overridable, shortened
+from ..dispatch.overrides import shortened
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Pade
 from .decompositions import matching, scaled_pencil
 
 
-@shortened(solvers.eigvalsh_at_once)
+@shortened(solvers.eigvalsh.at_once)
 def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
     r"""Compute the eigenvalues of Hermitian matrices in ascending order.
 
@@ -92,7 +92,7 @@ def _pencil_values(A: Tensor, B: Tensor) -> Tensor:
     return pencil_eigenvalues.values(A, B, Pade(), "eigvalsh")
 
 
-@overridable
+@shortened(solvers.svdvals.at_once)
 def svdvals(M: Tensor) -> Tensor:
     r"""Compute the singular values of matrices in descending order.
 

@@ -24,7 +24,7 @@ from ..rules import Method, resolve
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    found = solvers.root_at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
+    found = solvers.root_and_eigenpairs.at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
     return None if found is None else found[0]
 
 

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import value_functions
+from . import calls
+from .calls import Derivatives, Singular, SingularDerivatives, Symmetric
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -68,36 +69,51 @@ def _matrices(d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    w, V, failed = native.eigh(A)
-    yield from _of_pairs("eigh", A, w, V, failed)
+    (w, V), failed = _symmetric(native, A).eigh(A)
+    derivatives = Derivatives.of(native, A.shape, A.dtype)
+    yield from _of_pairs("eigh", A, (w, V), failed)
     values, v = _wide(w)[:, None], _wide(V)
-    yield "derivative of a function", _wide(native.function_derivative(V, torch.ones_like(A), G)), _wide(G)
-    pairs, ones = (w, V), torch.ones_like(A)
-    yield "gradient of eigenvalues", _wide(native.eigh_gradient(pairs, (w, None), 0.0, True, True)), _wide(A)
-    yield "gradient of eigh", _wide(native.eigh_gradient(pairs, (None, G @ V), ones, False, True)), _wide(G)
+    yield "derivative of a function", _wide(derivatives.function(V, torch.ones_like(A), G)), _wide(G)
+    pairs, ones, rotated = (w, V), torch.ones_like(A), (G @ V).contiguous()
+    yield "gradient of eigenvalues", _wide(derivatives.eigenpairs(pairs, (w, None), 0.0, True, True)), _wide(A)
+    yield (
+        "gradient of eigh",
+        _wide(derivatives.eigenpairs(pairs, (None, rotated), ones, False, True)),
+        _wide(G),
+    )
     gap, larger = values.swapaxes(1, 2) - values, np.maximum(values.swapaxes(1, 2), values)
     inner = (gap / larger**2).swapaxes(1, 2) * (v.swapaxes(1, 2) @ _wide(G))  # the gaps of SVD-Padé with the floor 1
     right = v @ (inner + inner.swapaxes(1, 2)) @ v.swapaxes(1, 2) / 2
-    yield "gradient of eigh", _wide(native.eigh_gradient(pairs, (None, G), 1.0, True, True)), right
+    yield "gradient of eigh", _wide(derivatives.eigenpairs(pairs, (None, G), 1.0, True, True)), right
 
 
 def _of_hermitian(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     """One matrix at a time, complex matrices, and eigenvalues alone."""
-    yield from _of_pairs("eigh, one by one", A, *native.eigh_single(A))
+    yield from _of_pairs("eigh, one by one", A, *_symmetric(native, A, lanes=False).eigh(A))
     lower = G.tril(-1)
     H = torch.complex(A, (lower - lower.mT) / A.shape[-1])
-    w, V, failed = native.eigh(H)
-    yield from _of_pairs("complex eigh", H, w, V, failed)
-    yield from _of_pairs("complex eigh, one by one", H, *native.eigh_single(H))
-    for X, values in ((A, native.eigh_single(A)[0]), (H, w)):
-        yield "eigenvalues", _wide(native.eigvalsh(X)[0]), _wide(values)
-        yield "eigenvalues, one by one", _wide(native.eigvalsh_single(X)[0]), _wide(values)
+    yield from _of_pairs("complex eigh", H, *_symmetric(native, H).eigh(H))
+    yield from _of_pairs("complex eigh, one by one", H, *_symmetric(native, H, lanes=False).eigh(H))
+    for X in (A, H):
+        lanes, single = _symmetric(native, X), _symmetric(native, X, lanes=False)
+        values = _wide(single.eigh(X)[0][0])
+        yield "eigenvalues", _wide(lanes.eigvalsh(X)[0]), values
+        yield "eigenvalues, one by one", _wide(single.eigvalsh(X)[0]), values
         skewed = X + torch.ones_like(X).triu(1)
-        found = native.eigh(skewed, 0.01)[2], native.eigh_single(skewed, 0.01)[2], native.eigh(X, 0.01)[2]
+        found = lanes.eigh(skewed, 0.01)[1], single.eigh(skewed, 0.01)[1], lanes.eigh(X, 0.01)[1]
         yield "asymmetry", np.array(found), np.array([len(X), len(X), 0])
 
 
-def _of_pairs(name: str, A: Tensor, w: Tensor, V: Tensor, failed: int) -> Iterator[Equation]:
+def _symmetric(native: Kernel, A: Tensor, lanes: bool = True) -> Symmetric:
+    return Symmetric.of(native, A.shape, A.dtype, lanes)
+
+
+def _singular(native: Kernel, M: Tensor, lanes: bool = True) -> Singular:
+    return Singular.of(native, M.shape, M.dtype, lanes)
+
+
+def _of_pairs(name: str, A: Tensor, pairs: tuple[Tensor, Tensor], failed: int) -> Iterator[Equation]:
+    w, V = pairs
     values, v = _wide(w)[:, None], _wide(V)
     adjoint = v.conj().swapaxes(1, 2)
     yield name, np.append(np.diff(values) < 0, failed > 0), np.array(0.0)
@@ -108,9 +124,10 @@ def _of_pairs(name: str, A: Tensor, w: Tensor, V: Tensor, failed: int) -> Iterat
 def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     d = A.shape[-1]
     for name, M in (("svd", A + G), ("tall svd", A[..., : d - 1]), ("wide svd", (A + G)[:, : d - 1])):
-        U, S, Vh, failed = native.svd(M)
-        yield from _of_triples(name, M, U, S, Vh, failed)
-        yield "singular values", _wide(native.svdvals(M)[0]), _wide(S)
+        M = M.contiguous()
+        (U, S, Vh), failed = _singular(native, M).svd(M)
+        yield from _of_triples(name, M, (U, S, Vh), failed)
+        yield "singular values", _wide(_singular(native, M).svdvals(M)[0]), _wide(S)
         yield f"gradient of {name}", *_gradient(native, U, torch.arange(S.shape[-1], 0, -1, dtype=S.dtype), Vh)
         yield from _of_function(native, M.cos(), U, S, Vh)
 
@@ -119,15 +136,21 @@ def _of_other_svds(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     """One matrix at a time, a long one too, and complex matrices."""
     C = torch.complex(A, G)
     for M in (A + G, A.reshape(-1)[:100].reshape(1, 50, 2), C[..., :4]):
-        yield from _of_triples("svd, one by one", M, *native.svd_single(M))
-        yield "singular values, one by one", _wide(native.svdvals_single(M)[0]), _wide(native.svd_single(M)[1])
+        yield from _of_values("svd, one by one", M.contiguous(), native, lanes=False)
     for M in (C, C[:, :9, :4], C[:, :4]):
-        yield from _of_triples("complex svd", M, *native.svd(M))
-        yield "complex singular values", _wide(native.svdvals(M)[0]), _wide(native.svd(M)[1])
+        yield from _of_values("complex svd", M.contiguous(), native, lanes=True)
 
 
-def _of_triples(name: str, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, failed: int) -> Iterator[Equation]:
-    values, u, vh = _wide(S)[:, None], _wide(U), _wide(Vh)
+def _of_values(name: str, M: Tensor, native: Kernel, lanes: bool) -> Iterator[Equation]:
+    plan = _singular(native, M, lanes)
+    factors, failed = plan.svd(M)
+    yield from _of_triples(name, M, factors, failed)
+    yield f"{name}, values alone", _wide(plan.svdvals(M)[0]), _wide(factors[1])
+
+
+def _of_triples(name: str, M: Tensor, factors: tuple[Tensor, Tensor, Tensor], failed: int) -> Iterator[Equation]:
+    u, vh, S = _wide(factors[0]), _wide(factors[2]), factors[1]
+    values = _wide(S)[:, None]
     yield name, np.append(np.diff(values) > 0, failed > 0), np.array(0.0)
     yield name, (u * values) @ vh, _wide(M)
     adjoints = u.conj().swapaxes(1, 2), vh.conj().swapaxes(1, 2)
@@ -137,20 +160,21 @@ def _of_triples(name: str, M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, failed: 
 def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Iterator[Equation]:
     """The function σ², whose divided differences are σᵢ + σⱼ, and its derivative in the direction G."""
     for w in (S.mT, S):  # seventeen values at a time are processed in another way than few
-        found = value_functions.divided_differences(native, w, w * w, lambda x: 2 * x)
+        found = calls.divided_differences(native, w, w * w, lambda x: 2 * x)
         joint, ratio = (w.unsqueeze(-1), w) if found is None else found
         yield "divided differences", _wide(joint), _wide(w)[:, :, None] + _wide(w)[:, None]
         yield "ratios", _wide(ratio), _wide(w)
     u, s, vh, g = map(_wide, (U, S, Vh, G))
     rows, columns = s[:, :, None], s[:, None]
-    composed = value_functions.compose_singular(native, U, S * S, Vh)
+    plan = SingularDerivatives.of(native, U.shape, Vh.shape, U.dtype)
+    composed = plan.composed(U, S * S, Vh)
     yield "function of singular values", _wide(composed), (u * columns**2) @ vh
     p = u.swapaxes(1, 2) @ g @ vh.swapaxes(1, 2)
     even, odd = p + p.swapaxes(1, 2), p - p.swapaxes(1, 2)
     inner = (rows + columns) * even / 2 + (rows**2 + columns**2) / (rows + columns) * odd / 2
     rest = g - u @ p @ vh  # outside the span of U or V
     expected = u @ inner @ vh + rest @ vh.swapaxes(1, 2) * columns @ vh + u @ (rows * (u.swapaxes(1, 2) @ rest))
-    derivative = value_functions.singular_derivative(native, G, U, S, Vh, joint, ratio)
+    derivative = plan.derivative(G, U, S, Vh, joint.contiguous(), ratio)
     yield "derivative of a function of singular values", _wide(derivative), expected
 
 
@@ -159,19 +183,23 @@ def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndar
     W, S = (U @ Vh).cos(), s.expand(len(U), -1)
     cotangents = (W @ (Vh.mT * s), (U * (W @ Vh.mT)).sum(-2), (U * s).mT @ W)
     floor = 64 * torch.finfo(s.dtype).eps
-    return _wide(native.svd_gradient((U, S, Vh), cotangents, floor, True, True)), _wide(W)
+    plan = SingularDerivatives.of(native, U.shape, Vh.shape, U.dtype)
+    contiguous = [x.contiguous() for x in cotangents]
+    return _wide(plan.factors((U, S.contiguous(), Vh), contiguous, floor, True, True)), _wide(W)  # type: ignore[arg-type]
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    S, s, V, failed = native.root_and_eigenpairs(A, False, 0.0, 1.0)
-    Z = native.root_and_eigenpairs(A, True, 0.0, 1.0)[0]
+    plan, limits = _symmetric(native, A), (0.0, 1.0, calls.UNCHECKED)
+    (S, s, V), failed = plan.root(A, False, limits)
+    Z = plan.root(A, True, limits)[0][0]
     root, inverse = _wide(S), _wide(Z)
     yield "root", root @ root, _wide(A) + failed
     yield "inverse root", inverse @ root, np.eye(A.shape[-1])
-    for single in (False, True):
-        T = _wide(native.power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5), single)[0])
+    for lanes in (True, False):
+        T = _wide(_symmetric(native, A, lanes).power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5))[0])
         yield "power", T @ T, inverse
-    X, Y = (_wide(native.root_derivative(V, s, G, which)) for which in (False, True))
+    derivatives = Derivatives.of(native, A.shape, A.dtype)
+    X, Y = (_wide(derivatives.root(V, s, G, which)) for which in (False, True))
     yield "derivative of the root", root @ X + X @ root, _wide(G)
     yield "derivative of the inverse root", Y, -inverse @ X @ inverse
 

@@ -1,14 +1,9 @@
 """The forward pass: eigensolvers, the choice between them, and the fallbacks for matrices on which one fails."""
 
 from .._lazy import listing
-from .at_once import eigh as eigh_at_once
-from .at_once import eigvalsh as eigvalsh_at_once
-from .at_once import prepared, prepared_svd
-from .at_once import root_and_eigenpairs as root_at_once
-from .at_once import root_derivative as root_derivative_at_once
-from .at_once import svd as svd_at_once
 from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
+from .choice import prepared, prepared_svd
 from .fused import congruence, inverse_sums, positive_part
 from .gradients import eigh_gradient, polar_gradient, svd_gradient
 from .ladder import eigh_ratio, svd_ratio
@@ -39,11 +34,9 @@ __all__ = [
     "congruence",
     "divided_differences",
     "eigh",
-    "eigh_at_once",
     "eigh_gradient",
     "eigh_ratio",
     "eigvalsh",
-    "eigvalsh_at_once",
     "function_derivative",
     "groups",
     "inverse_root",
@@ -58,16 +51,13 @@ __all__ = [
     "report",
     "reset_report",
     "root_and_eigenpairs",
-    "root_at_once",
     "root_derivative",
-    "root_derivative_at_once",
     "rotations",
     "singular_derivative",
     "singular_groups",
     "split_eigenvalues",
     "split_singular_values",
     "svd",
-    "svd_at_once",
     "svd_gradient",
     "svd_ratio",
     "svdvals",

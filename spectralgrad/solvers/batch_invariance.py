@@ -13,12 +13,12 @@ class _Contexts(threading.local):
 
 
 _here = _Contexts()
-_anywhere: list[object] = []  # the active contexts of all threads: while there are none, the question costs little
+anywhere: list[object] = []  # the active contexts of all threads: usually empty, which is quick to see
 
 
 def active() -> bool:
     """True if the calling thread is in batch-invariant mode."""
-    return bool(_anywhere) and _here.active > 0
+    return bool(anywhere) and _here.active > 0
 
 
 class batch_invariant(ContextDecorator):  # noqa: N801
@@ -51,10 +51,10 @@ class batch_invariant(ContextDecorator):  # noqa: N801
     """
 
     def __enter__(self) -> batch_invariant:
-        _anywhere.append(self)
+        anywhere.append(self)
         _here.active += 1
         return self
 
     def __exit__(self, *error: object) -> None:
         _here.active -= 1
-        _anywhere.remove(self)
+        anywhere.remove(self)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import batch_positions, of_scaled
+from ..native.functions import in_memory
 from ..precision import exponent, full_precision, ldexp, rank_tolerance, reciprocal
 from . import choice
 from .call_counts import counts
@@ -38,23 +39,31 @@ def root_and_eigenpairs(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return A^(1/2) or A^(-1/2) on the range, √λ with zeros off the range, and the eigenvectors."""
-    native = choice.kernel_for_functions(A)
-    if native is None:
-        w, V = EIGH.solve(A, operation, dtype)
-        if not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
-            e = exponent(A)
-            w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
-            return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()
-        return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
-    counts.call(A.shape[:-2].numel())
-    zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
-    single = not choice.in_lanes(A.shape, A.dtype)
-    S, s, V, doubtful = native.root_and_eigenpairs(
-        A, inverse, zero if rtol < 0 else rtol, math.inf if clamp else negative, single, asymmetry
-    )
+    found = root_by_kernel(A, operation, inverse, rtol, clamp, dtype)
+    if found is not None:
+        return found
+    w, V = EIGH.solve(A, operation, dtype)
+    if not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
+        e = exponent(A)
+        w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
+        return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()
+    return *_composed_root(w, V, operation, inverse, rtol, clamp, dtype), V.contiguous()
+
+
+def root_by_kernel(
+    A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """The same by the kernel, or None if it is not used."""
+    plan = choice.symmetric(A, roots=True)
+    if plan is None:
+        return None
+    zero, negative, asymmetry = choice.tolerances(plan.d, A.dtype, dtype)
+    limits = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
+    results, doubtful = plan.root(in_memory(A), inverse, limits)
+    counts.call(plan.batch)
     if doubtful:
-        repair(A, (S, s, V), operation, inverse, rtol, clamp, dtype)
-    return S, s, V
+        repair(A, results, operation, inverse, rtol, clamp, dtype)
+    return results
 
 
 def repair(
@@ -122,9 +131,9 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     SVD-Taylor: n terms of its series multiply an off-diagonal entry by :math:`1-x^n`, where :math:`x=\min/\max` of the
     two eigenvalues.
     """
-    native = choice.kernel_for_derivatives(V)
-    if native is not None and s.dtype == V.dtype == G.dtype:  # hooks on saved tensors may change types
-        return native.root_derivative(V, s, G, inverse, terms)
+    found = root_derivative_by_kernel(V, s, G, inverse, terms)
+    if found is not None:
+        return found
     weights = inverse_sums(s)
     if terms:
         weights = weights * _series_share(s, terms)
@@ -134,6 +143,14 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
     first = torch.where((rows > 0) & (columns > 0), -rows * columns, (rows + columns).square())
     return congruence(V, first, hermitian(G), weights)
+
+
+def root_derivative_by_kernel(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor | None:
+    """The same by the kernel, or None if it is not used."""
+    plan = choice.derivatives(V)
+    if plan is None or not s.dtype == V.dtype == G.dtype:  # hooks on saved tensors may change types
+        return None
+    return plan.root(in_memory(V), in_memory(s), in_memory(G), inverse, terms)
 
 
 def inverse_sums(s: Tensor, least: Tensor | float = 0) -> Tensor:
@@ -153,10 +170,16 @@ def _series_share(s: Tensor, terms: int) -> Tensor:
 
 def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ, the derivative of a matrix function, for a real symmetric Γ."""
-    native = choice.kernel_for_derivatives(V)
-    if native is not None and gamma.dtype == V.dtype == G.dtype:
-        return native.function_derivative(V, gamma, G)
-    return congruence(V, gamma, hermitian(G))
+    found = function_derivative_by_kernel(V, gamma, G)
+    return congruence(V, gamma, hermitian(G)) if found is None else found
+
+
+def function_derivative_by_kernel(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor | None:
+    """The same by the kernel, or None if it is not used."""
+    plan = choice.derivatives(V)
+    if plan is None or not gamma.dtype == V.dtype == G.dtype:
+        return None
+    return plan.function(in_memory(V), in_memory(gamma), in_memory(G))
 
 
 def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1) -> Tensor:

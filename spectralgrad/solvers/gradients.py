@@ -7,14 +7,12 @@ torch, into which they can see.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..native import kernel
-from ..native.functions import checked
+from ..native.calls import SingularDerivatives
+from ..native.functions import in_memory
 from . import choice
 
 _SMALL = 32  # rows and columns up to which one call of the kernel is faster than several of torch
@@ -39,13 +37,15 @@ def eigh_gradient(
         saturates: clamp products with the gap matrix that would overflow.
     """
     w, V = eigenpairs
-    native = choice.kernel_for_derivatives(V)
-    if native is None:
+    plan = choice.derivatives(V)
+    if plan is None:
         return None
     K = 0.0 if cotangents[1] is None else _fitting(gaps(w), V)
     if K is None or not _of_type(V.dtype, *eigenpairs, *cotangents):
         return None
-    return native.eigh_gradient(eigenpairs, cotangents, K, filters, saturates)
+    given = [None if x is None else in_memory(x) for x in (w, V, *cotangents)]
+    gaps_in_memory = in_memory(K) if isinstance(K, Tensor) else K
+    return plan.eigenpairs(given[:2], given[2:], gaps_in_memory, filters, saturates)  # type: ignore[arg-type]
 
 
 def svd_gradient(
@@ -66,7 +66,7 @@ def svd_gradient(
         filters, saturates: as in :func:`eigh_gradient`.
     """
     U, S, Vh = factors
-    plan = _plan_for(U, Vh)
+    plan = choice.singular_derivatives(U, Vh)
     if plan is None or not _of_type(U.dtype, *factors, *cotangents):
         return None
     K = gaps(S)
@@ -75,41 +75,18 @@ def svd_gradient(
     return None if K is None else _by_plan(plan, (*factors, *cotangents), K, filters, saturates)
 
 
-class _Plan(NamedTuple):
-    """The C function, its sizes, and the shape of the gradient, for singular vectors of one shape and type."""
-
-    run: Any
-    sizes: tuple[int, ...]
-    shape: tuple[int, ...]
-
-
-def _plan_for(U: Tensor, Vh: Tensor) -> _Plan | None:
-    return None if kernel() is None or not U.is_cpu else _plan(U.shape, Vh.shape, U.dtype)
-
-
-@lru_cache(maxsize=1024)
-def _plan(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> _Plan | None:
-    """Return the plan for U and Vh of these shapes, or None if the kernel does not compute the gradient."""
-    native = choice.kernel_for_gradient(left, right, dtype)
-    if native is None:
-        return None
-    shape = *left[:-1], right[-1]
-    return _Plan(native.function("svd_gradient", dtype), (left[:-2].numel(), *shape[-2:]), shape)
-
-
 def _by_plan(
-    plan: _Plan, tensors: Sequence[Tensor | None], gaps: Tensor | float, filters: bool = False, saturates: bool = False
+    plan: SingularDerivatives,
+    tensors: Sequence[Tensor | None],
+    gaps: Tensor | float,
+    filters: bool = False,
+    saturates: bool = False,
 ) -> Tensor:
-    """Call the C function without the checks of ``Kernel.svd_gradient``, which eager tensors do not need."""
-    K, floor = (gaps, 0.0) if isinstance(gaps, Tensor) else (None, gaps)
-    given = [x if x is None or x.is_contiguous() else x.contiguous() for x in (*tensors, K)]
-    pointers = [None if x is None else x.data_ptr() for x in given]
-    if 0 in pointers:
-        raise RuntimeError("svd: the memory of a saved tensor or of a cotangent was freed before the backward pass")
-    gM = tensors[0].new_empty(*plan.shape)  # type: ignore[union-attr]
-    tail = floor, filters, saturates, torch.get_num_threads()
-    checked("svd_gradient", plan.run(*pointers, gM.data_ptr(), *plan.sizes, *tail))
-    return gM
+    """Return the gradient from U, S, Vh and the cotangents with respect to them."""
+    given = [None if x is None else in_memory(x) for x in tensors]
+    if isinstance(gaps, Tensor):
+        gaps = in_memory(gaps)
+    return plan.factors(given[:3], given[3:], gaps, filters, saturates)  # type: ignore[arg-type]
 
 
 def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None:
@@ -118,7 +95,7 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     It is that of a singular value decomposition without gaps: U = Q V and V turn against each other only. The last
     of h may be negative.
     """
-    plan = None if max(Q.shape[-2:]) > _SMALL else _plan_for(Q, Vh)
+    plan = None if max(Q.shape[-2:]) > _SMALL else choice.singular_derivatives(Q, Vh)
     if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
     V = Vh.mT

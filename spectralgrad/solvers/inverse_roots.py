@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from ..native.functions import in_memory
 from ..precision import full_precision, negative_tolerance, resolved
 from . import choice
 from .call_counts import counts
@@ -38,14 +39,14 @@ def inverse_root(
         clamp: set negative eigenvalues to zero instead of raising an error.
         dtype: as in :func:`spectralgrad.solvers.fused.positive_part`.
     """
-    native = choice.kernel_for_functions(A) if rtol < 0 or not eps else None
-    if native is not None:
-        zero, negative, asymmetry = choice.tolerances(A.shape[-1], A.dtype, dtype)
+    plan = choice.symmetric(A, roots=True) if rtol < 0 or not eps else None
+    if plan is not None:
+        zero, negative, asymmetry = choice.tolerances(plan.d, A.dtype, dtype)
         least = rtol if rtol >= 0 else 0.0 if eps else zero
         limits = least, math.inf if clamp else negative, asymmetry
-        S, doubtful = native.power(A, -1 / p, eps, relative, limits, not choice.in_lanes(A.shape, A.dtype))
+        S, doubtful = plan.power(in_memory(A), -1 / p, eps, relative, limits)
         if not doubtful:
-            counts.call(A.shape[:-2].numel())
+            counts.call(plan.batch)
             return S
     w, V = EIGH.solve(A, operation, dtype)  # with the fallbacks for matrices that failed
     values, support = _shifted(w, operation, eps, relative, rtol, clamp, dtype)

@@ -11,12 +11,14 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, SolverError, batch_positions
+from ..native.functions import in_memory
 from ..precision import exponent, ldexp, resolved
 from . import choice, lapack
 from .call_counts import counts
@@ -32,11 +34,9 @@ class Problem:
     """A kind of decomposition: its drivers, and the test by which the result for one matrix is accepted."""
 
     name: str
-    # Factors and the number of NaN matrices, or None; of the second argument, see solve.
-    kernel: Callable[[Tensor, torch.dtype | None], tuple[Factors, int] | None]
-    fast: Callable[
-        [Tensor], Factors
-    ]  # decomposes a batch that the kernel does not; may return NaN for matrices on which it fails
+    plan: Callable[[Tensor], Any]  # the calls of the kernel, or None
+    method: str  # of the plan; it returns the factors and how many matrices failed
+    fast: Callable[[Tensor], Factors]  # for batches that the kernel does not decompose; NaN where it fails
     driver: str
     others: tuple[str, ...]
     ratio: Callable[[Tensor, Factors], float]
@@ -48,25 +48,31 @@ class Problem:
 
         For eigh, a ``dtype`` requires that the matrices are symmetric up to its rounding error.
         """
+        found = self.by_kernel(A, operation, dtype)
+        if found is not None:
+            return found
         counts.call(A.shape[:-2].numel())
-        return self.completed(A, self.kernel(A, dtype), operation, dtype)
-
-    def completed(
-        self, A: Tensor, by_kernel: tuple[Factors, int] | None, operation: str, dtype: torch.dtype | None = None
-    ) -> Factors:
-        """Return what the kernel found, where it was used and succeeded, and otherwise the result of the fallbacks.
-
-        The kernel comes first, because it checks for NaN itself and the check below would be wasted.
-        """
-        if by_kernel is not None and not by_kernel[1]:
-            return by_kernel[0]
         refuse_asymmetric(A, operation, dtype)
         A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
         try:
-            factors = self.fast(A) if by_kernel is None else by_kernel[0]
+            factors = self.fast(A)
         except _FAILURES:
             return self._one_by_one(A, operation)
         self.repair(A, factors, operation)
+        return factors
+
+    def by_kernel(self, A: Tensor, operation: str = "", dtype: torch.dtype | None = None) -> Factors | None:
+        """The same by the kernel; None if it is not used. It checks for NaN and asymmetry itself."""
+        plan = self.plan(A)
+        if plan is None:
+            return None
+        limit = () if dtype is None else (choice.asymmetry_limit(dtype),)
+        factors, failed = getattr(plan, self.method)(in_memory(A), *limit)
+        counts.call(plan.batch)
+        if failed:
+            operation = operation or self.name
+            refuse_asymmetric(A, operation, dtype)
+            self.repair(self.readable(A, operation), factors, operation)
         return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
@@ -198,7 +204,8 @@ def _dump(A: Tensor, name: str) -> str | None:
 
 EIGH = Problem(
     name="eigh",
-    kernel=lambda A, dtype: choice.eigh_by_kernel(A, dtype),
+    plan=choice.symmetric,
+    method="eigh",
     fast=lambda A: choice.eigh_by_lapack(A),
     driver="eigh",
     others=("eigh_numpy", "eigh_by_svd"),
@@ -208,7 +215,8 @@ EIGH = Problem(
 )
 SVD = Problem(
     name="svd",
-    kernel=lambda M, _: choice.svd_by_kernel(M),
+    plan=choice.singular,
+    method="svd",
     fast=lambda M: choice.svd_by_lapack(M),
     driver="svd",
     others=("svd_numpy", "svd_by_eigh"),
@@ -218,14 +226,27 @@ SVD = Problem(
 )
 
 
+def eigenvalues_by_kernel(A: Tensor, operation: str = "eigvalsh") -> Tensor | None:
+    """Return ascending eigenvalues by the kernel, or None if it is not used; vectors are computed where it fails."""
+    plan = choice.symmetric(A)
+    if plan is None:
+        return None
+    w, failed = plan.eigvalsh(in_memory(A))
+    counts.call(plan.batch)
+    if failed:
+        EIGH.repair(EIGH.readable(A, operation), (w,), operation)
+    return w
+
+
 def eigenvalues(A: Tensor, operation: str) -> Tensor:
     """Return ascending eigenvalues by the kernel or LAPACK; matrices that fail are decomposed with vectors."""
+    found = eigenvalues_by_kernel(A, operation)
+    if found is not None:
+        return found
     counts.call(A.shape[:-2].numel())
-    by_kernel = choice.eigvalsh_by_kernel(A)
-    if by_kernel is None or by_kernel[1]:
-        A = EIGH.readable(A, operation)
+    A = EIGH.readable(A, operation)
     try:
-        w, failed = by_kernel or choice.eigvalsh_by_lapack(A)
+        w, failed = choice.eigvalsh_by_lapack(A)
     except _FAILURES:
         return EIGH._one_by_one(A, operation)[0]
     if failed:

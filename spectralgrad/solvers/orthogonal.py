@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..precision import all_ordinary, magnitude
-from . import at_once, choice, gradients
+from . import choice, gradients
 from .call_counts import counts
 from .ladder import SVD
 from .lapack import Factors
@@ -36,7 +36,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
     """
     m, n = M.shape[-2:]
-    by_kernel = m < _TALL * n and choice.svd_solver(M) is not None
+    by_kernel = m < _TALL * n and choice.singular(M) is not None
     if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
         M = SVD.readable(M, operation)  # the SVD below checks for itself
         if all_ordinary(M):
@@ -56,9 +56,8 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
     """
     if M.dtype.is_complex or not M.numel():
         return polar_factors(M, operation)
-    found = at_once.svd(M, operation)
-    if found is not None or choice.svd_solver(M) is not None:
-        U, S, Vh = found or SVD.solve(M, operation)
+    if choice.singular(M) is not None:
+        U, S, Vh = SVD.solve(M, operation)
         signs = _signs(U, S, Vh)
         return _product(U, S, Vh, signs), S if signs is None else S * signs, Vh
     Q, S, Vh = polar_factors(M, operation)
@@ -134,14 +133,15 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
     """Decompose part of a batch by the solver that serves the whole batch, so that it does not depend on the rest."""
-    part, solver = M[which], choice.svd_solver(M)
-    if solver is None:
+    part = M[which]
+    plan = choice.singular_part(part, M)
+    if plan is None:
         return SVD.solve(part, "polar")
     counts.call(len(part))
-    U, S, Vh, failed = solver(part)
+    factors, failed = plan.svd(part)
     if failed:
-        SVD.repair(part, (U, S, Vh), "polar")
-    return U, S, Vh
+        SVD.repair(part, factors, "polar")
+    return factors
 
 
 def _lower_gram(M: Tensor) -> Tensor:

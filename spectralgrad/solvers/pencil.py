@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ..errors import NotDefiniteError, batch_positions
+from ..native.calls import UNCHECKED
+from ..native.functions import in_memory
 from ..precision import rank_tolerance
 from . import choice
 from .call_counts import counts
@@ -72,13 +74,13 @@ def _flat_factor(B: Tensor) -> tuple[Tensor, Tensor]:
 
     If the kernel is used, it is B^(-1/2), which takes one call; otherwise L⁻¹D.
     """
-    native = choice.kernel_for_functions(B)
-    if native is None:
+    plan = choice.symmetric(B, roots=True)
+    if plan is None:
         definite, back = _inverse_factor(B)
         condition = torch.linalg.matrix_norm(back).square() * torch.linalg.matrix_norm(B)
         return definite & (condition <= _FLAT), back
-    counts.call(B.shape[:-2].numel())
-    root, s, _, _ = native.root_and_eigenpairs(B, True, 0.0, 0.0, single=not choice.in_lanes(B.shape, B.dtype))
+    counts.call(plan.batch)
+    (root, s, _), _ = plan.root(in_memory(B), True, (0.0, 0.0, UNCHECKED))
     least, most = s[..., 0], s[..., -1]  # NaN where the kernel failed; zero for eigenvalues that are not positive
     return (least > 0) & (most.square() <= _FLAT * least.square()), root
 

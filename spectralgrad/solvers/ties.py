@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..precision import rank_tolerance
-from .operators import Operator, in_front
+from .operators import operator
 from .symmetry import hermitian
 
 
@@ -66,7 +66,7 @@ def _chains(w: Tensor, step: Tensor) -> Tensor:
     return torch.nn.functional.pad((w.diff(dim=-1).abs() > step).long().cumsum(-1), (1, 0))
 
 
-@Operator
+@operator("(d),(d,d)->(d),(d,d)")
 def split_eigenvalues(numbers: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
     """Return the derivatives of the eigenvalues and the basis of each group.
 
@@ -90,17 +90,7 @@ def split_eigenvalues(numbers: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
     return values, R
 
 
-@split_eigenvalues.operator.register_fake
-def _(numbers: Tensor, inner: Tensor) -> tuple[Tensor, Tensor]:
-    return inner.new_empty(inner.shape[:-1], dtype=inner.dtype.to_real()), inner.new_empty(inner.shape)
-
-
-@split_eigenvalues.operator.register_vmap
-def _(info, in_dims, numbers, inner):  # type: ignore[no-untyped-def]
-    return split_eigenvalues(*in_front(info.batch_size, in_dims, numbers, inner)), (0, 0)
-
-
-@Operator
+@operator("(k),(m,k),(k,n),(m,n)->(m,k),(k),(k,n)")
 def split_singular_values(numbers: Tensor, U: Tensor, Vh: Tensor, dM: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the derivatives of the singular values and the vectors turned within each group.
 
@@ -130,16 +120,6 @@ def split_singular_values(numbers: Tensor, U: Tensor, Vh: Tensor, dM: Tensor) ->
             X, Yh = left[..., block] @ Q, Q.mH @ right[:, block]
         flat_U[rows, :, block], flat_values[rows, block], flat_Vh[rows, block] = X, split, Yh
     return U, values, Vh
-
-
-@split_singular_values.operator.register_fake
-def _(numbers: Tensor, U: Tensor, Vh: Tensor, dM: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return U.new_empty(U.shape), U.new_empty(numbers.shape, dtype=U.dtype.to_real()), Vh.new_empty(Vh.shape)
-
-
-@split_singular_values.operator.register_vmap
-def _(info, in_dims, numbers, U, Vh, dM):  # type: ignore[no-untyped-def]
-    return split_singular_values(*in_front(info.batch_size, in_dims, numbers, U, Vh, dM)), (0, 0, 0)
 
 
 def _copy(x: Tensor) -> Tensor:

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..io.files import write_json
 from ..native import Kernel, kernel
+from ..native.calls import UNCHECKED, Derivatives, Singular, Symmetric
 from . import choice, lapack, lapack_pool
 from .thresholds import BATCHES, NAMES, SIZES, Table, file
 
@@ -37,17 +39,34 @@ def tune(progress: Callable[[str], None] = lambda line: None) -> Table:
     native = kernel()
     if native is None:
         raise RuntimeError("the native kernel is not available; run `spectralgrad info` for the reason")
-    single = tuple(_single_up_to(native.eigh_single, lapack.eigh, dtype, progress) for dtype in NAMES)
-    svd_single = tuple(_single_up_to(native.svd_single, lapack.svd, dtype, progress) for dtype in NAMES)
+    single = tuple(_single_up_to(partial(_eigh, native, False), lapack.eigh, dtype, progress) for dtype in NAMES)
+    svd_single = tuple(_single_up_to(partial(_svd, native, False), lapack.svd, dtype, progress) for dtype in NAMES)
     columns: dict[str, tuple[int | None, ...]] = {}
     for (dtype, name), largest, largest_svd in zip(NAMES.items(), single, svd_single, strict=True):
-        columns[name] = _column(native.eigh, partial(_eigh_otherwise, native, largest), dtype, progress)
-        columns[f"svd_{name}"] = _column(native.svd, partial(_svd_otherwise, native, largest_svd), dtype, progress)
+        columns[name] = _column(
+            partial(_eigh, native, True), partial(_eigh_otherwise, native, largest), dtype, progress
+        )
+        columns[f"svd_{name}"] = _column(
+            partial(_svd, native, True), partial(_svd_otherwise, native, largest_svd), dtype, progress
+        )
     others = _pool_from(progress), _fused_up_to(native, progress)
     result = Table(**columns, single=single, svd_single=svd_single, pool=others[0], fused=others[1])
     _store(native.isa, result)
     choice.forget()
     return result
+
+
+def _eigh(native: Kernel, lanes: bool, A: Tensor) -> tuple[Tensor, Tensor]:
+    return Symmetric.of(native, A.shape, A.dtype, lanes).eigh(A)[0]
+
+
+def _svd(native: Kernel, lanes: bool, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return Singular.of(native, A.shape, A.dtype, lanes).svd(A)[0]
+
+
+def _name(solver: Any) -> str:
+    name: str = solver.func.__name__
+    return name.removeprefix("_")
 
 
 def _column(
@@ -60,7 +79,7 @@ def _column(
     column = []
     for d in SIZES:
         column.append(_crossover(solver, other_time, d, dtype))
-        progress(f"{solver.__name__} {NAMES[dtype]} d = {d}: in lanes from batch {column[-1]}")
+        progress(f"{_name(solver)} {NAMES[dtype]} d = {d}: in lanes from batch {column[-1]}")
     return tuple(column)
 
 
@@ -92,19 +111,19 @@ def _single_up_to(
         if _time(solver, A) > _time(other, A):
             break
         found = d
-    progress(f"{solver.__name__} {NAMES[dtype]}: one matrix at a time in the kernel up to d = {found}")
+    progress(f"{_name(solver)} {NAMES[dtype]}: one matrix at a time in the kernel up to d = {found}")
     return found
 
 
 def _eigh_otherwise(native: Kernel, single: int, A: Tensor) -> float:
     """Return the time without lanes: one matrix at a time in the kernel up to size ``single``, above it by LAPACK."""
     if A.shape[-1] <= single:
-        return _time(native.eigh_single, A)
+        return _time(partial(_eigh, native, False), A)
     return min([_time(lapack.eigh, A)] + ([_time(lapack_pool.eigh, A)] if len(A) > 1 else []))
 
 
 def _svd_otherwise(native: Kernel, single: int, A: Tensor) -> float:
-    return _time(native.svd_single if A.shape[-1] <= single else lapack.svd, A)
+    return _time(partial(_svd, native, False) if A.shape[-1] <= single else lapack.svd, A)
 
 
 def _pool_from(progress: Callable[[str], None]) -> int:
@@ -132,12 +151,12 @@ def _fused_up_to(native: Kernel, progress: Callable[[str], None]) -> int:
 
 
 def _fused(native: Kernel, A: Tensor) -> Tensor:
-    _, s, V, _ = native.root_and_eigenpairs(A, True, 0.0, 1.0)
-    return native.root_derivative(V, s, A, True)
+    (_, s, V), _ = Symmetric.of(native, A.shape, A.dtype, True).root(A, True, (0.0, 1.0, UNCHECKED))
+    return Derivatives.of(native, A.shape, A.dtype).root(V, s, A, True)
 
 
 def _by_products(native: Kernel, A: Tensor) -> Tensor:
-    w, V, _ = native.eigh(A)
+    w, V = _eigh(native, True, A)
     s = w.clamp_min(torch.finfo(w.dtype).tiny).sqrt()
     _ = (V / s.unsqueeze(-2)) @ V.mT
     weights = -1 / ((s.unsqueeze(-1) + s.unsqueeze(-2)) * s.unsqueeze(-1) * s.unsqueeze(-2))

@@ -1,7 +1,7 @@
 """Functions of singular values and divided differences in the kernel, for eager calls.
 
-Each function returns None where the kernel does not serve; the caller then uses its formula in torch, which compilers
-and transforms see as well. The results carry no gradient. :mod:`spectralgrad.native.value_functions` has the arguments.
+Each function returns None where the kernel is not used; the caller then uses its formula in torch, which compilers
+and transforms see as well. The results carry no gradient. :mod:`spectralgrad.native.calls` has the arguments.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ..dispatch import function
-from ..native import Kernel, kernel, value_functions
+from ..native import calls, kernel
+from ..native.calls import SingularDerivatives
+from ..native.functions import in_memory
 from . import choice
 
 _MOST = 2**31 - 1  # the kernel counts pairs in 32 bits
@@ -19,22 +21,22 @@ _MOST = 2**31 - 1  # the kernel counts pairs in 32 bits
 
 def compose_singular(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor | None:
     """Return U diag(values) Vh (*, m, n)."""
-    native = _kernel_for(U, Vh, values)
-    return None if native is None else value_functions.compose_singular(native, U, values, Vh)
+    plan = _plan(U, Vh, values)
+    return None if plan is None else plan.composed(in_memory(U), in_memory(values), in_memory(Vh))
 
 
 def singular_derivative(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor | None:
     """Return the derivative (*, m, n) of a function of singular values in the direction G."""
-    native = _kernel_for(U, Vh, G, S, joint, outer)
-    return None if native is None else value_functions.singular_derivative(native, G, U, S, Vh, joint, outer)
+    plan = _plan(U, Vh, G, S, joint, outer)
+    return None if plan is None else plan.derivative(*map(in_memory, (G, U, S, Vh, joint, outer)))
 
 
-def _kernel_for(U: Tensor, Vh: Tensor, *others: Tensor) -> Kernel | None:
-    """Return the kernel if it serves; hooks on saved tensors may have changed types."""
+def _plan(U: Tensor, Vh: Tensor, *others: Tensor) -> SingularDerivatives | None:
+    """Return the calls if the kernel is used; hooks on saved tensors may have changed types."""
     dtype = U.dtype
     if not function.eager(U, Vh, *others) or [x for x in (Vh, *others) if x.dtype != dtype]:
         return None
-    return choice.kernel_for_svd_gradient(U, Vh)
+    return choice.singular_derivatives(U, Vh)
 
 
 def divided_differences(
@@ -51,7 +53,7 @@ def divided_differences(
         slopes = slope(x)
         return slopes if _readable(slopes, w) and function.eager(slopes) else None
 
-    return value_functions.divided_differences(native, w, values, readable_slope, least, finite)
+    return calls.divided_differences(native, w, values, readable_slope, least, finite)
 
 
 def _readable(x: Tensor, like: Tensor) -> bool:
