@@ -60,21 +60,25 @@ def in_turn(names, cases, **others):
     argument occurs; the rest of the product is in the tier "full".
     """
     cases, combinations = list(cases), list(itertools.product(*map(list, others.values())))
-    stride = _stride(len(cases), combinations)
+    turns = _turns(len(cases), combinations)
     parameters = [
-        _parameter(case, rest, () if j == i * stride % len(combinations) else pytest.mark.full)
-        for i, case in enumerate(cases)
+        _parameter(case, rest, () if j == turn else pytest.mark.full)
+        for case, turn in zip(cases, turns, strict=True)
         for j, rest in enumerate(combinations)
     ]
     return pytest.mark.parametrize((*names.split(", "), *others), parameters)
 
 
-def _stride(count, combinations):
-    """The step from the combination of one case to that of the next; every value of every argument occurs."""
+def _turns(count, combinations):
+    """The number of the combination that each case gets, such that every value of every argument occurs.
+
+    One round through the combinations begins one later than the round before, so that they do not go in step with cases
+    that are a product themselves.
+    """
     n = len(combinations)
-    met = lambda step: _different([combinations[i * step % n] for i in range(count)])  # noqa: E731
     steps = sorted((step for step in range(1, n + 1) if math.gcd(step, n) == 1), key=lambda step: abs(step - 0.6 * n))
-    return next(step for step in steps if met(step) == _different(combinations))
+    found = ([(i * step + i // n) % n for i in range(count)] for step in steps)
+    return next(turns for turns in found if _different([combinations[j] for j in turns]) == _different(combinations))
 
 
 def _different(rows):

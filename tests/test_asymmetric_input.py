@@ -111,8 +111,7 @@ def test_n15_the_message_for_a_random_matrix_is_about_asymmetry(name):
             FUNCTIONS[name](A)
 
 
-@both_ways
-@every_function
+@in_turn("name", FUNCTIONS, kernel=[True, False])
 def test_n15_transforms_and_compilers_refuse_as_well(name, kernel, monkeypatch):
     monkeypatch.setattr(library, "switched_off", not kernel)
     torch._dynamo.reset()

@@ -1,5 +1,7 @@
 """N9: gradcheck, second order, forward mode, vmap, Jacobians, Hessians, torch.compile."""
 
+import itertools
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,6 +19,7 @@ from .helpers import (
     FUNCTIONAL,
     FUNCTIONS,
     SINGULAR,
+    in_turn,
     noise,
     pairs,
     symmetric_noise,
@@ -75,9 +78,11 @@ def test_gradcheck_of_general_functions(name, dtype):
     assert gradgradcheck(GENERAL[name], (M,))
 
 
-@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
-@pytest.mark.parametrize("name", [name for name in HERMITIAN if name != "eigh"])
-@pytest.mark.parametrize("spectrum", [[0.5, 1, 2, 2], [1.0, 1 + 1e-13, 2, 2]], ids=["ties", "near"])
+@in_turn(
+    "name, spectrum",
+    itertools.product([name for name in HERMITIAN if name != "eigh"], [[0.5, 1, 2, 2], [1.0, 1 + 1e-13, 2, 2]]),
+    dtype=DOUBLES,
+)
 def test_second_order_of_functions_is_exact_at_ties(name, spectrum, dtype):
     A = with_spectrum(spectrum, dtype=dtype).requires_grad_()
     f = symmetrized(HERMITIAN[name])
