@@ -3,7 +3,8 @@
 Dynamo keeps a symbolic float in the graph that used it first. A function fails in company if it leaves one behind in
 the graph of its derivative, and then it fails with itself as well. So the suite compiles each function twice in one
 graph. Every pair also meets: in graphs of two thirds of them, and in the other order in one graph of all. Dynamo
-traces the derivatives in all of them. These graphs are in the tier "compiler"; the fast one compiles methods and layers twice.
+traces the derivatives in all of them. These graphs are in the tier "compiler"; the fast one compiles methods and layers
+twice.
 
 To compile each pair by itself, with its derivative, takes about half an hour, the third of 40 parts a minute::
 
