@@ -3,33 +3,48 @@ PYTHON ?= python3
 TORCH  := 2.13.0
 BIN    := .venv/bin
 PIP    := --quiet --disable-pip-version-check
+BUILD  := $(BIN)/python spectralgrad/native/build.py
+PYTEST := -m pytest -q -n 2 --dist loadgroup
 
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo test test-torch test-neon test-processors mutants bench docs lint style types suite clean
+.PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs lint style types suite clean
 
 demo: .venv/lab
+	-@$(BUILD)
 	$(BIN)/spectralgrad compare
 
+# The tests that find most mistakes, in a few minutes. test-slow runs all others, test-all both.
 test: style
 	$(MAKE) --jobs=2 types suite
 
-suite: .venv/ready
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+test-all: test
+	$(MAKE) test-slow
+
+test-slow: kernel
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST) -m 'not fast'
+
+suite: kernel
+	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
+
+# The kernel of the present sources; nothing is compiled if there is one. A compiler that fails is an error.
+kernel: .venv/ready
+	@$(BUILD)
 
 # Run the tests with another version of torch, e.g. `make test-torch VERSION=2.15.0`. The installation takes several GB
 # and about ten minutes.
 test-torch: $(OTHER)/ready
-	OMP_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n 2 --dist loadgroup
+	$(OTHER)/bin/python spectralgrad/native/build.py
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python $(PYTEST) -m ''
 
 # The kernel's code for ARM processors, compiled by aarch64-linux-gnu-g++ and run by qemu-aarch64 (on Debian the packages
 # g++-aarch64-linux-gnu and qemu-user). It takes one or two minutes.
-test-neon: .venv/ready
-	SPECTRALGRAD_TEST_NEON=1 $(BIN)/python -m pytest -q -rs tests/test_instruction_sets.py
+test-neon: kernel
+	SPECTRALGRAD_TEST_NEON=1 $(BIN)/python -m pytest -q -rs -m '' tests/test_instruction_sets.py
 
 # The examples and the numerical tests as other processors would compute them, in 19 combinations of settings,
 # about two minutes each. Arguments are passed in ARGS: `make test-processors ARGS=--few` makes two runs.
-test-processors: .venv/ready
+test-processors: kernel
 	$(BIN)/python -m tools.processors $(ARGS)
 
 lint: style types
@@ -43,18 +58,18 @@ types: .venv/ready
 
 # Mutation tests: do the tests notice small mistakes in the mathematics? Arguments are passed in ARGS, e.g.
 # make mutants ARGS='--sample 0 square_root.py'
-mutants: .venv/ready
+mutants: kernel
 	$(BIN)/python -m tools.mutants $(ARGS)
 
-bench: .venv/ready
+bench: kernel
 	$(BIN)/spectralgrad bench --report bench-results
 
 docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
 
-# torch is pinned in the same call, so that no dependency installs a larger build of it. Each target installs everything in
-# one call, because every call compiles the kernel again. `make demo` needs .venv/lab only, the tests .venv/ready.
+# torch is pinned in the same call, so that no dependency installs a larger build of it. `make demo` needs .venv/lab only,
+# the tests .venv/ready. The kernel is compiled once: both use the object files in build/kernel, as does $(BUILD).
 .venv/lab: pyproject.toml lab/pyproject.toml Makefile
 	@echo 'Installing torch $(TORCH) and spectralgrad into .venv and compiling the kernel; this takes a minute or two.'
 	$(PYTHON) -m venv .venv

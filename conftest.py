@@ -1,4 +1,4 @@
-"""Makes ``torch`` available to the examples in docstrings, with a fixed random seed."""
+"""The tiers of tests, and the names that examples in docstrings use: ``torch``, with a fixed random seed."""
 
 import os
 
@@ -16,6 +16,37 @@ import torch
 # for one gives wrong numbers with another. So each has a cache of its own.
 _CACHE = f"torchinductor_{getpass.getuser()}_{torch.backends.cpu.get_cpu_capability()}"
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), _CACHE))
+
+# Each test belongs to the tier that it is marked with, otherwise to "fast", which runs by default: see CONTRIBUTING.md.
+TIERS = {
+    "fast": "what is in no other tier; the default",
+    "full": "full products of parameters, of which the fast tier runs representatives",
+    "native": "the kernel under sanitizers and in every instruction set",
+    "compiler": "torch.compile with the inductor backend, and exported programs",
+    "runs": "several processes, killed runs, Lightning, trainings and benchmarks that take seconds",
+    "browser": "reports in a browser",
+}
+
+
+def pytest_configure(config):
+    """Register the tiers. A test that is named by its place in a file, ``file.py::name``, runs whatever its tier."""
+    for name, content in TIERS.items():
+        config.addinivalue_line("markers", f"{name}: tier of tests: {content}")
+    if config.option.markexpr == "fast" and any("::" in argument for argument in config.args):
+        config.option.markexpr = ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark each test with its tier, which also becomes a property in the JUnit report.
+
+    The longest tests, which are native, come first: two workers then run them side by side.
+    """
+    for item in items:
+        tier = next((mark.name for mark in item.iter_markers() if mark.name in TIERS), "fast")
+        item.add_marker(tier)
+        item.user_properties.append(("tier", tier))
+    items.sort(key=lambda item: item.get_closest_marker("native") is None)
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ class BuildKernel(build_ext):
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         try:
-            module.build(target, Path(self.build_temp))
+            module.build(target, HERE / "build" / "kernel")  # not in build_temp, which pip removes
         except (OSError, subprocess.CalledProcessError) as problem:
             detail = getattr(problem, "stderr", "") or problem
             print(f"spectralgrad: native kernel not built, torch.linalg will be used: {detail}", file=sys.stderr)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
+import pytest
 import torch
 
 import spectralgrad as sg
@@ -49,8 +53,61 @@ def pairs(names=tuple(FUNCTIONS)):
     return [(name, method) for name in names for method in sg.methods(OPERATION.get(name, name))]
 
 
+def in_turn(names, cases, **others):
+    """Parametrize a test by the product of ``cases``, the values of ``names``, and of the values of other arguments.
+
+    The fast tier runs each case once, with the combinations of the others in turn, such that each value of each
+    argument occurs; the rest of the product is in the tier "full".
+    """
+    cases, combinations = list(cases), list(itertools.product(*map(list, others.values())))
+    turns = _turns(len(cases), combinations)
+    parameters = [
+        _parameter(case, rest, () if j == turn else pytest.mark.full)
+        for case, turn in zip(cases, turns, strict=True)
+        for j, rest in enumerate(combinations)
+    ]
+    return pytest.mark.parametrize((*names.split(", "), *others), parameters)
+
+
+def _turns(count, combinations):
+    """The number of the combination that each case gets, such that every value of every argument occurs.
+
+    One round through the combinations begins one later than the round before, so that they do not go in step with cases
+    that are a product themselves.
+    """
+    n = len(combinations)
+    steps = sorted((step for step in range(1, n + 1) if math.gcd(step, n) == 1), key=lambda step: abs(step - 0.6 * n))
+    found = ([(i * step + i // n) % n for i in range(count)] for step in steps)
+    return next(turns for turns in found if _different([combinations[j] for j in turns]) == _different(combinations))
+
+
+def _different(rows):
+    """How many different values each column has."""
+    return [len(set(column)) for column in zip(*rows, strict=True)]
+
+
+def _parameter(case, rest, marks):
+    """A case, which is a value, a tuple of values or ``pytest.param``, and the values that follow."""
+    given = hasattr(case, "values") and hasattr(case, "id")
+    values = case.values if given else case if isinstance(case, tuple) else (case,)
+    shown = lambda x: getattr(x, "__name__", None) or str(x)  # noqa: E731
+    named = [case.id] if given and case.id else map(shown, values)
+    return pytest.param(*values, *rest, id="-".join([*named, *map(shown, rest)]), marks=marks)
+
+
 def matrix(spectrum: str, dtype: torch.dtype = torch.float64, seed: int = 0) -> torch.Tensor:
     return with_spectrum(SPECTRA[spectrum], dtype=dtype, seed=seed)
+
+
+def every_spectrum(dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    """The matrices of all ``SPECTRA`` as a batch."""
+    return torch.stack([matrix(spectrum, dtype) for spectrum in SPECTRA])
+
+
+def not_finite(names, *batches: torch.Tensor) -> list:
+    """The names of the elements of batches that have an entry that is infinite or NaN in one of them."""
+    finite = [torch.isfinite(batch).reshape(len(batch), -1).all(-1) for batch in batches]
+    return [name for name, *good in zip(names, *finite, strict=True) if not all(good)]
 
 
 def symmetric_noise(d: int, dtype: torch.dtype = torch.float64, seed: int = 1) -> torch.Tensor:

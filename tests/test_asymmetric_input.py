@@ -9,6 +9,8 @@ from spectralgrad.native import library
 from spectralgrad.optim import inverse_root, inverse_roots
 from spectralgrad.precision import asymmetry_tolerance
 
+from .helpers import in_turn
+
 DOUBLE = torch.float64
 FUNCTIONS = {
     "matrix_sqrt": sg.matrix_sqrt,
@@ -65,9 +67,12 @@ def test_n15_asymmetric_matrices_are_refused_and_the_hermitian_part_is_not(name,
 
 
 @both_ways
-@pytest.mark.parametrize("batch", [(), (19,)])
-@pytest.mark.parametrize("d", [2, 3, 4, 5, 8, 17, 33, 70])
-@pytest.mark.parametrize("dtype", [torch.float32, DOUBLE, torch.complex64, torch.complex128], ids=str)
+@in_turn(
+    "d",
+    [2, 3, 4, 5, 8, 17, 33, 70],
+    batch=[(), (19,)],
+    dtype=[torch.float32, DOUBLE, torch.complex64, torch.complex128],
+)
 def test_n15_both_sides_of_the_limit_at_every_place(dtype, d, batch, kernel, monkeypatch):
     monkeypatch.setattr(library, "switched_off", not kernel)
     A, limit = positive(d, dtype, batch), asymmetry_tolerance(dtype)
@@ -106,8 +111,7 @@ def test_n15_the_message_for_a_random_matrix_is_about_asymmetry(name):
             FUNCTIONS[name](A)
 
 
-@both_ways
-@every_function
+@in_turn("name", FUNCTIONS, kernel=[True, False])
 def test_n15_transforms_and_compilers_refuse_as_well(name, kernel, monkeypatch):
     monkeypatch.setattr(library, "switched_off", not kernel)
     torch._dynamo.reset()

@@ -13,7 +13,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import DTYPES, unit
+from .helpers import DTYPES, in_turn, unit
 
 NAN, INF = float("nan"), float("inf")
 
@@ -90,6 +90,10 @@ every_verb = pytest.mark.parametrize("name", VERBS)
 every_case = pytest.mark.parametrize(("verb", "options"), _cases())
 
 
+def every_case_with(cases=None, **others):
+    return in_turn("verb, options", _cases() if cases is None else cases, **others)
+
+
 def _positive(batch=(), dtype=torch.float64):
     """Positive definite matrices (*batch, 4, 4) with well separated eigenvalues, different ones in each place."""
     count, wide = torch.Size(batch).numel(), torch.complex128 if dtype.is_complex else torch.float64
@@ -117,8 +121,7 @@ def _value_and_gradient(verb, A, **options):
 # What is refused
 
 
-@pytest.mark.parametrize("bad", [NAN, -INF])
-@every_case
+@every_case_with(bad=[NAN, -INF])
 def test_non_finite_matrices_are_named(verb, options, bad):
     A = _positive((2, 3))
     A[0, 2, 3, 0] = A[1, 0, 1, 1] = bad
@@ -164,8 +167,7 @@ def test_positions_survive_vmap(name):
         torch.func.vmap(VERBS[name].call)(A)
 
 
-@pytest.mark.parametrize("junk", [NAN, 3.0, 1e-5])
-@pytest.mark.parametrize(("verb", "options"), _cases(HERMITIAN))
+@every_case_with(_cases(HERMITIAN), junk=[NAN, 3.0, 1e-5])
 def test_the_upper_triangle_must_agree_for_functions_and_is_not_used(verb, options, junk):
     A = _positive((2,))
     B = A + torch.full_like(A, junk).triu(1)
@@ -311,8 +313,7 @@ def test_rounding_noise_below_zero_is_no_indefinite_matrix(name, dtype):
 # Odd but legal
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.complex64], ids=str)
-@every_case
+@every_case_with(dtype=[torch.float16, torch.float32, torch.complex64])
 def test_types_and_shapes(verb, options, dtype):
     A = _positive((2,), dtype)
     for x in _value_and_gradient(verb, A, **options):
@@ -321,8 +322,7 @@ def test_types_and_shapes(verb, options, dtype):
         assert bool(torch.isfinite(x).all())
 
 
-@pytest.mark.parametrize("shape", [(0, 3, 3), (0, 0), (2, 0, 0)], ids=str)
-@every_case
+@every_case_with(shape=[(0, 3, 3), (0, 0), (2, 0, 0)])
 def test_nothing_in_nothing_out(verb, options, shape):
     A = torch.empty(*shape[:-1], 3) if verb.takes == "features" else torch.empty(shape)
     *values, g = _value_and_gradient(verb, A, **options)
@@ -332,8 +332,9 @@ def test_nothing_in_nothing_out(verb, options, shape):
         assert x.dim() == len(shape) or len(values) > 1
 
 
-@pytest.mark.parametrize("shape", [(2, 5, 3), (2, 3, 5), (1, 4), (4, 1), (0, 3), (0, 5, 3)], ids=str)
-@pytest.mark.parametrize(("verb", "options"), _cases(["svd", "polar", "covariance_sqrt"]))
+@every_case_with(
+    _cases(["svd", "polar", "covariance_sqrt"]), shape=[(2, 5, 3), (2, 3, 5), (1, 4), (4, 1), (0, 3), (0, 5, 3)]
+)
 def test_rectangles_of_every_shape(verb, options, shape):
     A = torch.randn(shape, dtype=torch.complex128)
     *batch, m, n = shape
@@ -355,8 +356,7 @@ def test_a_covariance_needs_positions(name, positions, correction):
         getattr(sg, name)(torch.ones(3, positions), correction=correction)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex128], ids=str)
-@every_case
+@every_case_with(dtype=[torch.float32, torch.complex128])
 def test_a_matrix_of_one_entry_is_a_number(verb, options, dtype):
     a = torch.tensor([0.7, 2.0], dtype=dtype.to_real(), requires_grad=True)
     (slope,) = torch.autograd.grad(verb.number(a).sum(), a)
@@ -379,8 +379,7 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@every_case
+@every_case_with(layout=LAYOUTS)
 def test_layout_in_memory_does_not_matter(verb, options, layout):
     A = _positive((2, 3), torch.complex128)
     B = LAYOUTS[layout](A)

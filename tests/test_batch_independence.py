@@ -1,6 +1,7 @@
 """N4: what stands beside a matrix in its batch changes nothing, to the bit; and what the size of a batch may change."""
 
 import threading
+from itertools import product
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import spectralgrad as sg
 from spectralgrad.solvers import lapack_pool
 from spectralgrad.solvers.thresholds import table
 
-from .helpers import DTYPES, REAL
+from .helpers import DTYPES, REAL, in_turn
 
 SIZES = (2, 3, 6, 17, 40, 100)
 SQUARE = {
@@ -53,9 +54,7 @@ def _same(f, make):
         assert torch.equal(got[-1], expected[-1])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("d", SIZES)
-@pytest.mark.parametrize("name", SQUARE)
+@in_turn("name, d", product(SQUARE, SIZES), dtype=DTYPES)
 def test_rectangular_operations_do_not_see_the_neighbours(name, d, dtype):
     _same(SQUARE[name], lambda seed: _matrices(7, d, dtype, seed))
 
@@ -106,9 +105,7 @@ def test_each_polar_factor_goes_its_own_way(f, n):
                 assert torch.equal(f(mixed)[index], alone[index])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("d", SIZES)
-@pytest.mark.parametrize("name", POSITIVE)
+@in_turn("name, d", product(POSITIVE, SIZES), dtype=DTYPES)
 def test_functions_do_not_see_the_neighbours(name, d, dtype):
     _same(POSITIVE[name], lambda seed: (lambda X: X @ X.mH)(_matrices(7, d, dtype, seed)))
 

@@ -3,11 +3,13 @@
 Dynamo keeps a symbolic float in the graph that used it first. A function fails in company if it leaves one behind in
 the graph of its derivative, and then it fails with itself as well. So the suite compiles each function twice in one
 graph. Every pair also meets: in graphs of two thirds of them, and in the other order in one graph of all. Dynamo
-traces the derivatives in all of them. To compile each pair by itself, with its derivative, takes about half an hour,
-the third of 40 parts a minute::
+traces the derivatives in all of them. These graphs are in the tier "compiler"; the fast one compiles methods and layers
+twice.
 
-    SPECTRALGRAD_PAIRS=all python -m pytest -q tests/test_compiled_pairs.py
-    SPECTRALGRAD_PAIRS=3/40 python -m pytest -q tests/test_compiled_pairs.py
+To compile each pair by itself, with its derivative, takes about half an hour, the third of 40 parts a minute::
+
+    SPECTRALGRAD_PAIRS=all python -m pytest -q -m '' tests/test_compiled_pairs.py
+    SPECTRALGRAD_PAIRS=3/40 python -m pytest -q -m '' tests/test_compiled_pairs.py
 """
 
 import itertools
@@ -68,20 +70,24 @@ def _compiled_equals_eager(f, x, backend="eager"):
     assert_close(*(torch.autograd.grad(y, x)[0] for y in (value, expected)))
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("name", NAMES)
 def test_a_function_twice(name):
     _compiled_equals_eager(_sum([name, name]), matrix())
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("first", "second"), [(0, 1), (0, 2), (1, 2)])
 def test_every_pair_in_a_graph_of_two_groups(first, second):
     _compiled_equals_eager(_sum(GROUPS[first] + GROUPS[second]), matrix())
 
 
+@pytest.mark.compiler
 def test_every_pair_in_the_other_order():
     _compiled_equals_eager(_sum(name for group in GROUPS[::-1] for name in group[::-1]), matrix())
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda name: name.replace(" ", "_"))
 def test_two_functions_with_a_compiled_derivative(first, second):
     _compiled_equals_eager(_sum([first, second]), matrix(), "aot_eager")

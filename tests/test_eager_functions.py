@@ -1,6 +1,7 @@
 """The short way of functions of a matrix in eager mode, against the general way."""
 
 from dataclasses import dataclass
+from itertools import product
 from types import ModuleType
 
 import pytest
@@ -14,6 +15,8 @@ from spectralgrad.native import kernel
 from spectralgrad.solvers import orthogonal
 from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import with_spectrum
+
+from .helpers import in_turn
 
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="the kernel is not built")
 ROOTS = [sg.matrix_sqrt, sg.matrix_inv_sqrt]
@@ -53,10 +56,12 @@ def _close(x, y, eps):
     assert_close(x, y, rtol=0, atol=8 * x.shape[-1] * eps * float(y.detach().abs().max()) + torch.finfo(y.dtype).tiny)
 
 
-@pytest.mark.parametrize("root", ROOTS)
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("shape", [(1,), (8,), (64,), (1, 8), (5, 8), (2, 3, 4)], ids=str)
+@in_turn(
+    "root, spectrum",
+    product(ROOTS, SPECTRA),
+    shape=[(1,), (8,), (64,), (1, 8), (5, 8), (2, 3, 4)],
+    dtype=[torch.float32, torch.float64],
+)
 def test_roots_by_taylor_are_the_same(root, spectrum, dtype, shape):
     *batch, d = shape
     A = _matrix(spectrum, d, dtype).expand(*batch, d, d).clone().requires_grad_()
@@ -239,11 +244,13 @@ POINTS = {
 }
 
 
-@pytest.mark.parametrize("scale", [False, True])
-@pytest.mark.parametrize("special", [False, True])
-@pytest.mark.parametrize("k", [1, 2, 3, 4])
-@pytest.mark.parametrize("points", POINTS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@in_turn(
+    "points, k",
+    product(POINTS, [1, 2, 3, 4]),
+    special=[False, True],
+    scale=[False, True],
+    dtype=[torch.float32, torch.float64],
+)
 def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, scale, dtype, monkeypatch):
     """The numbers of few matrices are compared in Python, those of many by operations on tensors."""
     X = torch.randn(10, 3, generator=torch.Generator().manual_seed(3), dtype=dtype)

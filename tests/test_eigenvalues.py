@@ -1,5 +1,7 @@
 """eigvalsh and svdvals: values, exact gradients at ties, transforms, types and bad input."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
@@ -10,7 +12,7 @@ import spectralgrad as sg
 from spectralgrad.autograd import eigenvalues, singular_values
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import DOUBLES, DTYPES, SPECTRA, gradient, matrix, symmetric_noise, symmetrized, unit
+from .helpers import DOUBLES, DTYPES, SPECTRA, gradient, in_turn, matrix, symmetric_noise, symmetrized, unit
 
 VALUES = {"eigvalsh": sg.eigvalsh, "svdvals": sg.svdvals}
 VECTORS = {"eigvalsh": lambda A: sg.eigh(A).eigenvalues, "svdvals": lambda A: sg.svd(A).S}
@@ -23,9 +25,7 @@ SYMMETRIC = {
 }
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("name", VALUES)
+@in_turn("name, spectrum", product(VALUES, SPECTRA), dtype=DTYPES)
 def test_values_are_those_of_the_decomposition(name, spectrum, dtype):
     """With and without a gradient, which take different ways through the solvers; LAPACK's bound is 30 n u ‖A‖."""
     A = matrix(spectrum, dtype)
@@ -46,9 +46,7 @@ def test_no_vectors_are_computed_without_a_gradient(name, monkeypatch):
         VALUES[name](A)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("function", ["sum", "squares", "logsumexp"])
+@in_turn("function, spectrum", product(["sum", "squares", "logsumexp"], SPECTRA), dtype=DTYPES)
 def test_symmetric_functions_have_their_gradient_at_any_spectrum(function, spectrum, dtype):
     """It is f'(A) for the sum of f(λ): I, 2A, and exp(A) divided by its trace."""
     A = matrix(spectrum, dtype)
@@ -72,9 +70,7 @@ def test_the_nuclear_norm_has_the_polar_factor_as_gradient(spectrum, dtype):
     assert (g - sg.polar(M)).abs().max() <= 1e3 * unit(dtype)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("name", VALUES)
+@in_turn("name, spectrum", product(VALUES, SPECTRA), dtype=DTYPES)
 def test_gradients_of_single_values_are_finite_and_of_norm_one(name, spectrum, dtype):
     A = matrix(spectrum, dtype)
     for i in range(6):

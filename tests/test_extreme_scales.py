@@ -1,5 +1,7 @@
 """Matrices whose entries, gaps or reciprocals are at the ends of the type: denormal, tiny, huge."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -7,7 +9,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.rules import METHODS, GapMethod
 
-from .helpers import DECOMPOSERS, DTYPES, SPECTRA, matrix, symmetric_noise
+from .helpers import DECOMPOSERS, DTYPES, SPECTRA, in_turn, matrix, symmetric_noise
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -67,10 +69,12 @@ def test_polar_factor_of_single_precision_at_every_scale(scale, shape):
             assert_close(sg.optim.nearest_orthogonal(x, method=method).double(), wanted, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("deficient", [False, True])
-@pytest.mark.parametrize("keep_norm", [False, True])
-@pytest.mark.parametrize("method", ["gram", "svd", "polynomial"])
-@pytest.mark.parametrize("scale", [1e-44, 1e-42, 1e-40, 1e-38, 1e38])
+@in_turn(
+    "scale, method",
+    product([1e-44, 1e-42, 1e-40, 1e-38, 1e38], ["gram", "svd", "polynomial"]),
+    keep_norm=[False, True],
+    deficient=[False, True],
+)
 def test_nog_writes_no_nan_for_gradients_of_any_size(scale, method, keep_norm, deficient):
     layer = torch.nn.Linear(6, 4, bias=False)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.0)
@@ -143,8 +147,7 @@ GAP_RULES = [
 ]
 
 
-@pytest.mark.parametrize("scale", [1e-45, 1e-42, 1e-40, 1e-38, 1e-30, 1e-26, 1e30])
-@pytest.mark.parametrize("rule", GAP_RULES, ids=str)
+@in_turn("rule", GAP_RULES, scale=[1e-45, 1e-42, 1e-40, 1e-38, 1e-30, 1e-26, 1e30])
 def test_gap_matrices_and_their_bounds_saturate(rule, scale):
     for spectrum in ([0.0, 1.0, 2.0, 2.0, 5.0], [1.0, 1.0 + 1e-7, 3.0, 3.0, 3.0], [0.0, 0.0, 0.0, 0.0, 1.0]):
         w = (torch.tensor(spectrum, dtype=torch.float64) * scale).float()
@@ -154,8 +157,7 @@ def test_gap_matrices_and_their_bounds_saturate(rule, scale):
         assert bool(torch.isfinite(bound)) or type(rule).bound is GapMethod.bound  # the rule has none
 
 
-@pytest.mark.parametrize("scale", [1e-44, 1e-40, 1e-38, 1e-34, 1e-26, 1e-20, 1e20, 1e30])
-@pytest.mark.parametrize("method", [m for m in DECOMPOSERS if m != "svd"])
+@in_turn("method", [m for m in DECOMPOSERS if m != "svd"], scale=[1e-44, 1e-40, 1e-38, 1e-34, 1e-26, 1e-20, 1e20, 1e30])
 def test_gradients_of_decompositions_are_finite_at_every_scale(method, scale):
     """Where the true one, of the size of one over the gap, leaves the type it saturates."""
     for spectrum in SPECTRA:
@@ -179,9 +181,12 @@ REPEATED = {
 }
 
 
-@pytest.mark.parametrize("method", [sg.PI(), sg.PI(eps=0.0), sg.SVDPI(unrolled=True), sg.SVDPI(unrolled=True, eps=0.0)])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", REPEATED)
+@in_turn(
+    "name",
+    REPEATED,
+    dtype=DTYPES,
+    method=[sg.PI(), sg.PI(eps=0.0), sg.SVDPI(unrolled=True), sg.SVDPI(unrolled=True, eps=0.0)],
+)
 def test_power_iteration_does_not_differentiate_the_rounding_of_its_deflation(name, dtype, method):
     A = REPEATED[name].to(dtype)
     g = _gradient(lambda X: sg.matrix_sqrt(X, method=method), A, torch.ones_like(A))

@@ -1,5 +1,6 @@
 """N16 and N17 for matrix functions: rounding at large scales, entries beside infinite ones, values with a gradient."""
 
+import itertools
 import math
 
 import mpmath
@@ -9,7 +10,7 @@ import torch
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from .helpers import noise
+from .helpers import in_turn, noise
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -26,9 +27,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE, torch.complex128], ids=str)
-@pytest.mark.parametrize("shape", [(2, 2), (5, 5), (3, 4, 4), (33, 33)], ids=str)
-@pytest.mark.parametrize("name", FUNCTIONS)
+@in_turn("name", FUNCTIONS, shape=[(2, 2), (5, 5), (3, 4, 4), (33, 33)], dtype=[SINGLE, DOUBLE, torch.complex128])
 def test_values_are_the_same_with_a_gradient(name, shape, dtype):
     A = with_spectrum(torch.linspace(0.3, 3, shape[-1]).tolist(), dtype=dtype, seed=1).expand(shape).clone()
     assert torch.equal(FUNCTIONS[name](A), FUNCTIONS[name](A.clone().requires_grad_()).detach())
@@ -100,17 +99,24 @@ OVERFLOWING = {"exp": torch.exp, "fourth power": lambda x: x**4, "odd": torch.si
 
 @pytest.mark.parametrize("method", ["exact", "svd-pade", "svd-taylor", "svd-clip", "svd-topn", "lorentzian", "masked"])
 @pytest.mark.parametrize("name", OVERFLOWING)
-@pytest.mark.parametrize("e", [9, 340, 500, 900])
-@pytest.mark.parametrize("spectrum", [(1.0, 2.0, 3.0), (1.0, 1.0, 1.0), (0.0, 2.0, 3.0)])
-def test_functions_of_the_user_that_overflow_give_no_nan(name, method, e, spectrum):
-    f = OVERFLOWING[name]
-    for A in (with_spectrum(spectrum, dtype=DOUBLE), torch.diag(torch.tensor(spectrum, dtype=DOUBLE))):
-        A = (A * 2.0**e).requires_grad_()
+@pytest.mark.parametrize("alone", [False, pytest.param(True, marks=pytest.mark.full)])
+def test_functions_of_the_user_that_overflow_give_no_nan(name, method, alone):
+    places, matrices = zip(*_large_matrices(), strict=True)
+    f, matrices = OVERFLOWING[name], torch.stack(matrices)
+    for named, A in zip([[place] for place in places], matrices, strict=True) if alone else [(places, matrices)]:
+        A = A.clone().requires_grad_()
         S = sg.matrix_function(A, f, method=method)
-        (g,) = torch.autograd.grad(S, A, noise(3, 3, dtype=DOUBLE))
-        assert not bool(S.isnan().any())
-        assert not bool(g.isnan().any())
+        (g,) = torch.autograd.grad(S, A, noise(3, 3, dtype=DOUBLE).expand(A.shape))
+        nan = (S.isnan() | g.isnan()).flatten(-2).any(-1).view(-1)
+        assert not [place for place, wrong in zip(named, nan, strict=True) if wrong]
         assert torch.equal(S.detach(), sg.matrix_function(A.detach(), f, method=method))
+
+
+def _large_matrices():
+    """Dense and diagonal matrices at scales where the functions overflow, and what they are."""
+    for values, e in itertools.product([(1.0, 2.0, 3.0), (1.0, 1.0, 1.0), (0.0, 2.0, 3.0)], [9, 340, 500, 900]):
+        dense, diagonal = with_spectrum(values, dtype=DOUBLE), torch.diag(torch.tensor(values, dtype=DOUBLE))
+        yield from (((values, e, "dense"), dense * 2.0**e), ((values, e, "diagonal"), diagonal * 2.0**e))
 
 
 STEEP = {
@@ -136,9 +142,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("transform", TRANSFORMED)
-@pytest.mark.parametrize("spectrum", [(1.0, 1.0), (1.0, 2.0)])
-@pytest.mark.parametrize(("name", "method"), CASES)
+@in_turn("name, method", CASES, spectrum=[(1.0, 1.0), (1.0, 2.0)], transform=TRANSFORMED)
 def test_gradients_that_overflow_are_the_same_under_transforms(name, spectrum, method, transform):
     """Infinite with their sign by the exact method, clamped by rules that saturate; f(A) is not part of the loss."""
     f, size = STEEP[name]

@@ -181,9 +181,10 @@ def test_activation_checkpointing(f, reentrant):
     assert_close(torch.autograd.grad(loss, X)[0], expected)
 
 
-def test_one_compilation_serves_every_size():
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param(BACKEND, marks=pytest.mark.compiler)])
+def test_one_compilation_serves_every_size(backend):
     torch._dynamo.reset()
-    root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True, backend=BACKEND)
+    root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True, backend=backend)
     with torch._dynamo.config.patch(recompile_limit=3):
         for d in range(17, 27):
             A = torch.eye(d) * 4

@@ -9,6 +9,7 @@ import pytest
 
 from spectralgrad.native import build
 
+pytestmark = pytest.mark.native
 HERE = Path(__file__).parent / "native"
 LIBRARY = build.HERE / "_kernel.so"
 FLAGS = ["-O2", "-std=c++17", "-fcx-limited-range", HERE / "accuracy.cpp"]  # products without the test for NaN

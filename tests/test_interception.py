@@ -25,7 +25,7 @@ from spectralgrad.solvers.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from . import kernel_calls
-from .helpers import FUNCTIONAL
+from .helpers import FUNCTIONAL, in_turn
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.*torch.jit:DeprecationWarning",
@@ -120,8 +120,7 @@ RECORDERS = {
 }
 
 
-@pytest.mark.parametrize("recorder", [r for r in RECORDERS if r != "export strict"])
-@pytest.mark.parametrize("call", WAYS)
+@in_turn("call", WAYS, recorder=[r for r in RECORDERS if r != "export strict"])
 def test_a_recording_computes_anew(call, recorder):
     f, A = CALLS[call], _matrices()
     recorded = RECORDERS[recorder](f, A)
@@ -139,8 +138,7 @@ def test_a_strict_export_computes_anew(call):
     test_a_recording_computes_anew(call, "export strict")
 
 
-@pytest.mark.parametrize("recorder", ["make_fx real", "make_fx fake", "make_fx symbolic"])
-@pytest.mark.parametrize("call", GRADIENTS)
+@in_turn("call", GRADIENTS, recorder=["make_fx real", "make_fx fake", "make_fx symbolic"])
 def test_a_recorded_gradient_computes_anew(call, recorder):
     f, A = GRADIENTS[call], _matrices()
     recorded = RECORDERS[recorder](f, A)
@@ -291,8 +289,7 @@ FLAGGED = {
 }
 
 
-@pytest.mark.parametrize("flag", FLAGGED)
-@pytest.mark.parametrize("call", CALLS)
+@in_turn("call", CALLS, flag=FLAGGED)
 def test_values_count_and_not_what_lies_in_memory(call, flag):
     A = FLAGGED[flag](_matrices())
     if call == "log" and "zero" in flag:

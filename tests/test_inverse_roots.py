@@ -1,5 +1,7 @@
 """Inverse p-th roots for optimisers: 50 digits, ε, pseudo-inverses, lists of mixed sizes, fallbacks and bad input."""
 
+from itertools import product
+
 import mpmath
 import pytest
 import torch
@@ -14,7 +16,7 @@ from spectralgrad.optim import inverse_root, inverse_roots
 from spectralgrad.testing import relative_error, with_spectrum
 
 from . import kernel_calls
-from .helpers import DTYPES, REAL, SPECTRA, matrix, unit
+from .helpers import DTYPES, REAL, SPECTRA, in_turn, matrix, unit
 
 DOUBLE = torch.float64
 
@@ -38,9 +40,7 @@ def test_roots_have_fifty_digits_where_they_should(spectrum, p, dtype):
     assert relative_error(inverse_root(A, p, eps=0.5), _exact(A, p, 0.5)) < 100 * unit(dtype) * 3
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 8, 9, 17, 40])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("batch", [1, 7, 70])
+@in_turn("d, batch", product([1, 2, 5, 8, 9, 17, 40], [1, 7, 70]), dtype=DTYPES)
 def test_every_way_through_the_kernel_gives_the_same_power(batch, d, dtype):
     """One matrix per lane or one after another, with d that fills vectors and with d that does not."""
     A = torch.stack([with_spectrum(torch.linspace(0.5, 2, d), dtype=dtype, seed=seed) for seed in range(batch)])

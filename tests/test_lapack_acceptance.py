@@ -6,7 +6,7 @@ import torch
 
 import spectralgrad as sg
 
-from .helpers import DTYPES, unit
+from .helpers import DTYPES, in_turn, unit
 from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
 
 SIZES = (1, 2, 3, 5, 16, 33, 64, 128)
@@ -14,8 +14,7 @@ SHAPES = ((1, 1), (1, 5), (5, 1), (3, 5), (16, 16), (33, 7), (20, 64))
 EXACT_SIZES = (1, 2, 3, 5)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@in_turn("kind", KINDS, dtype=DTYPES)
 def test_eigh_passes_lapacks_bar(kind, dtype):
     for n in SIZES:
         A = hermitian_matrix(KINDS[kind], n, dtype)
@@ -24,8 +23,7 @@ def test_eigh_passes_lapacks_bar(kind, dtype):
         assert bool((w.diff() >= 0).all()), n
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", KINDS)
+@in_turn("kind", KINDS, dtype=DTYPES)
 def test_eigenvalues_agree_with_a_forty_digit_reference(kind, dtype):
     for n in EXACT_SIZES:
         A = hermitian_matrix(KINDS[kind], n, dtype)
@@ -59,9 +57,7 @@ def test_eigh_passes_the_bar_at_the_edge_of_the_range(edge, n, dtype):
     assert eigh_bar(A, *sg.eigh(A)) < BAR
 
 
-@pytest.mark.parametrize("full", [False, True], ids=["reduced", "full"])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", SINGULAR_KINDS)
+@in_turn("kind", SINGULAR_KINDS, dtype=DTYPES, full=[False, True])
 def test_svd_passes_lapacks_bar(kind, dtype, full):
     for shape in SHAPES:
         M = rectangular_matrix(SINGULAR_KINDS[kind], *shape, dtype)

@@ -1,6 +1,7 @@
 """The kernel's other ways to eigenvalues: one matrix at a time, complex matrices, and values alone."""
 
 from functools import cache
+from itertools import product
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from spectralgrad.native.calls import Symmetric
 from spectralgrad.solvers import choice, lapack, thresholds
 
 from . import forked, kernel_calls
-from .helpers import DTYPES, unit
+from .helpers import DTYPES, in_turn, unit
 from .lapack_matrices import BAR, KINDS, eigh_bar, hermitian_matrix
 
 NATIVE = kernel_calls.calls()
@@ -40,9 +41,7 @@ def _family(n, dtype):
 
 
 @needs_kernel
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("n", SIZES)
+@in_turn("n, way", product(SIZES, WAYS), dtype=DTYPES)
 def test_lapacks_bar(n, way, dtype):
     A = _family(n, dtype)
     w, V, failed = _pairs(way, A)

@@ -13,7 +13,10 @@ import spectralgrad as sg
 
 from .forked import Forked
 
-pytestmark = pytest.mark.xdist_group("distributed")  # or each worker of pytest-xdist would start the processes
+pytestmark = [
+    pytest.mark.runs,
+    pytest.mark.xdist_group("distributed"),  # or each worker of pytest-xdist would start the processes
+]
 SPLITS = {"even": (4, 4), "uneven": (1, 7), "empty": (0, 8)}
 LAYERS = {
     "exact": lambda **o: sg.nn.DecorrelatedBatchNorm2d(6, groups=2, **o),

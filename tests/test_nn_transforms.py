@@ -25,7 +25,11 @@ def step(net, X):
     return [X.grad, *[p.grad for p in net.parameters()]]
 
 
-@pytest.mark.parametrize("name", LAYERS)
+# Variants of a layer, which have a hyphen in their names, take a second each.
+EACH_ONCE = [pytest.param(name, marks=pytest.mark.compiler if "-" in name else ()) for name in LAYERS]
+
+
+@pytest.mark.parametrize("name", EACH_ONCE)
 def test_a_training_step_compiles_without_a_graph_break(name):
     torch._dynamo.reset()
     layer, X = layer_and_input(name)
@@ -37,6 +41,7 @@ def test_a_training_step_compiles_without_a_graph_break(name):
         assert_close(ours, expected)
 
 
+@pytest.mark.compiler
 def test_a_small_net_compiles_with_inductor():
     torch._dynamo.reset()
     torch.manual_seed(0)
@@ -90,6 +95,7 @@ def _in_onnxruntime(net, X, *inputs):
     return [torch.from_numpy(session.run(None, {name: x.numpy()})[0]) for x in inputs]
 
 
+@pytest.mark.compiler
 @_needs_onnx
 @pytest.mark.parametrize("fused", [False, True], ids=["layers", "fused"])
 def test_evaluated_nets_run_in_onnxruntime(fused):
@@ -110,6 +116,7 @@ def test_evaluated_nets_run_in_onnxruntime(fused):
     assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.compiler
 @_needs_onnx
 @pytest.mark.parametrize("normalize", ["trace", "frobenius"])
 def test_pooling_by_products_runs_in_onnxruntime(normalize):

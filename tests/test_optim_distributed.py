@@ -16,7 +16,10 @@ from spectralgrad.training import HybridSwitch
 from .forked import Forked
 from .small_networks import batch, linear_net
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
+pytestmark = [
+    pytest.mark.runs,
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed"),
+]
 STEPS = 3
 
 

@@ -12,7 +12,7 @@ import spectralgrad as sg
 from spectralgrad.dispatch.function import eager
 from spectralgrad.rescue import replacements
 
-from .helpers import DOUBLES
+from .helpers import DOUBLES, in_turn
 
 linalg = torch.linalg
 
@@ -98,8 +98,7 @@ def value_and_gradient(function, A):
     return [x.detach() for x in results], gradient
 
 
-@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
-@pytest.mark.parametrize("name", CASES)
+@in_turn("name", CASES, dtype=DOUBLES)
 def test_values_and_gradients_are_torchs_where_nothing_is_tied(name, dtype):
     """The gaps and singular values of these matrices exceed 0.05, so 1e-10 leaves four digits for conditioning."""
     A = matrices(name, dtype)
@@ -115,8 +114,8 @@ def test_values_and_gradients_are_torchs_where_nothing_is_tied(name, dtype):
     assert torch.allclose(gradient, expected_gradient, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "cond"])  # infinite for singular matrices
-@pytest.mark.parametrize("tie", ["identity", "rank one", "zero"])
+# The condition number of a singular matrix is infinite.
+@in_turn("name", [name for name in CASES if name != "cond"], tie=["identity", "rank one", "zero"])
 def test_gradients_are_finite_at_ties_and_at_rank_deficiency(name, tie):
     shape = matrices(name, torch.float64).shape
     A = {"identity": torch.eye(*shape[-2:]).expand(shape), "rank one": torch.ones(shape), "zero": torch.zeros(shape)}[

@@ -1,5 +1,7 @@
 """Gap rules on singular matrices: on the null space a matrix function has no gap, whatever the rule says of ties."""
 
+from itertools import product
+
 import pytest
 import torch
 from torch.func import grad, jacfwd, jacrev, vmap
@@ -9,7 +11,7 @@ import spectralgrad as sg
 from spectralgrad.rules import METHODS, GapMethod
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import FUNCTIONS, REAL, gradient, noise, pairs, symmetric_noise, unit
+from .helpers import FUNCTIONS, REAL, gradient, in_turn, noise, pairs, symmetric_noise, unit
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -33,9 +35,7 @@ def test_pooling_trains_where_there_are_fewer_positions_than_channels(method, dt
     assert X.grad.norm() > 0
 
 
-@pytest.mark.parametrize("dtype", [*REAL, torch.complex128], ids=str)
-@pytest.mark.parametrize("name", ON_RANGE)
-@pytest.mark.parametrize("method", TRUTHFUL)
+@in_turn("method, name", product(TRUTHFUL, ON_RANGE), dtype=[*REAL, torch.complex128])
 def test_gap_rules_give_the_derivative_of_constant_rank(method, name, dtype):
     A, G = with_spectrum([0.0] * 5 + [0.5, 0.8, 1.3], dtype=dtype), symmetric_noise(8, dtype)
     expected = gradient(FUNCTIONS[name], A, G)
@@ -56,8 +56,7 @@ def test_second_order_of_gap_rules_along_a_path_of_constant_rank(method, name):
     assert_close(torch.autograd.grad(first, leaf)[0], expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("rank", [1, 3])
-@pytest.mark.parametrize(("name", "method"), pairs(ON_RANGE))
+@in_turn("name, method", pairs(ON_RANGE), rank=[1, 3])
 def test_no_intermediate_result_is_nan(name, method, rank):
     """So that torch's anomaly detection, with which users look for NaN, does not stop here."""
     A = with_spectrum([0.0] * (6 - rank) + [1.0, 0.5, 0.3][:rank]).requires_grad_()

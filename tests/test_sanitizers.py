@@ -7,6 +7,7 @@ import pytest
 
 from spectralgrad.native import build
 
+pytestmark = pytest.mark.native
 HERE = Path(__file__).parent / "native"
 # Without the checks of undefined behaviour that double the compiler's time: the first sanitizer finds what they find.
 _DOUBLE = "-fno-sanitize=null,object-size,vptr,pointer-overflow"

@@ -1,6 +1,7 @@
 """N11: a matrix the driver fails on goes down the ladder, alone, and is accepted on its true residual."""
 
 import itertools
+from itertools import product
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from spectralgrad.native import kernel, library
 from spectralgrad.native.calls import Symmetric
 from spectralgrad.solvers import ladder, lapack, orthogonal
 
-from .helpers import DTYPES, rectangular, unit
+from .helpers import DTYPES, in_turn, rectangular, unit
 from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
 
 SOLVE = {"eigh": sg.eigh, "svd": sg.svd}
@@ -127,9 +128,11 @@ def _break_everything(sabotage, operation, victim):
     sabotage(operation, victim, broken=RUNGS[operation][3:5])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("operation", "rung"), RESCUES)
+@in_turn(
+    "operation, rung, mode",
+    [(*rescue, mode) for rescue in RESCUES for mode in MODES],
+    dtype=[torch.float32, torch.complex64],
+)
 def test_each_rung_rescues_the_victim_alone(sabotage, operation, rung, mode, dtype):
     A = _batch(operation, dtype)
     bystanders = sabotage(operation, A[PLACE], mode, *_until(rung, operation, A[PLACE]))
@@ -277,9 +280,7 @@ UNSCALED = [name for name, kind in KINDS.items() if kind.scale == "one"]
 SHAPES = ((1, 1), (4, 4), (16, 16), (7, 3), (3, 7), (1, 5), (5, 1))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("kind", UNSCALED)
-@pytest.mark.parametrize("driver", RUNGS["eigh"][3:5])
+@in_turn("driver, kind", product(RUNGS["eigh"][3:5], UNSCALED), dtype=DTYPES)
 def test_other_eigh_drivers_are_correct_on_their_own(driver, kind, dtype):
     for n in (1, 2, 5, 16):
         A = hermitian_matrix(KINDS[kind], n, dtype)

@@ -12,7 +12,7 @@ from spectralgrad.autograd import singular_vectors
 from spectralgrad.native import kernel, library
 from spectralgrad.solvers import choice, gradients, svd_gradient
 
-from .helpers import REAL
+from .helpers import REAL, in_turn
 
 NATIVE = kernel()
 pytestmark = pytest.mark.skipif(NATIVE is None, reason="the native kernel was not built or is switched off")
@@ -41,9 +41,7 @@ def fused(factors, cotangents, rule=RULES[0]):
     return svd_gradient(factors, cotangents, rule.fused_gaps, rule.filters_gauge, rule.saturates)
 
 
-@pytest.mark.parametrize("dtype", REAL, ids=str)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("rule", RULES, ids=str)
+@in_turn("rule, shape", product(RULES, SHAPES), dtype=REAL)
 def test_equals_the_formula(rule, shape, dtype):
     factors, cotangents = factors_and_cotangents(shape, dtype)
     K = rule.gaps(factors[1].double()).abs().amax()

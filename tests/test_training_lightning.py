@@ -16,9 +16,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # other people's deprecations at import
     lightning = pytest.importorskip("lightning.pytorch", reason="Lightning is not installed (extra [dev])")
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::UserWarning:lightning.*", "ignore::FutureWarning", "ignore:.*litlogger.*"
-)
+pytestmark = [
+    pytest.mark.runs,
+    pytest.mark.filterwarnings("ignore::UserWarning:lightning.*", "ignore::FutureWarning", "ignore:.*litlogger.*"),
+]
 
 
 class Module(lightning.LightningModule):

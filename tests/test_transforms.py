@@ -1,5 +1,7 @@
 """N9: gradcheck, second order, forward mode, vmap, Jacobians, Hessians, torch.compile."""
 
+import itertools
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,6 +19,7 @@ from .helpers import (
     FUNCTIONAL,
     FUNCTIONS,
     SINGULAR,
+    in_turn,
     noise,
     pairs,
     symmetric_noise,
@@ -75,9 +78,11 @@ def test_gradcheck_of_general_functions(name, dtype):
     assert gradgradcheck(GENERAL[name], (M,))
 
 
-@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
-@pytest.mark.parametrize("name", [name for name in HERMITIAN if name != "eigh"])
-@pytest.mark.parametrize("spectrum", [[0.5, 1, 2, 2], [1.0, 1 + 1e-13, 2, 2]], ids=["ties", "near"])
+@in_turn(
+    "name, spectrum",
+    itertools.product([name for name in HERMITIAN if name != "eigh"], [[0.5, 1, 2, 2], [1.0, 1 + 1e-13, 2, 2]]),
+    dtype=DOUBLES,
+)
 def test_second_order_of_functions_is_exact_at_ties(name, spectrum, dtype):
     A = with_spectrum(spectrum, dtype=dtype).requires_grad_()
     f = symmetrized(HERMITIAN[name])
@@ -218,34 +223,47 @@ COMPILED = [
     *[("sqrt", "mtp"), ("inv_sqrt", "mpa"), ("svd", sg.SVDInv(faithful=True))],
     *[(name, "exact") for name in ("log", "exp", "power", "function")],
 ]
-# Each operator and each kind of iteration once with the code that inductor generates, which takes seconds; the others
-# with the same graphs, forward and backward, called operation by operation.
+# Each operator and each kind of iteration once with the code that inductor generates, which takes seconds. The fast
+# tier has the same graphs, forward and backward, called operation by operation.
 INDUCTOR = [
     *[("eigh", "svd-pade"), ("svd", "svd-pade"), ("inv_sqrt", "exact"), ("inv_sqrt", "newton-schulz")],
     *[("sqrt", sg.NewtonSchulz(backward="lyapunov")), ("function", "exact")],
 ]
 
 
-@pytest.mark.parametrize(("name", "method"), COMPILED, ids=str)
-def test_compiled_without_a_graph_break_equals_eager(name, method):
+def _compiled_equals_eager(name, method, backend):
     torch._dynamo.reset()
     loss = _loss(name, method)
     A = with_spectrum([1.0, 1, 2, 3]) if method == "exact" else with_spectrum(SPREAD)
     expected = grad(loss)(A)
     A = A.requires_grad_()
-    backend = BACKEND if (name, method) in INDUCTOR else "aot_eager"
     value = torch.compile(loss, fullgraph=True, backend=backend)(A)
     value.backward()
     assert_close(value, loss(A))
     assert_close(A.grad, expected)
 
 
+@pytest.mark.parametrize(("name", "method"), COMPILED, ids=str)
+def test_compiled_without_a_graph_break_equals_eager(name, method):
+    _compiled_equals_eager(name, method, "aot_eager")
+
+
+@pytest.mark.compiler
+@pytest.mark.parametrize(("name", "method"), INDUCTOR, ids=str)
+def test_compiled_by_inductor_equals_eager(name, method):
+    _compiled_equals_eager(name, method, BACKEND)
+
+
+both_backends = pytest.mark.parametrize("backend", ["aot_eager", pytest.param(BACKEND, marks=pytest.mark.compiler)])
+
+
+@both_backends
 @pytest.mark.parametrize("f", [sg.polar, sg.covariance_sqrt, lambda M: sg.spectral_projector(M.mT @ M, 1)])
-def test_other_verbs_compile(f):
+def test_other_verbs_compile(f, backend):
     torch._dynamo.reset()
     M = _general(torch.float64)[0].requires_grad_()
     (expected,) = torch.autograd.grad(f(M).square().sum() + f(M).sum(), M)
-    loss = torch.compile(lambda X: f(X).square().sum() + f(X).sum(), fullgraph=True, backend=BACKEND)
+    loss = torch.compile(lambda X: f(X).square().sum() + f(X).sum(), fullgraph=True, backend=backend)
     (g,) = torch.autograd.grad(loss(M), M)
     assert_close(g, expected)
 
@@ -262,11 +280,13 @@ def test_compiled_functions_of_complex_matrices(f):
     assert_close(torch.compile(f, fullgraph=True, backend="aot_eager")(A), f(A))
 
 
-def test_bad_input_is_refused_under_compile_and_vmap_too():
+@both_backends
+def test_bad_input_is_refused_under_compile_and_vmap_too(backend):
+    torch._dynamo.reset()
     A = torch.eye(3).repeat(2, 1, 1)
     A[1, 0, 0] = torch.inf
     with pytest.raises(sg.NonFiniteError, match="position 1"):
-        torch.compile(sg.matrix_sqrt, fullgraph=True, backend=BACKEND)(A)
+        torch.compile(sg.matrix_sqrt, fullgraph=True, backend=backend)(A)
     with pytest.raises(sg.NonFiniteError, match="position 1"):
         vmap(sg.matrix_sqrt)(A)
     with pytest.raises(sg.IndefiniteError, match="batch position"):

@@ -116,7 +116,7 @@ def _environment(run: Run) -> Run:
 def _made(number: int, run: Run, tests: list[str]) -> bool:
     """Make one run; its output is printed if a test fails."""
     plugin = ["-p", "tests.last_bits"] if run["LAST_BITS"] else []
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *plugin, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", "-p", "no:cacheprovider", *plugin, *tests]
     inherited = {name: value for name, value in os.environ.items() if name not in SETTINGS}
     inherited["OMP_WAIT_POLICY"] = "passive"  # on a busy machine, threads that wait actively take most of the time
     start = time.time()

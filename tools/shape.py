@@ -33,6 +33,7 @@ SOURCES = (".py", ".cpp", ".hpp", ".def")
 LAST_CHANGES = 40  # commits that are searched for additions to the changelog
 
 Walk = tuple[int, int]
+Cost = tuple[int, float]
 
 
 def walks() -> dict[str, Callable[[], Any]]:
@@ -138,13 +139,20 @@ def additions() -> dict[str, int]:
     return {subject: len([f for f in files if f]) for subject, *files in commits if "CHANGELOG.md" in files}
 
 
-def tiers(report: Path) -> dict[str, tuple[int, float]]:
-    """Cases and seconds of the files of tests, from pytest's JUnit report, the longest first."""
-    found: dict[str, list[float]] = defaultdict(list)
+def tiers(report: Path) -> tuple[dict[str, Cost], dict[str, Cost]]:
+    """Cases and seconds of the tiers and of the files of tests, from pytest's JUnit report, the longest first."""
+    by_tier: dict[str, list[float]] = defaultdict(list)
+    by_file: dict[str, list[float]] = defaultdict(list)
     for case in ET.parse(report).iter("testcase"):
-        parts = case.get("classname", "").split(".")
-        module = next((part for part in parts if part.startswith("test_")), "doctests")
-        found[module].append(float(case.get("time", 0)))
+        tier = case.find("properties/property[@name='tier']")
+        module = next((part for part in case.get("classname", "").split(".") if part.startswith("test_")), "doctests")
+        seconds = float(case.get("time", 0))
+        by_tier["no tier" if tier is None else tier.get("value", "")].append(seconds)
+        by_file[module].append(seconds)
+    return _costs(by_tier), _costs(by_file)
+
+
+def _costs(found: dict[str, list[float]]) -> dict[str, Cost]:
     return dict(sorted(((n, (len(t), round(sum(t), 1))) for n, t in found.items()), key=lambda x: -x[1][1]))
 
 
@@ -176,8 +184,10 @@ def main() -> None:
     for subject, count in additions().items():
         print(f"{count:4}  {subject[:100]}")
     if options.tests:
-        for module, (cases, seconds) in tiers(options.tests).items():
-            print(f"{module:44} {cases:6} cases {seconds:8} s")
+        for table in tiers(options.tests):
+            print()
+            for name, (cases, seconds) in table.items():
+                print(f"{name:44} {cases:6} cases {seconds:8} s")
     if options.write:
         STORED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 

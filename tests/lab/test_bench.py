@@ -31,6 +31,7 @@ from spectralgrad_lab.bench.rivals import newton_schulz
 from spectralgrad_lab.bench.stored import here
 
 from .. import forked
+from ..helpers import in_turn
 
 TINY = [
     ("eigh", Case(4, 3, torch.float32)),
@@ -67,9 +68,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(command, "plan", lambda *_: TINY)
 
 
-@pytest.mark.parametrize("spectrum", SPECTRA)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("d", [3, 16])
+@in_turn("spectrum", SPECTRA, d=[3, 16], dtype=[torch.float32, torch.float64])
 def test_ours_and_torch_are_right_on_every_spectrum(spectrum, dtype, d):
     eigh, root = run([(name, Case(5, d, dtype, spectrum)) for name in ("eigh", "inv_sqrt")], seconds=0.001)
     assert eigh["ours"].right
@@ -89,6 +88,7 @@ def test_spectra_are_what_they_say():
     assert torch.linalg.cond(definite.double()).max() < 4e3
 
 
+@pytest.mark.runs
 def test_every_contest_times_everyone(outcomes):
     assert {o.contest for o in outcomes} == set(contests.CONTESTS)
     right = {"ours", "exact", "function", "torch", "svd"}
@@ -220,6 +220,7 @@ def test_json_names_machine_and_every_figure(outcomes):
     assert first["ratios"]["ours:torch"] == pytest.approx(theirs["seconds"] / ours["seconds"])
 
 
+@pytest.mark.runs
 def test_command_prints_writes_and_draws(tiny, tmp_path, capsys):
     image, results = tmp_path / "cost.png", tmp_path / "bench.json"
     options = ["--seconds", "0.002", "--json", str(results), "--plot", str(image), "--details"]

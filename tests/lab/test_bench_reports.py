@@ -56,6 +56,7 @@ def test_every_goal_is_of_a_contest_and_in_order():
         assert goal.floor is None or 0 < goal.floor <= goal.goal
 
 
+@pytest.mark.runs
 def test_contestants_of_the_goals_take_part():
     tiny = {
         name: Case(2, 3, case.dtype, case.spectrum, 5 if case.columns else 0)

@@ -15,6 +15,7 @@ from .test_report import RUNS, done, failed, written
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium; `.ci/run` installs Debian's where it can"),
     pytest.mark.xdist_group("browser"),
 ]

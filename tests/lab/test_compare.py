@@ -190,6 +190,7 @@ def test_finished_runs_are_not_run_again(tmp_path):
     assert len((tmp_path / RESULTS).read_text().splitlines()) == 3
 
 
+@pytest.mark.runs
 def test_processes_find_the_same_numbers(tmp_path):
     configs = runs(methods=("svd", "exact", "batchnorm"))
     here = compare(configs, tmp_path / "here")
@@ -202,6 +203,7 @@ def killer(classes):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+@pytest.mark.runs
 def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
     killed = Job("killed", TINY.replaced(network="tests.lab.test_compare:killer"), tmp_path / "a")
     with pytest.raises(JobError, match="a process was killed"):
@@ -213,6 +215,7 @@ def test_a_killed_process_and_an_impossible_run_are_told(tmp_path):
         Processes(0)
 
 
+@pytest.mark.runs
 def test_a_comparison_killed_with_its_processes_goes_on(tmp_path, capsys):
     """After kill −9 no worker stays, no row is lost or doubled, and the rest is done, here by this process."""
     arguments = ["compare", *FLAGS, "--methods", "svd,exact", "--seeds", "2", "--out", str(tmp_path / "out")]
@@ -234,6 +237,7 @@ def test_a_comparison_killed_with_its_processes_goes_on(tmp_path, capsys):
     assert len((tmp_path / "out" / RESULTS).read_text().splitlines()) == 4
 
 
+@pytest.mark.runs
 @pytest.mark.parametrize("ignored", [False, True], ids=["", "in the background"])
 def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path, ignored):
     """Also those that wait: a worker that has stopped one run does not begin the next.
@@ -262,6 +266,7 @@ def test_ctrl_c_stops_all_runs_at_once_and_keeps_their_checkpoints(tmp_path, ign
     assert [r.config.method for r in ResultsFile(tmp_path / RESULTS).read()] != []
 
 
+@pytest.mark.runs
 def test_an_error_in_one_run_does_not_wait_for_the_end_of_the_others(tmp_path):
     long = Job("long", TINY.replaced(epochs=5000), tmp_path / "long")
     odd = Job("odd", TINY.replaced(group_size=7), tmp_path / "odd")
@@ -291,6 +296,7 @@ def wait_until(condition, seconds=180):
     return condition()
 
 
+@pytest.mark.runs
 def test_submitit_carries_out_the_same_jobs(tmp_path):
     pytest.importorskip("submitit")
     jobs = [job_for(config, tmp_path) for config in runs()]

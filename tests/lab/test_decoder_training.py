@@ -117,6 +117,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(whole, config, encoder, tmp_p
     assert decoder_file(tmp_path, 2).read_bytes() == decoder_file(whole, 2).read_bytes()
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_killed_run_goes_on_to_the_same_numbers(whole, config, encoder, tmp_path):
     """Killed twice with SIGKILL in a run that saves after every step."""
@@ -131,6 +132,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(whole, config, encoder, tmp_pa
     assert decoder_file(tmp_path, 2).read_bytes() == decoder_file(whole, 2).read_bytes()
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
 )

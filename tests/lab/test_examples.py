@@ -31,6 +31,7 @@ def test_pooling_layer(capsys):
     assert "method at the end: exact" in text
 
 
+@pytest.mark.runs
 def test_shampoo(capsys):
     text = printed("shampoo.py", capsys)
     losses, accuracies = numbers("training loss", text), numbers("test accuracy", text)

@@ -264,6 +264,7 @@ class TestRuns:
         small_training(tmp_path, report=lines.append).run(SETTINGS)
         assert (lines, len(stored(tmp_path))) == ([], 3)
 
+    @pytest.mark.runs
     def test_a_killed_item_goes_on(self, tmp_path):
         script = (
             "from pathlib import Path\nfrom tests.lab.test_paper_training import SETTINGS, small_training\n"
@@ -341,6 +342,7 @@ def squared(task):
 
 
 class TestTasks:
+    @pytest.mark.runs
     @pytest.mark.parametrize("jobs", [1, 2])
     def test_each_once(self, jobs, tmp_path):
         log = tmp_path / "log"

@@ -21,6 +21,7 @@ from spectralgrad_lab.training.synchronized_norm import synchronize
 from .helpers import QUICK, GivingUp, ended, pair, steady
 
 pytestmark = [
+    pytest.mark.runs,
     pytest.mark.skipif(
         sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
     ),

@@ -55,13 +55,17 @@ def test_no_number_of_the_tables_is_stored_twice():
             assert not numbers, (paper, name)
 
 
-@pytest.mark.parametrize("cell", [c for c in cells() if not math.isnan(c.mean + c.sd + c.best)], ids=str)
-def test_cells_of_the_paper_that_cannot_be_right_are_marked_and_no_others(cell):
+def test_cells_of_the_paper_that_cannot_be_right_are_marked_and_no_others():
+    complete = [cell for cell in cells() if not math.isnan(cell.mean + cell.sd + cell.best)]
+    assert len(complete) > 80
+    assert [cell for cell in complete if _impossible(cell) != bool(cell.note)] == []
+
+
+def _impossible(cell):
     """A mean is not below the least value, and a deviation not above (mean − least)·√n."""
     success = 100.0 if math.isnan(cell.success) else cell.success
     trials = max(1, round((cell.table.runs or 5) * success / 100))
-    impossible = cell.mean < cell.best or cell.sd > (cell.mean - cell.best + 0.01) * math.sqrt(trials)
-    assert impossible == bool(cell.note), cell
+    return cell.mean < cell.best or cell.sd > (cell.mean - cell.best + 0.01) * math.sqrt(trials)
 
 
 @pytest.mark.parametrize("network", ["resnet18-cifar", "resnet50-cifar"])

@@ -66,6 +66,7 @@ def test_stopping_again_and_again(whole, tmp_path):
     assert numbers(result) == numbers(whole[0])
 
 
+@pytest.mark.runs
 def test_a_kill_at_any_moment_leaves_a_checkpoint_to_go_on_from(whole, tmp_path):
     """Eight times while nothing is done but writing, five times in a run that saves after every step."""
     config, run = RICH.replaced(checkpoint_minutes=0.0), tmp_path / "run"

@@ -64,6 +64,7 @@ def test_it_learns_and_keeps_its_files(tmp_path):
     assert b"spectral/1/condition" in events[0].read_bytes()
 
 
+@pytest.mark.runs
 def test_a_run_is_a_function_of_its_configuration_and_leaves_no_trace():
     before, threads = randomness.capture(), torch.get_num_threads()
     first = train(QUICK.replaced(threads=threads + 1, epochs=1))

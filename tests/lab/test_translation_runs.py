@@ -72,6 +72,7 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(method, config, tmp_path):
     assert all(same(a[part], b[part]) for part in PARTS)
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_killed_run_goes_on_to_the_same_numbers(whole, config, tmp_path):
     """Killed twice with SIGKILL in a run that saves after every step."""
@@ -87,6 +88,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(whole, config, tmp_path):
     assert all(same(a[part], b[part]) for part in PARTS)
 
 
+@pytest.mark.runs
 @pytest.mark.skipif(
     sys.platform != "linux" or not torch.distributed.is_available(), reason="two processes over gloo's loopback"
 )

@@ -149,6 +149,7 @@ class TestWorkers:
         with pytest.raises(JobStoppedError, match="method exact: stopped by SIGTERM"), worker_errors("method exact"):
             raise Stopped(15)
 
+    @pytest.mark.runs
     def test_missing_data(self, tmp_path):
         setup = Setup(tmp_path, tmp_path, 2, lambda line: None)
         with pytest.raises(JobError, match=r"method [a-zA-Z-]+, seed 0: .*photos"):

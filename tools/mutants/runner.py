@@ -27,7 +27,7 @@ from .lines import Record, record, recorded
 from .mistakes import Mutant, mutants
 from .settings import ROOT, SETTINGS, STORE, Part
 
-QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--no-header"]
+QUIET = ["-q", "-p", "no:cacheprovider", "-p", "no:faulthandler", "--no-header", "-m", ""]  # of every tier
 OUTCOMES = STORE / "outcomes.jsonl"  # each mutant that was run, and the test that detected it
 _BROKEN = 70
 
