@@ -150,6 +150,29 @@ def test_gradients_of_roots_that_overflow_by_a_large_cotangent_are_infinite(meth
         _agree(gradient(A * 2.0**size, G * 2.0**large), gradient(A, G), large - size / 2, noise=1e-5)
 
 
+INVARIANT = {
+    "projector": lambda A: sg.spectral_projector(A, 1),
+    "polar": sg.polar,
+    "polar-express": lambda A: sg.polar(A, method="polar-express"),
+    "muon": lambda A: sg.polar(A, method="muon"),
+}
+
+
+@pytest.mark.parametrize("dtype", [SINGLE, torch.complex64], ids=str)
+@pytest.mark.parametrize("name", INVARIANT)
+def test_gradients_of_functions_that_do_not_change_with_the_scale_overflow_to_infinity(name, dtype, both_ways):
+    f = INVARIANT[name]
+    A, G = with_spectrum([2.0, 1.0, -0.3], seed=1, dtype=dtype), noise(3, 3, dtype=dtype, seed=4)
+    A = (A + A.mH) / 2
+
+    def gradient(A, G):
+        A = A.clone().requires_grad_()
+        return _real(torch.autograd.grad(f(A), A, G)[0])
+
+    for size, large in ((-110, 0), (-110, 24), (-60, 70), (110, 24)):
+        _agree(gradient(A * 2.0**size, G * 2.0**large), gradient(A, G), large - size, noise=1e-5)
+
+
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 @pytest.mark.parametrize("method", ["exact", "newton-schulz", "svd-newton", "svd-taylor", "mpa"])
 def test_errors_name_the_eigenvalue_of_the_matrix_itself(method, size, both_ways):
