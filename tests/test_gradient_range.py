@@ -49,7 +49,7 @@ ROTATED = [name for name in GRADED if "over" not in name and GRADED[name][1] >= 
 CASES = [*((name, False) for name in GRADED), *((name, True) for name in ROTATED)]
 
 
-WIDE = {1.5: (2.0**972, 2.0**732, 2.0**15), 2.5: (2.0**670, 2.0**488, 2.0**-266)}
+WIDE = {2.25: (2.0**808, 2.0**500, 2.0**15), 2.5: (2.0**670, 2.0**430, 2.0**-266)}
 
 
 @pytest.mark.parametrize("p", WIDE)
