@@ -113,7 +113,7 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
         else:
             size = max(map(abs, X.flatten().tolist()))
         return 1 / limit <= size <= limit or size == 0
-    if count > _FEW or (count and X.dtype.is_complex):
+    if count and (count > _FEW or X.dtype.is_complex):
         least, most = (x.item() for x in largest(X, trailing).aminmax())
         return most <= limit and (least >= 1 / limit or bool(_is_ordinary(largest(X, trailing)).all()))
     sizes = [max(map(abs, row)) for row in X.reshape(-1, X.shape[batch:].numel()).tolist()] if count else []

@@ -318,6 +318,22 @@ def test_exponents_are_even_and_zero_for_ordinary_matrices():
     assert not all_ordinary(X[:3])
 
 
+@pytest.mark.parametrize(("dtype", "e"), [(torch.complex64, 30), (torch.complex128, 200)], ids=str)
+@pytest.mark.parametrize("part", [1, -1, 1j, -1j])
+def test_complex_matrices_are_as_large_as_their_largest_part_of_either_sign(part, dtype, e):
+    X = part * 2.0**e * torch.eye(2, dtype=dtype)
+    assert exponent(X).item() == e
+    assert not all_ordinary(X)
+
+
+@pytest.mark.parametrize(("dtype", "e"), [(SINGLE, -132), (DOUBLE, -1030)], ids=str)
+def test_gaps_of_subnormal_singular_values_whose_reciprocals_overflow(dtype, e, both_ways):
+    M, info = with_spectrum([1.0, 0.5, 0.25], dtype=dtype, seed=2), torch.finfo(dtype)
+    low_rank = lambda M: sg.low_rank(M, 1)  # noqa: E731
+    found, expected = (_gradient(low_rank, ldexp(M, torch.tensor(float(k))))[0] for k in (e, 0))
+    assert relative_error(found, expected.double()) < 32 * info.tiny * info.eps / 2.0**e  # M is rounded to this
+
+
 def test_every_public_function_of_matrices_is_in_the_table_of_scales_or_not_homogeneous():
     scaled = {name.split()[0] for name in HOMOGENEOUS}
     others = {

@@ -322,9 +322,9 @@ def test_types_and_shapes(verb, options, dtype):
         assert bool(torch.isfinite(x).all())
 
 
-@every_case_with(shape=[(0, 3, 3), (0, 0), (2, 0, 0)])
-def test_nothing_in_nothing_out(verb, options, shape):
-    A = torch.empty(*shape[:-1], 3) if verb.takes == "features" else torch.empty(shape)
+@every_case_with(shape=[(0, 3, 3), (0, 0), (2, 0, 0)], dtype=[torch.float32, torch.complex64])
+def test_nothing_in_nothing_out(verb, options, shape, dtype):
+    A = torch.empty((*shape[:-1], 3) if verb.takes == "features" else shape, dtype=dtype)
     *values, g = _value_and_gradient(verb, A, **options)
     assert g.shape == A.shape
     for x in values:

@@ -227,10 +227,11 @@ def test_n13_odd_shapes(name):
     f = PAIRS[name][0]
     tail = lambda A: A.shape[-2:] if name == "gaussian_transport" else ()  # noqa: E731
     for shape in ((0, 3, 3), (2, 0, 0), (0, 0), (2, 0, 1, 1)):
-        A = torch.zeros(shape)
-        value, *gradients = _gradients(f, A, A)
-        assert value.shape == (*shape[:-2], *tail(A))
-        assert all(g.shape == shape for g in gradients)
+        for dtype in (torch.float32, torch.complex64):
+            A = torch.zeros(shape, dtype=dtype)
+            value, *gradients = _gradients(f, A, A)
+            assert value.shape == (*shape[:-2], *tail(A))
+            assert all(g.shape == shape for g in gradients)
     A, B = torch.tensor([[4.0]]), torch.tensor([[9.0]])
     numbers = {"bures_wasserstein": 1.0, "gaussian_transport": 1.5, "gaussian_wasserstein": 26.0}
     logs = torch.tensor(9 / 4).log()

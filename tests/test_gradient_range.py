@@ -49,6 +49,17 @@ ROTATED = [name for name in GRADED if "over" not in name and GRADED[name][1] >= 
 CASES = [*((name, False) for name in GRADED), *((name, True) for name in ROTATED)]
 
 
+WIDE = {2.25: (2.0**808, 2.0**500, 2.0**15), 2.5: (2.0**670, 2.0**430, 2.0**-266)}
+
+
+@pytest.mark.parametrize("p", WIDE)
+def test_a_rule_between_small_eigenvalues_beside_one_whose_power_overflows(p):
+    """The divided difference of the smaller two is far below the largest one. Rules with a floor have none there."""
+    A, G = torch.diag(torch.tensor(WIDE[p], dtype=DOUBLE)), noise(3, 3, seed=3)
+    found = _gradient(lambda A: sg.matrix_power(A, p, method="svd-inv", rtol=0.0), A, G)
+    assert_gradient(found, [x.view(1, 1) for x in A.diagonal()], "power", p, G, 64)
+
+
 @pytest.mark.parametrize(("name", "turned"), CASES)
 def test_powers_of_eigenvalues_of_very_different_size(name, turned):
     dtype, p, sizes = GRADED[name]

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from .helpers import DOUBLES
+from .helpers import DOUBLES, noise
 
 K = 2
 FORMS = ("dense", "pair", "callable", "object", "module")
@@ -99,6 +99,21 @@ def test_first_and_second_order_agree_with_finite_differences(form, dtype):
     inputs = tuple(x.requires_grad_() for x in _tridiagonal(5, dtype))
     assert gradcheck(_parts(form), inputs, check_forward_ad=True, check_batched_grad=True, fast_mode=True)
     assert gradgradcheck(_parts(form), inputs, check_fwd_over_rev=True, fast_mode=True)
+
+
+@pytest.mark.parametrize("dtype", DOUBLES, ids=str)
+def test_a_dense_matrix_has_derivatives_among_hermitian_matrices(dtype):
+    """As all functions: a direction counts with its Hermitian part, and gradients are Hermitian."""
+    A, E, G = _dense(*_tridiagonal(5, dtype)), noise(5, 5, dtype=dtype), noise(5, 5, dtype=dtype, seed=1)
+
+    def projector(A):
+        V = sg.eigsh(A, K).eigenvectors
+        return V @ V.mH
+
+    assert_close(jvp(projector, (A,), (E,))[1], jvp(projector, (A,), ((E + E.mH) / 2,))[1])
+    leaf = A.clone().requires_grad_()
+    g = torch.autograd.grad(projector(leaf), leaf, G)[0]
+    assert_close(g, g.mH)
 
 
 @pytest.mark.parametrize("form", ["dense", "callable"])

@@ -37,3 +37,15 @@ def test_stopping_rules(options, discarded):
     A = with_spectrum(SPECTRUM)
     w, V = sg.eigh(A)
     assert (~sg.SVDPI(**options).kept(A, w, V)).sum() == discarded
+
+
+@pytest.mark.parametrize("seed", [1, 4])
+def test_a_negative_quotient_of_power_iteration_has_no_part_in_the_function_and_its_gradient(seed):
+    """After one step from a random start the last quotient is negative; its inverse root would be NaN."""
+    method = sg.PI(iterations=1, **KEEP_ALL)
+    A, E, G = with_spectrum([1e-3, 0.5, 0.9, 1.0], seed=seed), symmetric_noise(4), symmetric_noise(4, seed=2)
+    assert (sg.eigh(A, method=method).eigenvalues < 0).sum() == 1
+    f = lambda A: (sg.matrix_inv_sqrt(A, method=method) * G).sum()  # noqa: E731
+    slope = (f(A + 1e-6 * E) - f(A - 1e-6 * E)) / 2e-6
+    found = gradient(lambda A: sg.matrix_inv_sqrt(A, method=method), A, G)
+    torch.testing.assert_close((found * E).sum(), slope, rtol=1e-6, atol=0)

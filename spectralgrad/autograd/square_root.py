@@ -23,7 +23,7 @@ from torch import Tensor
 
 from .. import solvers
 from ..dispatch import function
-from ..precision import doubled, full_precision, ldexp, reciprocal
+from ..precision import doubled, full_precision, ldexp, moderate, reciprocal
 from ..solvers.symmetry import hermitian
 from . import rescaling
 from .domain import Domain
@@ -65,9 +65,11 @@ def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int 
 
     :func:`spectralgrad.solvers.fused.root_derivative` has the arguments.
     """
-    if not inverse:
+
+    def plain(s: Tensor, G: Tensor) -> Tensor:
         return solvers.root_derivative(V, s, G, inverse, terms)
-    return rescaling.derivative(lambda s, G: solvers.root_derivative(V, s, G, inverse, terms), s, G, -3)
+
+    return rescaling.derivative(plain, s, G, -3 if inverse else -1)
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -148,12 +150,21 @@ def _derivative(A: Tensor, R: Tensor, s: Tensor, V: Tensor, G: Tensor, inverse: 
     """
     with full_precision(V):
         G = hermitian(G)
-        if not inverse:
-            return solve_lyapunov(R, G, s, V)
+        if moderate(s, 3) if function.eager(s) else function.exporting():
+            return _solved_inverse(A, G, s, V, domain) if inverse else solve_lyapunov(R, G, s, V)
         e = rescaling.small_exponent(s, -3)
-        s, S = ldexp(s, -e.unsqueeze(-1)), exact_root(ldexp(A, -2 * e[..., None, None]), False, domain)
-        X = solve_lyapunov(S, _inverse_moved(*inverse_and_projector(S, s, V), G), s, V)
-        return ldexp(X, -3 * e[..., None, None])
+        near = ldexp(s, -e.unsqueeze(-1))
+        if inverse:
+            call, X, down, up = lambda A, G: _solved_inverse(A, G, near, V, domain), A, 2 * e, -3 * e
+        else:
+            call, X, down, up = lambda R, G: solve_lyapunov(R, G, near, V), R, e, -e
+        result: Tensor = rescaling.rescaled(call, (X, G), (down, 0 * e), (up,))
+        return result
+
+
+def _solved_inverse(A: Tensor, G: Tensor, s: Tensor, V: Tensor, domain: Domain) -> Tensor:
+    S = exact_root(A, False, domain)
+    return solve_lyapunov(S, _inverse_moved(*inverse_and_projector(S, s, V), G), s, V)
 
 
 class _Lyapunov(function.DerivativeRule):

@@ -8,6 +8,7 @@ from torch import Tensor
 from ..autograd import frechet_derivative
 from ..autograd.domain import Domain
 from ..autograd.pairwise import differences
+from ..autograd.rescaling import homogeneous
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
@@ -46,9 +47,13 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     domain = Domain("spectral_projector", positive=False, dtype=rounded_to(A))
     d = A.shape[-1]
     check_count(k, "k", "spectral_projector", 0, d)
-    with full_precision(A):
-        wide = widen(A)
-        w, V, _ = domain.spectrum(wide)
+
+    def projector(A: Tensor) -> Tensor:
+        w, V, _ = domain.spectrum(A)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         gamma = Pade().gaps(w) * differences(chosen)
-        return frechet_derivative.exact(wide, w, V, chosen, gamma, torch.zeros_like(w)).to(A.dtype)
+        return frechet_derivative.exact(A, w, V, chosen, gamma, torch.zeros_like(w))
+
+    with full_precision(A):
+        result: Tensor = homogeneous(projector, (widen(A),), ((1,), (0,)))
+        return result.to(A.dtype)

@@ -10,6 +10,7 @@ from torch import Tensor
 from ..autograd import approximants
 from ..autograd.domain import Domain
 from .base import ROOTS, Method, require
+from .iterations import root_at_any_scale
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,10 @@ class _Approximant(Method):
         raise NotImplementedError
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        return approximants.approximate_root(domain.matrix(A), inverse, self.approximant(), self.lyapunov_steps)
+        return root_at_any_scale(lambda A: self._root(domain.matrix(A), inverse), A, inverse)
+
+    def _root(self, M: Tensor, inverse: bool) -> Tensor:
+        return approximants.approximate_root(M, inverse, self.approximant(), self.lyapunov_steps)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from ..autograd.polar_iterations import Quintic, composed_quintics
+from ..autograd.rescaling import homogeneous
 from ..errors import MethodError
 from .base import POLAR, Method, require
 
@@ -66,6 +67,12 @@ def polar_express_quintics(
         high = 2 - low
     guarded = _LISTED - 1 if faithful else steps - 1
     return *((a / safety, b / safety**3, c / safety**5) for a, b, c in quintics[:guarded]), *quintics[guarded:]
+
+
+def _at_any_scale(M: Tensor, quintics: tuple[Quintic, ...], margin: float = 1) -> Tensor:
+    """Return :func:`composed_quintics`, which does not change with the scale of M, by :func:`homogeneous`."""
+    result: Tensor = homogeneous(lambda M: composed_quintics(M, quintics, margin), (M,), ((1,), (0,)))
+    return result
 
 
 class _Iteration(Method):
@@ -131,7 +138,7 @@ class PolarExpress(_Iteration):
 
     def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:
         self._refuse_rotations(special)
-        return composed_quintics(M, self.quintics, margin=1.01)
+        return _at_any_scale(M, self.quintics, margin=1.01)
 
 
 @dataclass(frozen=True)
@@ -165,4 +172,4 @@ class Muon(_Iteration):
 
     def orthogonal(self, M: Tensor, rtol: float | None, special: bool) -> Tensor:
         self._refuse_rotations(special)
-        return composed_quintics(M, ((3.4445, -4.7750, 2.0315),) * self.steps)
+        return _at_any_scale(M, ((3.4445, -4.7750, 2.0315),) * self.steps)
