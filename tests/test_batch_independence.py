@@ -136,3 +136,21 @@ def test_below_the_tables_batch_every_matrix_is_decomposed_as_if_alone(name, d, 
     for index in range(len(A)):
         for got, expected in zip(_results(POSITIVE[name], A[index : index + 1]), whole, strict=True):
             assert torch.equal(got[0], expected[index])
+
+
+def test_every_worker_of_the_pool_uses_a_single_thread(monkeypatch):
+    """The bits that LAPACK returns depend on the number of threads, and a busy machine would decide it."""
+    seen, eigh, before = [], lapack_pool.lapack.eigh, torch.get_num_threads()
+
+    def observed(A):
+        seen.append(torch.get_num_threads())
+        return eigh(A)
+
+    monkeypatch.setattr(lapack_pool.lapack, "eigh", observed)
+    torch.set_num_threads(2)
+    try:
+        lapack_pool.eigh(torch.eye(3).expand(5, 3, 3))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [1, 1]

@@ -58,7 +58,7 @@ def test_layers_refuse_them_by_name(layer, kind):
         layer(make(torch.rand(3, 2)))
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 1, 2), (5, 2)], ids=str)
+@pytest.mark.parametrize("shape", [(3,), (4,), (2, 1, 2), (5, 2)], ids=str)
 def test_exponents_that_do_not_broadcast(shape):
     A = torch.eye(3).expand(4, 2, 3, 3)
     message = r"expected a real p that broadcasts against the batch \(4, 2\), got torch.float32 of shape"

@@ -211,6 +211,12 @@ class TestDropCov:
         assert 0 < expected < 1  # otherwise the clamp hides the formula
         assert_close(functional.dropcov_rate(self.X, importance), expected)
 
+    def test_one_position_has_a_rate_and_none_is_refused(self):
+        X, importance = features(6, 10, 3), torch.rand(3, 6, dtype=DOUBLE)
+        assert 0 <= functional.dropcov_rate(X[..., :1], importance) <= 1
+        with pytest.raises(sg.ShapeError, match=r"dropcov_rate: expected features .* got \(3, 6, 0\)"):
+            functional.dropcov_rate(X[..., :0], importance)
+
     def test_channels_are_dropped_whole_and_the_mean_is_preserved(self):
         torch.manual_seed(0)
         X = torch.ones(2000, 4, 3)
@@ -262,7 +268,7 @@ def test_rankfeat_removes_the_leading_directions(k):
 
 
 def test_rankfeat_with_bad_input():
-    with pytest.raises(sg.ArgumentError, match="expected k to be an integer from 0 to 3, got 4"):
+    with pytest.raises(sg.ArgumentError, match="rankfeat: expected k to be an integer from 0 to 3, got 4"):
         functional.rankfeat(torch.randn(2, 5, 3), 4)
     with pytest.raises(sg.ShapeError, match=r"rankfeat: expected features \(N, C, \*\), got shape \(2, 5\)"):
         functional.rankfeat(torch.randn(2, 5))
