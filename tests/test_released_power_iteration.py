@@ -146,14 +146,18 @@ def test_forward_mode_is_the_transpose_of_reverse_mode():
     assert_close((tangent * G).sum(), (gradient(root, A, G) * E).sum())
 
 
-def test_transforms_and_compilation():
+def test_transforms_take_random_numbers_for_each_matrix():
     A = with_spectrum(CLOSE).expand(3, 6, 6)
     with pytest.raises(RuntimeError, match="random operation"):
         vmap(lambda X: sg.matrix_inv_sqrt(X, method=FAITHFUL))(A)
     each = vmap(lambda X: sg.matrix_inv_sqrt(X, method=FAITHFUL), randomness="different")(A)
     assert not torch.equal(each[0], each[1])
+
+
+@pytest.mark.compiler  # its unrolled graph takes twenty seconds
+def test_compiled_equals_eager():
     torch._dynamo.reset()
-    A = A.clone().requires_grad_()
+    A = with_spectrum(CLOSE).expand(3, 6, 6).clone().requires_grad_()
     compiled = torch.compile(
         lambda X: sg.matrix_inv_sqrt(X, method=FAITHFUL).sum(), fullgraph=True, backend="aot_eager"
     )
