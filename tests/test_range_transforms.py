@@ -180,3 +180,17 @@ def test_errors_name_the_eigenvalue_of_the_matrix_itself(method, size, both_ways
     for given in (A, A.clone().requires_grad_()):
         with pytest.raises(sg.IndefiniteError, match=re.escape(f"got eigenvalue {-size:.6g} ")):
             sg.matrix_sqrt(given, method=method)
+
+
+@pytest.mark.parametrize("method", ROOTS)
+@pytest.mark.parametrize("verb", [sg.matrix_sqrt, sg.matrix_inv_sqrt])
+def test_rounding_to_subnormal_numbers_is_not_indefiniteness(verb, method):
+    """A singular matrix of a thousand spacings of the smallest numbers has negative eigenvalues of one spacing."""
+    X = torch.randn(20, 5, 2, generator=torch.Generator().manual_seed(0))
+    A = X @ X.mT * 1000 * torch.finfo(torch.float32).smallest_normal * torch.finfo(torch.float32).eps
+    assert float(torch.linalg.eigvalsh(A.double()).min()) < -0.1 * 2.0**-149
+    leaf = A.requires_grad_()
+    S = verb(leaf, method=method)
+    assert not S.isnan().any()
+    (g,) = torch.autograd.grad(S, leaf, torch.randn(S.shape, generator=torch.Generator().manual_seed(1)))
+    assert not g.isnan().any()

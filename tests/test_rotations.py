@@ -344,3 +344,16 @@ def test_rotations_compile(f):
     (g,) = torch.autograd.grad(compiled(M), M)
     assert_close(g, expected)
     assert_close(compiled(M.detach()), (f(M) * weights).sum().detach())
+
+
+def test_matrices_whose_columns_lie_apart_in_memory():
+    """Of a batch of wide matrices those with a small singular value are decomposed again, in their own layout."""
+    generator = torch.Generator().manual_seed(0)
+    M = torch.randn(5, 17, 52, generator=generator)
+    M[1::2, 0] = M[1::2, 1]  # rank 16
+    for X in (M, M.mT, M.mT.contiguous().mT):
+        Q = sg.polar(X)
+        assert_close(Q, sg.polar(X.contiguous()))
+        H = (Q.mT @ X if X.shape[-2] > X.shape[-1] else X @ Q.mT).double()
+        assert_close(H, H.mT, rtol=0, atol=1e-5 * float(X.norm()))
+        assert float(torch.linalg.eigvalsh(H).min()) > -1e-5 * float(X.norm())

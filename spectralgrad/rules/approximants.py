@@ -30,7 +30,7 @@ class _Approximant(Method):
         raise NotImplementedError
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        return root_at_any_scale(lambda A: self._root(domain.matrix(A), inverse), A, inverse)
+        return root_at_any_scale(lambda M: self._root(M, inverse), A, inverse, domain)
 
     def _root(self, M: Tensor, inverse: bool) -> Tensor:
         return approximants.approximate_root(M, inverse, self.approximant(), self.lyapunov_steps)

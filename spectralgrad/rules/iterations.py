@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..autograd import newton_schulz, polar_factor, spectral_function, square_root
 from ..autograd.domain import Domain, Spectrum
+from ..autograd.hermitian import from_lower
 from ..autograd.pairwise import differences
 from ..autograd.power_iteration import PowerIteration
 from ..autograd.released_power_iteration import ReleasedPowerIteration
@@ -200,9 +201,16 @@ class PI(Method):
         return self._algorithm.function(domain.matrix(A), f)
 
 
-def root_at_any_scale(call: Callable[[Tensor], Tensor], A: Tensor, inverse: bool) -> Tensor:
-    """Return ``call(A)``, the root of positive semi-definite matrices or its inverse, by :func:`homogeneous`."""
-    result: Tensor = homogeneous(call, (A,), ((1,), (-0.5 if inverse else 0.5,)))
+def root_at_any_scale(call: Callable[[Tensor], Tensor], A: Tensor, inverse: bool, domain: Domain) -> Tensor:
+    """Return ``call(A)``, the root of positive semi-definite matrices or its inverse, by :func:`homogeneous`.
+
+    ``call`` receives checked matrices. They are checked at their own scale, where rounding to subnormal numbers
+    explains a negative eigenvalue. The gradient is made Hermitian before it is scaled back: a rounding error on the
+    diagonal's imaginary part would become infinite.
+    """
+    M = domain.matrix(A)
+    hermitian = lambda X: X if X is M else from_lower(X, domain.operation)  # noqa: E731
+    result: Tensor = homogeneous(lambda X: call(hermitian(X)), (M,), ((1,), (-0.5 if inverse else 0.5,)))
     return result
 
 
@@ -245,7 +253,7 @@ class NewtonSchulz(Method):
         require(self.lyapunov_steps >= 1, self, "lyapunov_steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        return root_at_any_scale(lambda A: self._root(domain.matrix(A), inverse), A, inverse)
+        return root_at_any_scale(lambda M: self._root(M, inverse), A, inverse, domain)
 
     def _root(self, M: Tensor, inverse: bool) -> Tensor:
         if self.backward == "unrolled":
@@ -282,11 +290,12 @@ class SVDNewton(Method):
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        return root_at_any_scale(lambda A: self._root(A, inverse, domain), A, inverse)
+        checked = replace(domain, clamp=True, dtype=None)  # what is negative is rounding error
+        return root_at_any_scale(lambda M: self._root(M, inverse, checked), A, inverse, domain)
 
-    def _root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        value = square_root.root_and_eigenpairs(A.detach(), inverse, domain)[0]
-        iterated = newton_schulz.newton_schulz(domain.matrix(A), self.steps, self.normalize)[inverse]
+    def _root(self, M: Tensor, inverse: bool, domain: Domain) -> Tensor:
+        value = square_root.root_and_eigenpairs(M.detach(), inverse, domain)[0]
+        iterated = newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
         # The iteration may diverge on a matrix made indefinite by rounding; such entries keep their value, without
         # gradient.
         return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ..native.functions import in_memory
 from ..precision import all_ordinary, magnitude
 from . import choice, gradients
 from .call_counts import counts
@@ -138,7 +139,7 @@ def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
     if plan is None:
         return SVD.solve(part, "polar")
     counts.call(len(part))
-    factors, failed = plan.svd(part)
+    factors, failed = plan.svd(in_memory(part))
     if failed:
         SVD.repair(part, factors, "polar")
     return factors
