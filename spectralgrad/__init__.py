@@ -24,14 +24,7 @@ from .linalg.decompositions import eigh, svd
 from .linalg.eigenvalues import eigvalsh, svdvals
 from .linalg.gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .linalg.large_operators import eigsh
-from .linalg.matrix_functions import (
-    matrix_exp,
-    matrix_function,
-    matrix_inv_sqrt,
-    matrix_log,
-    matrix_power,
-    matrix_sqrt,
-)
+from .linalg.matrix_functions import matrix_exp, matrix_function, matrix_inv_sqrt, matrix_log, matrix_power, matrix_sqrt
 from .linalg.norms import nuclear_norm, schatten_norm, spectral_norm
 from .linalg.point_sets import procrustes
 from .linalg.polar_factor import polar

@@ -92,7 +92,7 @@ def test_one_matrix_and_a_batch_at_every_scale(name, turned, e):
 @pytest.mark.parametrize("options", [{}, {"scale": True}], ids=str)
 def test_alignment_does_not_depend_on_whether_a_gradient_is_wanted(scale, options, native, monkeypatch):
     if not native:
-        monkeypatch.setattr("spectralgrad.solvers.point_sets.kernel", lambda: None)
+        monkeypatch.setattr("spectralgrad.solvers.kernel.point_sets.kernel", lambda: None)
     generator = torch.Generator().manual_seed(3)
     turn = torch.linalg.qr(torch.randn(3, 3, generator=generator))[0]
     X, Y = (torch.nn.functional.pad(torch.randn(6, 2, generator=generator), (0, 1)) @ turn * scale for _ in range(2))

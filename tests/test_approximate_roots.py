@@ -8,7 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd.newton_schulz import lyapunov
+from spectralgrad.autograd.iterations.newton_schulz import lyapunov
 from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, FUNCTIONS, gradient, matrix, symmetric_noise, symmetrized, unit

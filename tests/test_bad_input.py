@@ -489,7 +489,7 @@ def test_nearest_orthogonal_wants_matrices():
 
 @pytest.mark.parametrize("p", [0.5, -0.5])
 def test_half_powers_check_their_input_once_and_under_their_own_name(monkeypatch, p):
-    from spectralgrad.autograd import domain
+    from spectralgrad.autograd.functions import domain
     from spectralgrad.linalg import matrix_functions
 
     seen = []

@@ -8,7 +8,8 @@ import torch
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
 from spectralgrad.native.calls import Singular
-from spectralgrad.solvers import batch_invariance, batch_invariant, choice, lapack
+from spectralgrad.solvers import batch_invariance, batch_invariant
+from spectralgrad.solvers.decompose import choice, lapack
 
 from .helpers import DTYPES, REAL
 

@@ -12,9 +12,9 @@ import torch
 
 import spectralgrad as sg
 from spectralgrad.diagnostics import doctor
-from spectralgrad.diagnostics.checkup.findings import VERDICTS
-from spectralgrad.diagnostics.checkup.lineage import _ALIVE, Lineage, Trace
-from spectralgrad.diagnostics.checkup.places import _SKIPPED, calling_place
+from spectralgrad.diagnostics._doctor.data_flow import _ALIVE, Lineage, Trace
+from spectralgrad.diagnostics._doctor.findings import VERDICTS
+from spectralgrad.diagnostics._doctor.places import _SKIPPED, calling_place
 from spectralgrad.testing import with_spectrum
 
 linalg = torch.linalg

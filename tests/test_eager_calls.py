@@ -17,7 +17,7 @@ from spectralgrad import diagnostics, solvers
 from spectralgrad.diagnostics import GaugeWarning
 from spectralgrad.native import calls as native_calls
 from spectralgrad.native import kernel
-from spectralgrad.solvers.operators import Operator
+from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DECOMPOSERS

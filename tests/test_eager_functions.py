@@ -10,10 +10,10 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad import precision
-from spectralgrad.autograd import polar_factor
+from spectralgrad.autograd.polar import factor as polar_factor
 from spectralgrad.native import kernel
-from spectralgrad.solvers import orthogonal
-from spectralgrad.solvers.operators import Operator
+from spectralgrad.solvers.decompose import polar_algorithms
+from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from .helpers import in_turn
@@ -260,7 +260,7 @@ def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, 
     leaves = [torch.nn.functional.pad(P, (0, max(0, k - 3)))[None, :, :k].clone().requires_grad_() for P in (X, Y)]
     results = []
     for few in (64, 0):
-        for module in (precision, orthogonal, polar_factor):
+        for module in (precision, polar_algorithms, polar_factor):
             monkeypatch.setattr(module, "_FEW", few)
         found = sg.procrustes(*leaves, scale=scale, special=special)
         loss = found.rotation.sin().sum() + found.translation.square().sum()

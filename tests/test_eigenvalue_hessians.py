@@ -7,7 +7,7 @@ from torch.func import grad, jacfwd, jacrev, jvp
 
 import spectralgrad as sg
 from spectralgrad import precision, solvers
-from spectralgrad.autograd.curvature import Curvature
+from spectralgrad.autograd.eigen.second_derivatives import Curvature
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, REAL, symmetric_noise, unit

@@ -9,7 +9,8 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import eigenvalues, singular_values
+from spectralgrad.autograd.eigen import values as eigenvalues
+from spectralgrad.autograd.singular import values as singular_values
 from spectralgrad.testing import relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, SPECTRA, gradient, in_turn, matrix, symmetric_noise, symmetrized, unit

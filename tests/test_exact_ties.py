@@ -6,8 +6,8 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import scalar_functions
-from spectralgrad.autograd.domain import Spectrum
+from spectralgrad.autograd.functions import scalar_functions
+from spectralgrad.autograd.functions.domain import Spectrum
 from spectralgrad.testing import relative_error
 
 from .helpers import gradient, symmetric_noise

@@ -10,7 +10,7 @@ from torch.func import grad, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import scalar_functions, user_functions
+from spectralgrad.autograd.functions import scalar_functions, user_functions
 from spectralgrad.testing import Reference, paired_spectrum, random_orthogonal, relative_error, with_spectrum
 
 from .helpers import DOUBLES, DTYPES, FUNCTIONS, REAL, gradient, matrix, symmetric_noise, unit

@@ -6,7 +6,7 @@ import torch
 from spectralgrad.native import kernel
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 from spectralgrad.nn.functional import feature_matrices
-from spectralgrad.solvers import feature_passes
+from spectralgrad.solvers.kernel import feature_passes
 
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="no kernel")
 # samples, groups, channels of a group, positions: whole panels and remainders of every kind, few and many positions

@@ -209,7 +209,7 @@ def test_projector_takes_any_whole_number():
 
 
 def test_second_derivatives_of_large_matrices_come_in_slabs(monkeypatch):
-    from spectralgrad.autograd import frechet_derivative
+    from spectralgrad.autograd.functions import frechet_derivative
 
     A, E, G = with_spectrum(np.linspace(0.5, 2, 12)), symmetric_noise(12), symmetric_noise(12, seed=3)
     hvp = lambda: jvp(grad(lambda X: (sg.matrix_log(X) * G).sum()), (A,), (E,))[1]  # noqa: E731

@@ -44,7 +44,7 @@ def test_accuracy_of_the_code_for_arm_under_an_emulator(tmp_path):
     compiler, emulator = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
     if compiler is None or emulator is None:
         pytest.skip("needs aarch64-linux-gnu-g++ and qemu-aarch64")
-    sources = [build.HERE / f"{name}.cpp" for name in (*build.SOURCES, "dispatch")]
+    sources = [build.SRC / f"{name}.cpp" for name in (*build.SOURCES, "dispatch")]
     objects = [tmp_path / f"{source.stem}.o" for source in sources]
     running = [
         subprocess.Popen([compiler, *build.FLAGS, "-DSG_NS=baseline", "-c", source, "-o", target])

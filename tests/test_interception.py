@@ -21,7 +21,7 @@ from spectralgrad import solvers
 from spectralgrad.dispatch import function, torch_internals
 from spectralgrad.native import calls, kernel
 from spectralgrad.native.functions import in_memory
-from spectralgrad.solvers.operators import Operator
+from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from . import kernel_calls

@@ -25,7 +25,7 @@ def test_where_there_is_a_compiler_there_is_a_kernel():
 
 
 @compiles
-@pytest.mark.skipif(not any(build.HERE.rglob("*.cpp")), reason="not a source tree")
+@pytest.mark.skipif(not any(build.SRC.rglob("*.cpp")), reason="not a source tree")
 def test_the_kernel_is_built_from_the_present_sources():
     assert build.sources() in build.label_of(build.HERE / "_kernel.so"), "out of date: run `make kernel`"
 
@@ -34,10 +34,11 @@ def test_the_kernel_is_built_from_the_present_sources():
 def tree(tmp_path, monkeypatch):
     """A small source tree in the place of the kernel's."""
     here = tmp_path / "spectralgrad" / "native"
-    here.mkdir(parents=True)
+    (here / "src").mkdir(parents=True)
     for name, text in FILES.items():
-        (here / name).write_text(text)
+        (here / "src" / name).write_text(text)
     monkeypatch.setattr(build, "HERE", here)
+    monkeypatch.setattr(build, "SRC", here / "src")
     return here
 
 
@@ -71,11 +72,11 @@ def test_a_change_compiles_what_reads_it_and_nothing_else(tree, compiled, change
     before, everything = build.label_of(tree / "_kernel.so"), len(compiled)
     assert everything == len(build._jobs())
     assert build.main() == 0
-    (tree / changed).write_text(text)
+    (tree / "src" / changed).write_text(text)
     assert build.main() == 0
     assert len(compiled) - everything == count
     assert build.label_of(tree / "_kernel.so") != before
-    (tree / changed).write_text(FILES[changed]) if changed in FILES else (tree / changed).unlink()
+    (tree / "src" / changed).write_text(FILES[changed]) if changed in FILES else (tree / "src" / changed).unlink()
     assert build.main() == 0
     assert len(compiled) - everything == count  # the object files of before are still there
     assert build.label_of(tree / "_kernel.so") == before
@@ -115,7 +116,7 @@ def test_object_files_that_were_not_used_for_long_are_removed(tree, monkeypatch)
 @compiles
 def test_sources_that_do_not_compile_leave_no_kernel_and_are_an_error(tree, capfd):
     assert build.main() == 0
-    (tree / "kernel.cpp").write_text("int kernel() { return undeclared; }\n")
+    (tree / "src" / "kernel.cpp").write_text("int kernel() { return undeclared; }\n")
     for _ in range(2):
         assert build.main() == 1
         assert not (tree / "_kernel.so").exists()
@@ -127,7 +128,7 @@ def test_without_a_compiler_an_old_kernel_is_removed_and_nothing_fails(tree, mon
     (tree / "_kernel.so").write_text(f"spectralgrad kernel, sources {build.sources()}, compiler 0")
     assert build.main() == 0
     assert (tree / "_kernel.so").exists()
-    (tree / "kernel.cpp").write_text("")
+    (tree / "src" / "kernel.cpp").write_text("")
     assert build.main() == 0
     assert not (tree / "_kernel.so").exists()
     assert "No C++ compiler found" in capsys.readouterr().out

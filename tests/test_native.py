@@ -11,8 +11,9 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
 from spectralgrad.native.calls import Symmetric
-from spectralgrad.solvers import choice, eigh_ratio, thresholds, tuning
-from spectralgrad.solvers.operators import Operator
+from spectralgrad.solvers import eigh_ratio
+from spectralgrad.solvers.decompose import choice, thresholds, tuning
+from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
 from . import forked, kernel_calls

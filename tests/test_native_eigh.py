@@ -10,7 +10,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.native import library
 from spectralgrad.native.calls import Symmetric
-from spectralgrad.solvers import choice, lapack, thresholds
+from spectralgrad.solvers.decompose import choice, lapack, thresholds
 
 from . import forked, kernel_calls
 from .helpers import DTYPES, in_turn, unit

@@ -9,8 +9,8 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.native import library
 from spectralgrad.native.calls import Singular
-from spectralgrad.solvers import choice
-from spectralgrad.solvers.operators import Operator
+from spectralgrad.solvers.decompose import choice
+from spectralgrad.solvers.decompose.operators import Operator
 
 from . import forked, kernel_calls
 from .helpers import REAL, unit

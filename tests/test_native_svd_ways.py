@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.solvers import choice, thresholds
+from spectralgrad.solvers.decompose import choice, thresholds
 
 from . import forked, kernel_calls
 from .helpers import REAL, unit

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.rules import spelling
-from spectralgrad.rules.published import repaired
+from spectralgrad.rules.released_form import repaired
 from spectralgrad.testing import with_spectrum
 
 RULES = ["svd", "svd-clip", "svd-trunc", "svd-topn", "svd-taylor", "svd-pade"]

@@ -29,7 +29,7 @@ def test_the_kernel_is_clean_under_sanitizers(sanitizers, tmp_path):
     if subprocess.run([tmp_path / "probe"], capture_output=True).returncode:
         pytest.skip("programs with these sanitizers do not run on this machine")
     flags = [flag for flag in build.FLAGS if flag != "-O3"]
-    sources = [build.HERE / f"{name}.cpp" for name in (*build.SOURCES, "dispatch")] + [HERE / "exercise.cpp"]
+    sources = [build.SRC / f"{name}.cpp" for name in (*build.SOURCES, "dispatch")] + [HERE / "exercise.cpp"]
     program = tmp_path / "exercise"
     command = [cxx, "-O1", *flags, *sanitizers, "-DSG_NS=baseline", "-DSG_POISON", *sources, "-pthread", "-o", program]
     subprocess.run(command, check=True, capture_output=True)

@@ -8,7 +8,7 @@ from torch.func import grad, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import singular_functions
+from spectralgrad.autograd.singular import functions as singular_functions
 from spectralgrad.linalg import singular_values
 from spectralgrad.native import kernel, library
 from spectralgrad.testing import random_orthogonal, relative_error

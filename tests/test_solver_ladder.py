@@ -11,7 +11,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.native import kernel, library
 from spectralgrad.native.calls import Symmetric
-from spectralgrad.solvers import ladder, lapack, orthogonal
+from spectralgrad.solvers.decompose import fallbacks, lapack, polar_algorithms
 
 from .helpers import DTYPES, in_turn, rectangular, unit
 from .lapack_matrices import BAR, KINDS, SINGULAR_KINDS, eigh_bar, hermitian_matrix, rectangular_matrix, svd_bar
@@ -307,7 +307,7 @@ def test_other_svd_drivers_are_correct_on_their_own(driver, kind, dtype):
 def test_the_gram_matrix_of_the_polar_factor_is_whole_below_the_diagonal(n):
     """A hole in it would only send the matrix to the slower route."""
     M = torch.randn(n + 3, n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert_close(orthogonal._lower_gram(M).tril(), (M.mT @ M).tril())
+    assert_close(polar_algorithms._lower_gram(M).tril(), (M.mT @ M).tril())
 
 
 @pytest.mark.parametrize("by_kernel", [False, True])
@@ -323,8 +323,8 @@ def test_eigenvalues_of_a_matrix_that_fails_are_computed_again_alone(by_kernel, 
         monkeypatch.setattr(Symmetric, "eigvalsh", lambda self, A: (spoiled, 1))
     else:
         monkeypatch.setattr(lapack, "eigvalsh", lambda A: (spoiled, 1))
-    climb = ladder.Problem._climb
-    monkeypatch.setattr(ladder.Problem, "_climb", lambda self, *a: climbed.append(a[1]) or climb(self, *a))
+    climb = fallbacks.Problem._climb
+    monkeypatch.setattr(fallbacks.Problem, "_climb", lambda self, *a: climbed.append(a[1]) or climb(self, *a))
     values = sg.solvers.eigvalsh(A)
     assert climbed == [(3,)]
     assert torch.equal(values[[0, 1, 2, 4]], expected[[0, 1, 2, 4]])

@@ -8,9 +8,11 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.autograd import singular_vectors
+from spectralgrad.autograd.singular import vectors as singular_vectors
 from spectralgrad.native import kernel, library
-from spectralgrad.solvers import choice, gradients, svd_gradient
+from spectralgrad.solvers import svd_gradient
+from spectralgrad.solvers.decompose import choice
+from spectralgrad.solvers.kernel import gradients
 
 from .helpers import REAL, in_turn
 

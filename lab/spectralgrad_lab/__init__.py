@@ -4,10 +4,10 @@ from . import data, networks
 from .comparison.grid import compare, grid
 from .comparison.paired_differences import against
 from .comparison.results import ResultsFile, summarize
-from .training.config import Config
-from .training.presets import PRESETS
-from .training.records import Epoch, Failure, Result
-from .training.run import train
+from .training.config.presets import PRESETS
+from .training.config.run_config import Config
+from .training.loop.run import train
+from .training.storage.records import Epoch, Failure, Result
 
 __version__ = "0.1.0"
 

@@ -17,11 +17,12 @@ from torch import Tensor
 from .. import solvers
 from ..dispatch import function
 from ..solvers import Ties
-from . import eigenvalues, singular_values
-from .eigenvectors import Eigh, replaced, without_gradient
+from .eigen import values as eigenvalues
+from .eigen.vectors import Eigh, replaced, without_gradient
 from .gap_rule import GapRule
-from .singular_functions import Triplets
-from .singular_vectors import SVD
+from .singular import values as singular_values
+from .singular.functions import Triplets
+from .singular.vectors import SVD
 
 
 def eigenpairs(A: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ def from_lower(A: Tensor, operation: str, positive: bool = False, dtype: torch.d
         A: matrices (*, d, d).
         operation: name used in error messages.
         positive: raise :class:`IndefiniteError` if an eigenvalue is negative beyond rounding error.
-        dtype: as in :class:`spectralgrad.autograd.domain.Domain`.
+        dtype: as in :class:`spectralgrad.autograd.functions.domain.Domain`.
     """
     if function.exporting():
         return mirrored(A)

@@ -1,7 +1,7 @@
 """Tools that show whether a gradient can be trusted: inspection, a training monitor, conformance and fuzz tests."""
 
 from .._lazy import listing
-from .checkup import Finding, Report, doctor
+from ._doctor import Finding, Report, doctor
 from .inspection import Inspection, inspect
 from .monitor import Monitor
 from .records import Record

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..autograd.existence import KINDS, REMEDIES, Flaw
 from ..dispatch import observation
-from .checkup.places import calling_place
+from ._doctor.places import calling_place
 
 
 class GaugeWarning(UserWarning):

@@ -1,21 +1,14 @@
 """The public functions: decompositions, matrix functions, rotations, singular values, covariances, distances."""
 
 from .._lazy import listing
-from ..autograd.newton_schulz import LyapunovResult
+from ..autograd.iterations.newton_schulz import LyapunovResult
 from .covariances import covariance, covariance_sqrt
 from .decompositions import EighResult, SVDResult, eigh, svd
 from .eigenvalues import eigvalsh, svdvals
 from .gaussian_distances import bures_wasserstein, frechet_distance, gaussian_transport, gaussian_wasserstein
 from .large_operators import eigsh
 from .lyapunov_equation import lyapunov
-from .matrix_functions import (
-    matrix_exp,
-    matrix_function,
-    matrix_inv_sqrt,
-    matrix_log,
-    matrix_power,
-    matrix_sqrt,
-)
+from .matrix_functions import matrix_exp, matrix_function, matrix_inv_sqrt, matrix_log, matrix_power, matrix_sqrt
 from .matrix_iterations import newton_schulz
 from .norms import nuclear_norm, schatten_norm, spectral_norm
 from .point_sets import ProcrustesResult, procrustes

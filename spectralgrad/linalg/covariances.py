@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import covariance_root, scalar_functions
-from ..autograd.divided_differences import Differences
-from ..autograd.domain import Domain, Spectrum
+from ..autograd.functions import covariance_root, scalar_functions
+from ..autograd.functions.divided_differences import Differences
+from ..autograd.functions.domain import Domain, Spectrum
+from ..autograd.functions.rescaling import homogeneous
 from ..autograd.pairwise import norm, resolution
-from ..autograd.rescaling import homogeneous
 from ..dispatch import function
 from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable

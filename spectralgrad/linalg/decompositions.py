@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import decompositions, pencil
-from ..autograd.rescaling import homogeneous
-from ..autograd.singular_vectors import completed
+from ..autograd import decompositions
+from ..autograd.eigen import generalised_vectors
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.singular.vectors import completed
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import shortened
 from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_matrix, check_square
@@ -89,8 +90,8 @@ def eigh(
         >>> torch.allclose(w, torch.tensor([2.0]))
         True
 
-    Reference: derived in :mod:`spectralgrad.autograd.eigenvectors` and, for two matrices, in
-    :mod:`spectralgrad.autograd.pencil`; each method cites its paper.
+    Reference: derived in :mod:`spectralgrad.autograd.eigen.vectors` and, for two matrices, in
+    :mod:`spectralgrad.autograd.eigen.generalised_vectors`; each method cites its paper.
     """
     rule = resolve(method, "eigh")
     found = rule.decompose_at_once(A) if B is None else None
@@ -114,7 +115,7 @@ def _two(A: Tensor, B: Tensor, rule: Method) -> tuple[Tensor, Tensor]:
         raise MethodError(f"method {rule.name!r} is not available for eigh with B; use a gap rule, such as 'svd-pade'")
     A, B = matching(A, B, "eigh")
     with full_precision(A):
-        w, V = scaled_pencil(lambda A, B: pencil.decompose(A, B, rule, "eigh"), (A, B), (-1, -0.5))
+        w, V = scaled_pencil(lambda A, B: generalised_vectors.decompose(A, B, rule, "eigh"), (A, B), (-1, -0.5))
     return narrow(w, A.dtype), narrow(V, A.dtype)
 
 
@@ -193,7 +194,7 @@ def svd(
         True
 
     Reference: Townsend, Differentiating the singular value decomposition (2016), rearranged in
-    :mod:`spectralgrad.autograd.singular_vectors`.
+    :mod:`spectralgrad.autograd.singular.vectors`.
     """
     check_matrix(M, "svd")
     rule = resolve(method, "svd")

@@ -6,7 +6,10 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import decompositions, eigenvalues, pencil, pencil_eigenvalues, singular_values
+from ..autograd import decompositions
+from ..autograd.eigen import generalised_values, generalised_vectors
+from ..autograd.eigen import values as eigenvalues
+from ..autograd.singular import values as singular_values
 from ..dispatch import function
 from ..dispatch.overrides import shortened
 from ..errors import check_matrix, check_square
@@ -88,8 +91,8 @@ def _pencil_values(A: Tensor, B: Tensor) -> Tensor:
     if function.needs_no_gradient(A, B):
         return solvers.pencil_eigvalsh(A, B)
     if torch.compiler.is_compiling():
-        return pencil.decompose(A, B, Pade(), "eigvalsh")[0]
-    return pencil_eigenvalues.values(A, B, Pade(), "eigvalsh")
+        return generalised_vectors.decompose(A, B, Pade(), "eigvalsh")[0]
+    return generalised_values.values(A, B, Pade(), "eigvalsh")
 
 
 @shortened(solvers.svdvals.at_once)

@@ -6,7 +6,8 @@ The Wasserstein distance of order two between Gaussians with means :math:`\mu` a
 
 The last three terms are the squared Bures–Wasserstein distance. They are computed from any factors
 :math:`A=X^HX`, :math:`B=Y^HY`, such as square roots or the centred samples themselves; see
-:mod:`spectralgrad.autograd.procrustes`. Products square singular values, so single precision continues in double.
+:mod:`spectralgrad.autograd.polar.bures_distance`. Products square singular values, so single precision continues in
+double.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..autograd import modulus, procrustes, square_root
-from ..autograd.domain import Domain
-from ..autograd.rescaling import homogeneous
+from ..autograd.functions import square_root
+from ..autograd.functions.domain import Domain
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.polar import bures_distance, range_factors
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
@@ -215,9 +217,9 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
 def _transport(domain: Domain, A: Tensor, B: Tensor) -> Tensor:
     (R, s, V), (S, *_) = (square_root.in_double(C, domain) for C in (A, B))
     Z, _ = square_root.inverse_and_projector(R, s, V)
-    factors = modulus.polar_on_range(S @ R, domain.operation)
-    right = S @ modulus.isometry(S @ R, factors) @ Z  # T on the range of A
-    both = Z @ modulus.modulus(S @ R, factors) @ Z
+    factors = range_factors.polar_on_range(S @ R, domain.operation)
+    right = S @ range_factors.isometry(S @ R, factors) @ Z  # T on the range of A
+    both = Z @ range_factors.modulus(S @ R, factors) @ Z
     return right + right.mH - both
 
 
@@ -256,7 +258,7 @@ def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:
     """Return the squared distance between factors (*, m, d) and (*, n, d) whose batch dimensions broadcast."""
     batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
     X, Y = (Z.expand(*batch, *Z.shape[-2:]) for Z in (X, Y))
-    return procrustes.squared_distance(X, Y, operation)
+    return bures_distance.squared_distance(X, Y, operation)
 
 
 def _factor_and_mean(X: Tensor, correction: int) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..autograd import partial_spectrum
-from ..autograd.operator_forms import Entries, Products, Request
+from ..autograd.large import partial_spectrum
+from ..autograd.large.operators import Entries, Products, Request
 from ..dispatch import function
 from ..dispatch.arguments import check_count, check_range, is_dtype
 from ..dispatch.closures import Closure
@@ -19,7 +19,7 @@ from ..dispatch.torch_internals import nested, not_compiled
 from ..errors import ArgumentError, ShapeError, check_dense, check_tensor
 from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
-from ..solvers import krylov
+from ..solvers.large import krylov
 from .decompositions import EighResult
 
 _LAYOUTS = frozenset({torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})

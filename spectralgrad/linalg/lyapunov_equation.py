@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..autograd import square_root
-from ..autograd.domain import Domain
-from ..autograd.newton_schulz import LyapunovResult
-from ..autograd.rescaling import homogeneous
+from ..autograd.functions import square_root
+from ..autograd.functions.domain import Domain
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.iterations.newton_schulz import LyapunovResult
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import check_pair
@@ -46,7 +46,7 @@ def lyapunov(S: Tensor, G: Tensor, *, rtol: float | None = None, clamp: bool = F
                 [0.2500, 0.1667]])
 
     Reference: Bhatia and Rosenthal, How and why to solve the operator equation AX − XB = Y (1997);
-    :mod:`spectralgrad.autograd.square_root`. The papers' iteration by matrix products is
+    :mod:`spectralgrad.autograd.functions.square_root`. The papers' iteration by matrix products is
     :class:`spectralgrad.NewtonSchulz` with ``backward="lyapunov"``.
     """
     check_pair(S, G, "lyapunov", ("S", "G"))

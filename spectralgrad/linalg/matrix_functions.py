@@ -1,7 +1,8 @@
 """Functions of Hermitian matrices: roots, powers, logarithm, exponential and any smooth function.
 
-Each function checks its arguments, describes the accepted matrices by a :class:`~spectralgrad.autograd.domain.Domain`,
-and leaves value and gradient to the method. The two roots, called with a matrix alone, first try one kernel call.
+Each function checks its arguments, describes the accepted matrices by a
+:class:`~spectralgrad.autograd.functions.domain.Domain`, and leaves value and gradient to the method. The two roots,
+called with a matrix alone, first try one kernel call.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd import scalar_functions, user_functions
-from ..autograd.divided_differences import Scalar
-from ..autograd.domain import Domain
+from ..autograd.functions import scalar_functions, user_functions
+from ..autograd.functions.divided_differences import Scalar
+from ..autograd.functions.domain import Domain
 from ..dispatch.arguments import check_range
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
@@ -60,7 +61,8 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
                 [0.5000, 0.5000, 0.5000],
                 [0.5000, 0.5000, 0.5000]])
 
-    Reference: Higham, Functions of Matrices (2008), sections 3.2 and 6; :mod:`spectralgrad.autograd.square_root`.
+    Reference: Higham, Functions of Matrices (2008), sections 3.2 and 6;
+    :mod:`spectralgrad.autograd.functions.square_root`.
     """
     return _root(A, "sqrt", method, _positive(A, "matrix_sqrt", rtol, clamp))
 

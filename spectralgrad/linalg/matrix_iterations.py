@@ -7,9 +7,9 @@ from typing import Literal
 
 from torch import Tensor
 
-from ..autograd import newton_schulz as iterations
-from ..autograd.domain import Domain
-from ..autograd.rescaling import homogeneous
+from ..autograd.functions.domain import Domain
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.iterations import newton_schulz as iterations
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square

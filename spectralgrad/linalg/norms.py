@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..autograd import singular_weights
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, Weights, of_any_size
-from ..autograd.singular_sums import sum_of
+from ..autograd.singular import weights as singular_weights
+from ..autograd.singular.functions import Triplets, Weights, of_any_size
+from ..autograd.singular.sums import sum_of
 from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix

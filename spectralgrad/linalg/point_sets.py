@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..autograd.point_alignment import Options, align
+from ..autograd.polar.point_sets import Options, align
 from ..dispatch import function
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable

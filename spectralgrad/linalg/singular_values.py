@@ -7,10 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ..autograd import decompositions, singular_weights, user_functions
-from ..autograd.divided_differences import Scalar
+from ..autograd import decompositions
+from ..autograd.functions import user_functions
+from ..autograd.functions.divided_differences import Scalar
 from ..autograd.pairwise import norm
-from ..autograd.singular_functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
+from ..autograd.singular import weights as singular_weights
+from ..autograd.singular.functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
 from ..dispatch import function
 from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable

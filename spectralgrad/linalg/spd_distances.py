@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..autograd import modulus, scalar_functions, square_root
-from ..autograd.domain import Domain, Spectrum, same_range
+from ..autograd.functions import scalar_functions, square_root
+from ..autograd.functions.domain import Domain, Spectrum, same_range
+from ..autograd.polar import range_factors
 from ..dispatch import function
 from ..dispatch.overrides import overridable
 from ..errors import check_pair
@@ -118,9 +119,9 @@ def _log_of_modulus(M: Tensor, rank: Tensor, domain: Domain) -> Tensor:
     The singular values of M range over the product of the roots of two condition numbers, and beyond the rank they are
     not zero but rounding error in the type of A and B, so their size does not tell which of them belong to the range.
     """
-    factors = modulus.polar_on_range(M, domain.operation, rank)
+    factors = range_factors.polar_on_range(M, domain.operation, rank)
     spectrum = Spectrum(factors.values, factors.vectors.mH, factors.values > 0)
-    return Exact().compose(modulus.modulus(M, factors), scalar_functions.LOG, spectrum)
+    return Exact().compose(range_factors.modulus(M, factors), scalar_functions.LOG, spectrum)
 
 
 def _squares(X: Tensor) -> Tensor:

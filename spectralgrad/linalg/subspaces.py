@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..autograd import frechet_derivative
-from ..autograd.domain import Domain
+from ..autograd.functions import frechet_derivative
+from ..autograd.functions.domain import Domain
+from ..autograd.functions.rescaling import homogeneous
 from ..autograd.pairwise import differences
-from ..autograd.rescaling import homogeneous
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square

@@ -22,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
+SRC = HERE / "src"
 # Deliberately without -ffast-math. The kernel detects NaN and infinity by x·0 ≠ 0 and turns −0 into +0 by x + 0, which
 # -ffast-math would optimise away, and approximate reciprocals ruin the orthogonality of float32 eigenvectors (an error
 # of 1032 eps instead of 151 at d = 128, measured on a prototype). The flags below do not change results, except that
@@ -76,8 +77,8 @@ def _jobs() -> list[tuple[Path, list[str]]]:
     """The files to compile, and the flags of each besides ``FLAGS``."""
     x86 = platform.machine() in ("x86_64", "AMD64")
     sets = X86 if x86 else {"baseline": []}
-    jobs = [(HERE / f"{source}.cpp", [*flags, f"-DSG_NS={name}"]) for source in SOURCES for name, flags in sets.items()]
-    return [*jobs, (HERE / "dispatch.cpp", ["-DSG_X86"] if x86 else [])]
+    jobs = [(SRC / f"{source}.cpp", [*flags, f"-DSG_NS={name}"]) for source in SOURCES for name, flags in sets.items()]
+    return [*jobs, (SRC / "dispatch.cpp", ["-DSG_X86"] if x86 else [])]
 
 
 def _compiled(command: list[str], source: Path, objects: Path, folder: Path) -> Path:
@@ -119,8 +120,8 @@ def _identity(cxx: str) -> str:
 def sources(extra: tuple[str, ...] = ()) -> str:
     """Return a hash of the kernel's sources and flags."""
     found = hashlib.sha256(repr((FLAGS, SOURCES, X86, extra)).encode())
-    for file in sorted(file for file in HERE.rglob("*") if file.suffix in (".cpp", ".hpp", ".def")):
-        found.update(f"\0{file.relative_to(HERE)}\0".encode() + file.read_bytes())
+    for file in sorted(file for file in SRC.rglob("*") if file.suffix in (".cpp", ".hpp", ".def")):
+        found.update(f"\0{file.relative_to(SRC)}\0".encode() + file.read_bytes())
     return found.hexdigest()[:32]
 
 

@@ -87,7 +87,7 @@ class Kernel:
         """Run a step of interface.hpp, given by its name, on X, Y, w, x, y, C, e, gx, gy, gX, gY and gw.
 
         Those that the step does not need are None. Results are written into the tensors, which must be contiguous;
-        solvers/point_sets.py has the meaning of each.
+        solvers/kernel/point_sets.py has the meaning of each.
         """
         given = [None if x is None else in_memory(x) for x in tensors]
         X = given[0]
@@ -98,9 +98,10 @@ class Kernel:
         checked("points", run(self.constants[step], *pointers, *sizes, torch.get_num_threads()))
 
     def features(self, name: str, sizes: tuple[int, ...], *tensors: Tensor | None) -> None:
-        """Run a pass over features (samples, groups, channels, positions); solvers/feature_passes.py has its arguments.
+        """Run a pass over features (samples, groups, channels, positions).
 
-        The last tensors are results, which must be contiguous.
+        Its arguments are listed in solvers/kernel/feature_passes.py. The last tensors are results, which
+        must be contiguous.
         """
         given = [None if x is None else in_memory(x) for x in tensors]
         pointers = [None if x is None else x.data_ptr() for x in given]

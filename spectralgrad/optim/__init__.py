@@ -3,12 +3,12 @@
 from .._lazy import listing
 from .coupled_roots import CoupledRoot, coupled_inverse_root
 from .eigenbases import Eigenbasis, eigenbasis
-from .nearest import NearestOrthogonalGradient, nearest_orthogonal
-from .olr import OptimalLearningRate
+from .nearest_gradient import NearestOrthogonalGradient, nearest_orthogonal
+from .optimal_rate_hook import OptimalLearningRate
 from .optimal_rates import optimal_rate
 from .preconditioning import inverse_root, inverse_roots
+from .step_hook import ConditioningWarning
 from .tracing import PreSpectral, pre_spectral_layers
-from .treatment import ConditioningWarning
 
 __dir__ = listing(__name__)
 __all__ = [

@@ -10,12 +10,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..autograd import decompositions, spectral_function
-from ..autograd.domain import Domain, Spectrum
+from ..autograd import decompositions
+from ..autograd.functions import spectral_function
+from ..autograd.functions.domain import Domain, Spectrum
+from ..autograd.functions.rescaling import overflowed
+from ..autograd.functions.scalar_functions import INV_SQRT, SQRT, Function
+from ..autograd.functions.spectral_scale import at_ordinary_size
 from ..autograd.pairwise import differences, identity_mask
-from ..autograd.rescaling import overflowed
-from ..autograd.scalar_functions import INV_SQRT, SQRT, Function
-from ..autograd.spectral_scale import at_ordinary_size
 from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
 from ..precision import saturated

@@ -15,13 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..autograd import spectral_function
-from ..autograd.domain import Domain
+from ..autograd.functions import spectral_function
+from ..autograd.functions.domain import Domain
 from ..autograd.pairwise import differences, floored, identity_mask, norm
 from ..errors import MethodError
 from ..precision import quotient, reciprocal, saturated
 from .base import require
-from .published import PublishedRule, repaired
+from .released_form import PublishedRule, repaired
 
 _MOST_TERMS = 2**31 - 1  # the kernel counts them in 32 bits; a series of fewer has converged
 

@@ -10,14 +10,16 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ..autograd import newton_schulz, polar_factor, spectral_function, square_root
-from ..autograd.domain import Domain, Spectrum
+from ..autograd.functions import spectral_function, square_root
+from ..autograd.functions.domain import Domain, Spectrum
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.functions.scalar_functions import Function
 from ..autograd.hermitian import from_lower
+from ..autograd.iterations import newton_schulz
+from ..autograd.iterations.power_iteration import PowerIteration
+from ..autograd.iterations.released_power_iteration import ReleasedPowerIteration
 from ..autograd.pairwise import differences
-from ..autograd.power_iteration import PowerIteration
-from ..autograd.released_power_iteration import ReleasedPowerIteration
-from ..autograd.rescaling import homogeneous
-from ..autograd.scalar_functions import Function
+from ..autograd.polar import factor as polar_factor
 from .base import FUNCTIONS, POLAR, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
 from .pade import Pade

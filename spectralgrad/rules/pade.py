@@ -21,7 +21,7 @@ from torch import Tensor
 from ..autograd.pairwise import differences, floored, identity_mask, norm, resolution
 from ..precision import reciprocal, saturated
 from .base import require
-from .published import PublishedRule, repaired
+from .released_form import PublishedRule, repaired
 
 
 @dataclass(frozen=True)

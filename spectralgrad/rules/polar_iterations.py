@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from ..autograd.polar_iterations import Quintic, composed_quintics
-from ..autograd.rescaling import homogeneous
+from ..autograd.functions.rescaling import homogeneous
+from ..autograd.polar.iterations import Quintic, composed_quintics
 from ..errors import MethodError
 from .base import POLAR, Method, require
 

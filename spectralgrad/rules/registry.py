@@ -9,15 +9,15 @@ from typing import Any
 
 from ..errors import MethodError
 from ..io import plugins
-from .approximants import MPA, MTP
 from .base import FUNCTIONS, OPERATIONS, ROOTS, Method
 from .gaps import Analytic, Clip, Taylor, TopN, Trunc
 from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
 from .pade import Pade
 from .parsing import parse
 from .polar_iterations import Muon, PolarExpress
-from .pseudo_inverse import SVDInv
-from .tensor_networks import Lorentzian, Masked
+from .relative_gaps import Lorentzian, Masked
+from .root_approximants import MPA, MTP
+from .svd_inv import SVDInv
 
 METHODS: dict[str, type[Method]] = {
     cls.name: cls

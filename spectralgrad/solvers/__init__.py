@@ -3,11 +3,9 @@
 from .._lazy import listing
 from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
-from .choice import prepared, prepared_svd
-from .fused import congruence, inverse_sums, positive_part
-from .gradients import eigh_gradient, polar_gradient, svd_gradient
-from .ladder import eigh_ratio, svd_ratio
-from .operators import (
+from .decompose.choice import prepared, prepared_svd
+from .decompose.fallbacks import eigh_ratio, svd_ratio
+from .decompose.operators import (
     eigh,
     eigvalsh,
     function_derivative,
@@ -21,9 +19,11 @@ from .operators import (
     svd,
     svdvals,
 )
+from .decompose.tuning import tune
+from .kernel.gradients import eigh_gradient, polar_gradient, svd_gradient
+from .kernel.roots import congruence, inverse_sums, positive_part
+from .kernel.singular_functions import compose_singular, divided_differences, singular_derivative
 from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
-from .tuning import tune
-from .value_functions import compose_singular, divided_differences, singular_derivative
 
 __dir__ = listing(__name__)
 __all__ = [

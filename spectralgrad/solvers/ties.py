@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..precision import rank_tolerance
-from .operators import operator
+from .decompose.operators import operator
 from .symmetry import hermitian
 
 

@@ -11,9 +11,9 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.errors import SolverError
 from spectralgrad_lab import Config
-from spectralgrad_lab.training.checkpoints import POINTER
-from spectralgrad_lab.training.checksums import sealed
-from spectralgrad_lab.training.progress import Silent
+from spectralgrad_lab.training.loop.progress import Silent
+from spectralgrad_lab.training.storage.checkpoints import POINTER
+from spectralgrad_lab.training.storage.checksums import sealed
 
 from ..forked import Forked
 

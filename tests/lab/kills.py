@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from spectralgrad_lab import train
-from spectralgrad_lab.training.checkpoints import load, save
-from spectralgrad_lab.training.progress import Silent
+from spectralgrad_lab.training.loop.progress import Silent
+from spectralgrad_lab.training.storage.checkpoints import load, save
 
 from .helpers import trusted
 

@@ -15,12 +15,11 @@ from spectralgrad_lab.bench import (
     accuracy,
     as_json,
     command,
-    contests,
+    comparisons,
     cost_figure,
     details,
     hold,
     jax_rivals,
-    large_operators,
     matrices,
     race,
     run,
@@ -28,7 +27,8 @@ from spectralgrad_lab.bench import (
 )
 from spectralgrad_lab.bench.cases import SPECTRA
 from spectralgrad_lab.bench.rivals import newton_schulz
-from spectralgrad_lab.bench.stored import here
+from spectralgrad_lab.bench.stored_outcomes import here
+from spectralgrad_lab.bench.studies import large_operators
 
 from .. import forked
 from ..helpers import in_turn
@@ -90,7 +90,7 @@ def test_spectra_are_what_they_say():
 
 @pytest.mark.runs
 def test_every_contest_times_everyone(outcomes):
-    assert {o.contest for o in outcomes} == set(contests.CONTESTS)
+    assert {o.contest for o in outcomes} == set(comparisons.CONTESTS)
     right = {"ours", "exact", "function", "torch", "svd"}
     for outcome in outcomes:
         for entry in outcome.entries:
@@ -281,7 +281,7 @@ def test_judges_of_singular_values_see_each_factor():
 
 @pytest.mark.parametrize("contest", ["svd_grad", "whitening"])
 def test_judges_of_gradients_see_value_and_gradient(contest):
-    contest = contests.CONTESTS[contest](Case(8, 3, torch.float64, "gaussian", 3))
+    contest = comparisons.CONTESTS[contest](Case(8, 3, torch.float64, "gaussian", 3))
     value, gradient = contest.contestants[0].run()
     assert contest.judge((value, gradient)).right
     assert not contest.judge((value, 1.01 * gradient)).right
@@ -305,10 +305,10 @@ def test_a_large_batch_repeats_its_matrices_and_is_checked_in_part(monkeypatch):
 
     def judged(place, value):
         contestant = Contestant("ours", lambda: off(place, value), ours=True, exact=True)
-        judge = accuracy.eigenpairs(A[contests.checked(case)])
+        judge = accuracy.eigenpairs(A[comparisons.checked(case)])
         return hold(Contest("eigh", case, [contestant], judge), 0.001)["ours"].right
 
-    assert contests.checked(case).tolist() == [0, 3, 6, 9]
+    assert comparisons.checked(case).tolist() == [0, 3, 6, 9]
     assert not judged(9, 5.0)  # checked
     assert not judged(1, torch.nan)  # not checked, but not finite
     assert run([("eigh", case)], 0.001)[0]["ours"].right

@@ -7,8 +7,8 @@ import pytest
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad_lab.bench import calls
-from spectralgrad_lab.bench.calls import CALLS, SIZES, Call, Row
+from spectralgrad_lab.bench.studies import calls
+from spectralgrad_lab.bench.studies.calls import CALLS, SIZES, Call, Row
 
 NOT_FUNCTIONS_OF_ONE_SMALL_MATRIX = {"eigsh", "methods", "register_method"}
 

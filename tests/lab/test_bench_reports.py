@@ -9,12 +9,24 @@ import torch
 
 from spectralgrad.cli import main
 from spectralgrad.errors import SpectralError
-from spectralgrad_lab.bench import Case, Entry, Outcome, Timing, as_json, as_table, command, goals, plan, run, series
+from spectralgrad_lab.bench import (
+    Case,
+    Entry,
+    Outcome,
+    Timing,
+    as_json,
+    as_table,
+    command,
+    goals,
+    plan,
+    plotted_series,
+    run,
+)
 from spectralgrad_lab.bench import page as pages
 from spectralgrad_lab.bench import table as tables
-from spectralgrad_lab.bench.contests import CONTESTS
-from spectralgrad_lab.bench.singular_filter import apply, value_and_gradient
-from spectralgrad_lab.bench.stored import Run, here, read
+from spectralgrad_lab.bench.comparisons import CONTESTS
+from spectralgrad_lab.bench.stored_outcomes import Run, here, read
+from spectralgrad_lab.bench.studies.singular_filter import apply, value_and_gradient
 
 from ..documents import ROOT
 
@@ -186,10 +198,10 @@ def test_a_page_of_little_is_written_too():
 
 def test_lines_of_the_pictures():
     found = measured(2.0)
-    assert all(ratio == pytest.approx(2.0) for ratio in series.grid(found.outcomes).values())
-    by_size = series.by_size(goals.rows(found.outcomes))
+    assert all(ratio == pytest.approx(2.0) for ratio in plotted_series.grid(found.outcomes).values())
+    by_size = plotted_series.by_size(goals.rows(found.outcomes))
     assert [x for x, _ in by_size["svd, float64"]][:3] == [2, 3, 9]
-    assert set(series.by_batch(found.outcomes)) == {f"d = {d}" for d in goals.grid_axes()[1]}
+    assert set(plotted_series.by_batch(found.outcomes)) == {f"d = {d}" for d in goals.grid_axes()[1]}
 
 
 def test_a_folder_has_page_pictures_table_and_data(tmp_path, capsys):

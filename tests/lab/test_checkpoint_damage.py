@@ -10,8 +10,8 @@ import torch
 
 from spectralgrad.cli import main
 from spectralgrad_lab import train
-from spectralgrad_lab.training import checkpoints, checksums
-from spectralgrad_lab.training.checkpoints import POINTER, PREVIOUS, CheckpointError, load, load_weights, save
+from spectralgrad_lab.training.storage import checkpoints, checksums
+from spectralgrad_lab.training.storage.checkpoints import POINTER, PREVIOUS, CheckpointError, load, load_weights, save
 
 from .helpers import QUICK, numbers
 from .test_resume import same

@@ -20,8 +20,8 @@ from spectralgrad_lab.comparison.jobs import InProcess, Job, JobError, Processes
 from spectralgrad_lab.comparison.paired_differences import against
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, label, run_key, summarize
 from spectralgrad_lab.comparison.table import as_text, live_progress
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.presets import PRESETS
+from spectralgrad_lab.training.config.presets import PRESETS
+from spectralgrad_lab.training.config.run_config import ConfigError
 
 from .helpers import QUICK, environment, numbers
 

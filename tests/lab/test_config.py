@@ -12,8 +12,8 @@ from spectralgrad_lab import PRESETS, Config, Epoch, Failure, Result
 from spectralgrad_lab.commands.train import add_train_arguments, config_from, unreached_milestones
 from spectralgrad_lab.data import DATASETS
 from spectralgrad_lab.networks import NETWORKS
-from spectralgrad_lab.training.config import FIELDS, ConfigError
-from spectralgrad_lab.training.config_values import from_flag
+from spectralgrad_lab.training.config.run_config import FIELDS, ConfigError
+from spectralgrad_lab.training.config.values import from_flag
 
 from .. import forked
 

@@ -21,9 +21,9 @@ from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.report import page, report, template
 from spectralgrad_lab.report.axes import Axis
 from spectralgrad_lab.report.page import contents
-from spectralgrad_lab.training import checkpoints
-from spectralgrad_lab.training.checkpoints import CheckpointError, load_weights
-from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.config.run_config import ConfigError
+from spectralgrad_lab.training.storage import checkpoints
+from spectralgrad_lab.training.storage.checkpoints import CheckpointError, load_weights
 
 from .helpers import QUICK, forge
 

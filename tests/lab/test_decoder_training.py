@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 
 from spectralgrad.cli import main
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.settings import ConfigError
+from spectralgrad_lab.training.config.settings import ConfigError
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage.checkpoints import load
 from spectralgrad_lab.transfer.features.decoder_files import decoder_file, load_decoder
 from spectralgrad_lab.transfer.features.decoder_training import reconstruction_errors, train_decoder
 from spectralgrad_lab.transfer.features.encoder_file import load_encoder

@@ -12,12 +12,12 @@ from spectralgrad.cli import main
 from spectralgrad.errors import SolverError
 from spectralgrad.solvers.call_counts import counts
 from spectralgrad_lab import Config, Epoch, Result, train
-from spectralgrad_lab.training import checkpoints
-from spectralgrad_lab.training.components import build
-from spectralgrad_lab.training.failures import DivergedError, FailureWatch, Patience
-from spectralgrad_lab.training.process_group import Group
-from spectralgrad_lab.training.session import SolverFailures
-from spectralgrad_lab.training.steps import Stepper
+from spectralgrad_lab.training.loop.components import build
+from spectralgrad_lab.training.loop.failures import DivergedError, FailureWatch, Patience
+from spectralgrad_lab.training.loop.steps import Stepper
+from spectralgrad_lab.training.processes.process_group import Group
+from spectralgrad_lab.training.processes.surroundings import SolverFailures
+from spectralgrad_lab.training.storage import checkpoints
 
 from .helpers import QUICK, GivingUp, tiny
 

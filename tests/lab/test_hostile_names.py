@@ -23,7 +23,7 @@ from spectralgrad_lab.comparison.trained_layer import trained_layer
 from spectralgrad_lab.data import DataError, load_for
 from spectralgrad_lab.networks import NetworkError
 from spectralgrad_lab.papers.outcomes import read_all
-from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.config.run_config import ConfigError
 from spectralgrad_lab.transfer.translation import train_translation
 
 from .helpers import forge, tiny

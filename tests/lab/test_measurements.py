@@ -16,13 +16,13 @@ from spectralgrad_lab import Config, Epoch, Result, train
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, summarize
 from spectralgrad_lab.comparison.table import as_text, extra_columns
 from spectralgrad_lab.report import report
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.config import RECORDS
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.records import Failure
-from spectralgrad_lab.training.spectra import measure
-from spectralgrad_lab.training.step_times import StepTimer
-from spectralgrad_lab.training.tally import Tally
+from spectralgrad_lab.training.config.run_config import RECORDS
+from spectralgrad_lab.training.loop.position import Tally
+from spectralgrad_lab.training.loop.spectra import measure
+from spectralgrad_lab.training.loop.step_times import StepTimer
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage.checkpoints import load
+from spectralgrad_lab.training.storage.records import Failure
 
 from .helpers import QUICK, Interrupting, numbers
 

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from spectralgrad_lab.training.memory import keep_memory
+from spectralgrad_lab.training.processes.memory import keep_memory
 
 FAULTS = """
 import resource, sys, torch
-from spectralgrad_lab.training.memory import keep_memory
+from spectralgrad_lab.training.processes.memory import keep_memory
 if sys.argv[1] == "kept":
     keep_memory()
 a = torch.zeros(12_000_000)  # larger than the 32 MiB that glibc comes to keep by itself

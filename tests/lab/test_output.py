@@ -9,8 +9,8 @@ import pytest
 from spectralgrad.cli import main
 from spectralgrad.io.encoding import any_encoding
 from spectralgrad_lab import Config
-from spectralgrad_lab.training.progress import Bar, Step
-from spectralgrad_lab.training.records import Epoch, Result
+from spectralgrad_lab.training.loop.progress import Bar, Step
+from spectralgrad_lab.training.storage.records import Epoch, Result
 
 from .. import forked
 from . import helpers

@@ -20,10 +20,10 @@ from spectralgrad_lab.comparison.grid import compare, grid
 from spectralgrad_lab.data import DATASETS, Batches, DataError, Dataset, Source, as_dataset, register
 from spectralgrad_lab.data import load as load_data
 from spectralgrad_lab.report import report
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.method_names import RecordedMethod, method_text
+from spectralgrad_lab.training.config.method_names import RecordedMethod, method_text
+from spectralgrad_lab.training.config.run_config import ConfigError
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage.checkpoints import load
 
 from .helpers import QUICK, Interrupting, numbers
 

@@ -27,7 +27,7 @@ from spectralgrad_lab.papers.verdicts import (
     TOO_SMALL,
     WEIGHTS,
 )
-from spectralgrad_lab.training.presets import PRESETS
+from spectralgrad_lab.training.config.presets import PRESETS
 
 from ..documents import ROOT
 

@@ -11,12 +11,12 @@ from torch import nn
 import spectralgrad as sg
 from spectralgrad.errors import SpectralError
 from spectralgrad_lab import train
-from spectralgrad_lab.training import process_group
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.process_group import Group, WorkerLostError
-from spectralgrad_lab.training.resuming import read_result
-from spectralgrad_lab.training.synchronized_norm import synchronize
+from spectralgrad_lab.training.config.run_config import ConfigError
+from spectralgrad_lab.training.processes import process_group
+from spectralgrad_lab.training.processes.process_group import Group, WorkerLostError
+from spectralgrad_lab.training.processes.synchronized_norm import synchronize
+from spectralgrad_lab.training.storage.checkpoints import load
+from spectralgrad_lab.training.storage.resuming import read_result
 
 from .helpers import QUICK, GivingUp, ended, pair, steady
 

@@ -24,7 +24,7 @@ from spectralgrad_lab.report.page import contents
 from spectralgrad_lab.report.published_cells import published
 from spectralgrad_lab.report.sentences import details, headline, spread
 from spectralgrad_lab.report.ties import ties
-from spectralgrad_lab.training.checkpoints import save
+from spectralgrad_lab.training.storage.checkpoints import save
 
 SECTIONS = ["results", "success", "curves", "gradients", "conditioning", "time", "failures", "made"]
 TIED = (0.01,) * 7 + (0.02, 0.03, 0.05, 0.08, 0.1, 0.2, 0.4, 0.7, 1.3)

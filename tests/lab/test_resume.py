@@ -12,13 +12,13 @@ import torch
 
 from spectralgrad_lab import train
 from spectralgrad_lab.comparison.results import ResultsFile
-from spectralgrad_lab.training import checkpoints
-from spectralgrad_lab.training.checkpoints import CheckpointError, load, save
-from spectralgrad_lab.training.config import ConfigError
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.progress import Silent
-from spectralgrad_lab.training.records import Result
-from spectralgrad_lab.training.resuming import RunExistsError, read_result
+from spectralgrad_lab.training.config.run_config import ConfigError
+from spectralgrad_lab.training.loop.progress import Silent
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage import checkpoints
+from spectralgrad_lab.training.storage.checkpoints import CheckpointError, load, save
+from spectralgrad_lab.training.storage.records import Result
+from spectralgrad_lab.training.storage.resuming import RunExistsError, read_result
 
 from .. import forked
 from .helpers import QUICK, Interrupting, numbers

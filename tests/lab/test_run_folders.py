@@ -14,12 +14,12 @@ from spectralgrad_lab import PRESETS, train
 from spectralgrad_lab.commands.train import START
 from spectralgrad_lab.data import DataError
 from spectralgrad_lab.networks import NetworkError
-from spectralgrad_lab.training import checkpoints, locks
-from spectralgrad_lab.training.config import FIELDS
-from spectralgrad_lab.training.folder_names import run_name
-from spectralgrad_lab.training.locks import LOCK, sole_writer
-from spectralgrad_lab.training.process_group import Group
-from spectralgrad_lab.training.resuming import CHANGEABLE_FIELDS
+from spectralgrad_lab.training.config.folder_names import run_name
+from spectralgrad_lab.training.config.run_config import FIELDS
+from spectralgrad_lab.training.processes.process_group import Group
+from spectralgrad_lab.training.storage import checkpoints, locks
+from spectralgrad_lab.training.storage.locks import LOCK, sole_writer
+from spectralgrad_lab.training.storage.resuming import CHANGEABLE_FIELDS
 
 from .helpers import QUICK, environment
 from .test_config import options

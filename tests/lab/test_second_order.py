@@ -10,8 +10,8 @@ from spectralgrad_lab.comparison.grid import grid
 from spectralgrad_lab.comparison.results import summarize
 from spectralgrad_lab.networks import POOLINGS, UNDECOMPOSED, build
 from spectralgrad_lab.networks.second_order import LOG_EPS, second_order_pooling
-from spectralgrad_lab.training.folder_names import label
-from spectralgrad_lab.training.records import Result
+from spectralgrad_lab.training.config.folder_names import label
+from spectralgrad_lab.training.storage.records import Result
 
 POOLED = POOLINGS[1:]
 DECOMPOSING = tuple(name for name in POOLED if name not in UNDECOMPOSED)

@@ -9,15 +9,15 @@ import torch
 from torch import nn
 from torch.optim import Adam
 
-from spectralgrad_lab.training.checkpoints import CheckpointError, load, load_weights
-from spectralgrad_lab.training.descent import Learner
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
-from spectralgrad_lab.training.resuming import RunExistsError
-from spectralgrad_lab.training.settings import ConfigError, setting
-from spectralgrad_lab.training.step_loop import run_steps
-from spectralgrad_lab.training.step_progress import SilentSteps, StepBar, StepLines
-from spectralgrad_lab.training.step_settings import StepSettings
+from spectralgrad_lab.training.config.settings import ConfigError, setting
+from spectralgrad_lab.training.config.step_settings import StepSettings
+from spectralgrad_lab.training.loop.loss_step import Learner
+from spectralgrad_lab.training.loop.step_loop import run_steps
+from spectralgrad_lab.training.loop.step_progress import SilentSteps, StepBar, StepLines
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage.checkpoints import CheckpointError, load, load_weights
+from spectralgrad_lab.training.storage.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
+from spectralgrad_lab.training.storage.resuming import RunExistsError
 
 from .helpers import Interrupting, forge
 from .test_resume import same, scalars

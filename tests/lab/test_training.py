@@ -20,15 +20,15 @@ from spectralgrad_lab import Config, Epoch, Result, train
 from spectralgrad_lab.commands.train import short_warnings
 from spectralgrad_lab.comparison.jobs import Job, Submitit
 from spectralgrad_lab.data import load as load_data
-from spectralgrad_lab.training import randomness
-from spectralgrad_lab.training.checkpoints import CheckpointError, load
-from spectralgrad_lab.training.components import build, classifier
-from spectralgrad_lab.training.failures import FailureWatch
-from spectralgrad_lab.training.interrupts import Stopped
-from spectralgrad_lab.training.locks import RunBusyError
-from spectralgrad_lab.training.process_group import Group
-from spectralgrad_lab.training.progress import Bar, Lines, Silent, Step
-from spectralgrad_lab.training.steps import Stepper, _test_counts, batches
+from spectralgrad_lab.training.loop.components import build, classifier
+from spectralgrad_lab.training.loop.failures import FailureWatch
+from spectralgrad_lab.training.loop.progress import Bar, Lines, Silent, Step
+from spectralgrad_lab.training.loop.steps import Stepper, _test_counts, batches
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.processes.process_group import Group
+from spectralgrad_lab.training.storage import randomness
+from spectralgrad_lab.training.storage.checkpoints import CheckpointError, load
+from spectralgrad_lab.training.storage.locks import RunBusyError
 
 from .helpers import QUICK, Interrupting, numbers, tiny
 

@@ -5,19 +5,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from spectralgrad_lab.training.session import Session
-from spectralgrad_lab.training.settings import ConfigError
+from spectralgrad_lab.training.config.settings import ConfigError
+from spectralgrad_lab.training.processes.surroundings import Session
 from spectralgrad_lab.transfer.translation import TranslationConfig
+from spectralgrad_lab.transfer.translation.coloring_hop import Hop
 from spectralgrad_lab.transfer.translation.discriminator import Discriminator
 from spectralgrad_lab.transfer.translation.generator import Decoder, Generator
-from spectralgrad_lab.transfer.translation.hop import Hop
 from spectralgrad_lab.transfer.translation.learned_whitening import LearnedWhiteningColoring2d
-from spectralgrad_lab.transfer.translation.losses import (
-    LOSS_NAMES,
-    discriminator_losses,
-    generator_losses,
-    translate,
-)
+from spectralgrad_lab.transfer.translation.losses import LOSS_NAMES, discriminator_losses, generator_losses, translate
 from spectralgrad_lab.transfer.translation.networks import Discriminators, Generators
 from spectralgrad_lab.transfer.translation.task import TranslationTask
 from spectralgrad_lab.transfer.translation.whitening import Whitening

@@ -9,7 +9,7 @@ import torch
 
 from spectralgrad.cli import main
 from spectralgrad.errors import ArgumentError, ShapeError
-from spectralgrad_lab.bench import group_whitening
+from spectralgrad_lab.bench.studies import group_whitening
 from spectralgrad_lab.transfer.measures import reference_times, sharpness, translations
 from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.style_classifier import StyleClassifier

@@ -12,8 +12,8 @@ from torch import nn
 
 from spectralgrad.cli import main
 from spectralgrad_lab import Config, train
-from spectralgrad_lab.training.checkpoints import load
-from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.processes.interrupts import Stopped
+from spectralgrad_lab.training.storage.checkpoints import load
 from spectralgrad_lab.transfer.pictures import read_picture
 from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.translation import Translator, train_translation

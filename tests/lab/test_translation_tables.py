@@ -14,7 +14,7 @@ from spectralgrad_lab.papers.judging import run
 from spectralgrad_lab.papers.tpami import translated_pictures, translation_times
 from spectralgrad_lab.papers.training import Setup
 from spectralgrad_lab.papers.verdicts import TOO_SMALL
-from spectralgrad_lab.training.interrupts import Stopped
+from spectralgrad_lab.training.processes.interrupts import Stopped
 from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 from spectralgrad_lab.transfer.style_classifier import StyleClassifier
 from spectralgrad_lab.transfer.translation import TranslationConfig, train_translation

@@ -15,7 +15,7 @@ from spectralgrad.io.memory import out_of_memory
 from spectralgrad_lab import Config, Epoch, Result, ResultsFile, train
 from spectralgrad_lab.data import DataError, load
 from spectralgrad_lab.data.image_files import ImageFiles
-from spectralgrad_lab.training.config import ConfigError
+from spectralgrad_lab.training.config.run_config import ConfigError
 from spectralgrad_lab.transfer.pictures import PictureError, read_picture
 from spectralgrad_lab.transfer.pictures.random_crops import RandomCrops
 
@@ -113,7 +113,7 @@ def test_the_limit_of_pixels_is_named_as_a_flag(tmp_path, capsys):
 def test_running_out_of_memory_is_one_line_with_advice(tmp_path):
     code = (
         "import resource, sys, torch; from spectralgrad.cli import main; torch.set_num_threads(1)\n"
-        "import spectralgrad_lab.commands.train, spectralgrad_lab.training.run\n"
+        "import spectralgrad_lab.commands.train, spectralgrad_lab.training.loop.run\n"
         "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
         "resource.setrlimit(resource.RLIMIT_AS, (used + 2**29,) * 2)\n"
         "sys.exit(main(sys.argv[1:]))"

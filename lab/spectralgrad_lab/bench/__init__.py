@@ -1,10 +1,10 @@
 """Speed of this library compared with torch.linalg, plain autograd, Newton–Schulz, JAX and other libraries."""
 
 from .cases import Case, matrices
-from .contests import run
+from .comparisons import run
 from .every_contestant import details
 from .outcomes import Contest, Contestant, Entry, Outcome, hold
-from .stored import as_json
+from .stored_outcomes import as_json
 from .table import as_table
 from .timing import Timing, race
 

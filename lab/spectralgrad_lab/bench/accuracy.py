@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from . import singular_filter
+from .studies import singular_filter
 
 THRESHOLD = 30.0  # as in LAPACK's own tests
 

@@ -11,10 +11,10 @@ from typing import Any
 from spectralgrad.io.files import PLOTS, path_argument, require_writable, require_writable_folder, write_json
 
 from ..machine import load
-from . import cost_figure, every_contestant, folder, stored, table
+from . import cost_figure, every_contestant, report_folder, stored_outcomes, table
 from .cases import DTYPES, SPECTRA
-from .contests import CONTESTS
-from .contests import run as run_contests
+from .comparisons import CONTESTS
+from .comparisons import run as run_contests
 from .goals import rows
 from .plan import plan
 
@@ -89,14 +89,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def bench(options: argparse.Namespace) -> None:
     """Run the command."""
     _require_writable(options)
-    done = stored.read(options.source) if options.source else _measured(options)
+    done = stored_outcomes.read(options.source) if options.source else _measured(options)
     _show(done, options.details)
     if options.json:
-        write_json(options.json, stored.as_json(done))
+        write_json(options.json, stored_outcomes.as_json(done))
     if options.plot:
         cost_figure.cost(options.plot, done)
     if options.report:
-        folder.write(options.report, done)
+        report_folder.write(options.report, done)
     for target in filter(None, (options.json, options.plot, options.report)):
         print(f"\nwritten: {target}")
 
@@ -105,23 +105,23 @@ def _require_writable(options: argparse.Namespace) -> None:
     """Find files that cannot be written before anything is measured."""
     require_writable(options.json)
     require_writable(options.plot, PLOTS)
-    pictures = folder.has_pictures(options.report)
+    pictures = report_folder.has_pictures(options.report)
     (require_writable_folder if pictures else require_writable)(options.report)
     if options.plot or pictures:
         cost_figure.require()
 
 
-def _measured(options: argparse.Namespace) -> stored.Run:
+def _measured(options: argparse.Namespace) -> stored_outcomes.Run:
     """Run the contests, with a progress line on a terminal."""
     busy = load() or 0.0
     if busy > 0.5:
         print(f"other programs are running (load {busy}): ratios are unreliable\n", file=sys.stderr)
     seconds = options.seconds or (0.15 if options.quick else 1.0)
     cells = plan(options.only, options.dtype, options.spectrum, options.quick)
-    return stored.here(run_contests(cells, seconds, sys.stderr if sys.stderr.isatty() else None), seconds)
+    return stored_outcomes.here(run_contests(cells, seconds, sys.stderr if sys.stderr.isatty() else None), seconds)
 
 
-def _show(done: stored.Run, details: bool) -> None:
+def _show(done: stored_outcomes.Run, details: bool) -> None:
     print(done.headline, "", table.as_table(done.outcomes), "", table.EXPLANATION, "", sep="\n")
     found = rows(done.outcomes)
     print(table.summary(found), *(f"  {said}" for said in table.shortfalls(found)), sep="\n")

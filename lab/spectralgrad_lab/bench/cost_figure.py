@@ -10,7 +10,7 @@ from spectralgrad.errors import SpectralError
 
 from .goals import table
 from .outcomes import Outcome
-from .stored import Run
+from .stored_outcomes import Run
 
 SWEEP_SIZE = 32  # the size of the plot against B
 

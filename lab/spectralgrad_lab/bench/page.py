@@ -10,10 +10,10 @@ from ..report.axes import Axis
 from ..report.figures import Chart, Strip
 from ..report.panels import Panel, panels
 from ..report.row_charts import scale, span
-from . import series, table
+from . import plotted_series, table
 from .goals import BELOW, Row, grid_axes, rows
-from .series import Points
-from .stored import Run
+from .plotted_series import Points
+from .stored_outcomes import Run
 
 _TEMPLATE = "bench/bench.html.j2"
 _DEEPEST = 60  # per cent of color in the heat map, at a ratio of _DEEP or more
@@ -29,8 +29,8 @@ def render(run: Run) -> str:
 
     Example:
         >>> from spectralgrad_lab.bench import Case
-        >>> from spectralgrad_lab.bench.contests import run
-        >>> from spectralgrad_lab.bench.stored import here
+        >>> from spectralgrad_lab.bench.comparisons import run
+        >>> from spectralgrad_lab.bench.stored_outcomes import here
         >>> outcomes = run([("eigh", Case(1, 3, torch.float32))], seconds=0.01)
         >>> "<h1>" in render(here(outcomes, 0.01))
         True
@@ -48,8 +48,8 @@ def render(run: Run) -> str:
         seconds=run.seconds,
         busy=(run.machine["load"] or 0) > 0.5,
         heat=_heat(run),
-        sizes=_panels(series.by_size(found), "ratio against size", (3, 16, 64, 256)),
-        batches=_panels(series.by_batch(run.outcomes), "ratio against batch", (1, 16, 256, 4096)),
+        sizes=_panels(plotted_series.by_size(found), "ratio against size", (3, 16, 64, 256)),
+        batches=_panels(plotted_series.by_batch(run.outcomes), "ratio against batch", (1, 16, 256, 4096)),
         header=[table.HEADER[i] for i in kept],
         groups=[_group(title, members, kept) for title, members in table.groups(found).items()],
         cells=len(run.outcomes),
@@ -67,7 +67,7 @@ def _headline(found: list[Row]) -> str:
 def _heat(run: Run) -> dict[str, Any] | None:
     """Rows of the heat map, one per size; None if no cell was measured."""
     batches, sizes = grid_axes()
-    ratios = series.grid(run.outcomes)
+    ratios = plotted_series.grid(run.outcomes)
     if not ratios:
         return None
     lines = [{"size": d, "cells": [_heat_cell(ratios.get((b, d))) for b in batches]} for d in sizes]
@@ -78,7 +78,7 @@ def _heat_cell(ratio: float | None) -> dict[str, Any]:
     if ratio is None:
         return {"text": "–", "share": 0, "slower": False}
     share = _DEEPEST * min(1.0, abs(math.log(ratio)) / math.log(_DEEP))
-    return {"text": series.short(ratio), "share": round(share), "slower": ratio < 1}
+    return {"text": plotted_series.short(ratio), "share": round(share), "slower": ratio < 1}
 
 
 def _panels(lines: dict[str, Points], said: str, ticks: tuple[int, ...]) -> list[Panel]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from . import goals
 from .cases import DTYPES, GAUSSIAN, Case
-from .contests import CONTESTS
+from .comparisons import CONTESTS
 
 _QUICK = 2**25  # work of a cell
 _USUAL = ("wishart", GAUSSIAN)

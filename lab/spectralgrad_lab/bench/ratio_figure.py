@@ -8,8 +8,8 @@ from typing import Any
 
 from .cost_figure import dress, require
 from .goals import grid_axes, rows
-from .series import by_size, grid, short
-from .stored import Run
+from .plotted_series import by_size, grid, short
+from .stored_outcomes import Run
 
 # Okabe and Ito, twice: the second time with another marker.
 _COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

@@ -8,7 +8,7 @@ from spectralgrad.diagnostics.table import number, render
 
 from .goals import BELOW, FLOOR, GOAL, Row, rows
 from .outcomes import Outcome
-from .stored import Run
+from .stored_outcomes import Run
 
 HEADER = ("ours ms", "against", "its ms", "threads", "JAX ms", "ratio", "floor", "goal", "reached")
 PICTURES = (("ratios.png", "How many times faster"), ("cost.png", "Microseconds per matrix"))  # file, description

@@ -13,30 +13,20 @@ from typing import Any
 from spectralgrad.io.files import path_argument, require_writable, said, write_json
 from spectralgrad.rules import methods
 
-from ..comparison.grid import (
-    BATCHNORM,
-    DEFAULT,
-    DEMO_METHODS,
-    GROUP_SIZES,
-    METHODS,
-    SEEDS,
-    Comparison,
-    grid,
-    sort_key,
-)
+from ..comparison.grid import BATCHNORM, DEFAULT, DEMO_METHODS, GROUP_SIZES, METHODS, SEEDS, Comparison, grid, sort_key
 from ..comparison.jobs import KEPT, Engine, InProcess, Processes, Submitit, available_cores
 from ..comparison.table import as_text, live_progress
 from ..data import load_for
 from ..machine import machine
 from ..networks import NetworkError, build
 from ..report import SESSION, report, session
-from ..training.config import FIELDS, Config, ConfigError
-from ..training.config_flags import add_fields, with_flags
-from ..training.exit_status import short_warnings
-from ..training.presets import preset
-from ..training.process_group import Group
-from ..training.records import plural
-from ..training.steps import batches
+from ..training.config.flags import add_fields, with_flags
+from ..training.config.presets import preset
+from ..training.config.run_config import FIELDS, Config, ConfigError
+from ..training.loop.exit_status import short_warnings
+from ..training.loop.steps import batches
+from ..training.processes.process_group import Group
+from ..training.storage.records import plural
 from .train import EIGENVECTORS, TITLES, check_flags, unreached_milestones
 
 _DESCRIPTION = """\

@@ -18,17 +18,17 @@ from ..import_by_name import require_given
 from ..networks import NETWORKS, NetworkError
 from ..networks.config import SETTINGS
 from ..networks.user_network import accepts
-from ..training.config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
-from ..training.config_flags import add_fields, with_flags
-from ..training.exit_status import FAILED, STOPPING, print_stop, short_warnings
-from ..training.folder_names import run_name
-from ..training.memory import keep_memory
-from ..training.presets import PRESETS, preset
-from ..training.progress import for_terminal
-from ..training.records import Result, plural
-from ..training.resuming import RunExistsError
-from ..training.run import train
-from ..training.run_files import CONFIG
+from ..training.config.flags import add_fields, with_flags
+from ..training.config.folder_names import run_name
+from ..training.config.presets import PRESETS, preset
+from ..training.config.run_config import CONDITIONING, DATA, FIELDS, NETWORK, RUNNING, TRAINING, Config, ConfigError
+from ..training.loop.exit_status import FAILED, STOPPING, print_stop, short_warnings
+from ..training.loop.progress import for_terminal
+from ..training.loop.run import train
+from ..training.processes.memory import keep_memory
+from ..training.storage.records import Result, plural
+from ..training.storage.resuming import RunExistsError
+from ..training.storage.run_files import CONFIG
 
 START = "small"  # the default preset
 EIGENVECTORS = "svd-pade"  # the default method for layers that need eigenvectors, which "exact" does not provide

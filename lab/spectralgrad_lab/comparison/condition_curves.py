@@ -20,7 +20,7 @@ from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, O
 
 from ..data import Split
 from ..networks.conditioning import pooling_network, whitening_network
-from ..training.treatments import distance_from_orthogonal
+from ..training.loop.treatments import distance_from_orthogonal
 from .condition_panels import COLORS
 
 TREATMENTS = tuple(COLORS)

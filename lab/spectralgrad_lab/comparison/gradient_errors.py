@@ -16,8 +16,8 @@ from spectralgrad.errors import SpectralError
 from spectralgrad.testing import Reference, gradient_of, paired_matrix, relative_error
 
 from .. import untrusted_json
-from ..training.config import Config
-from ..training.records import json_ready
+from ..training.config.run_config import Config
+from ..training.storage.records import json_ready
 from .trained_layer import TrainedLayer
 
 GAPS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 0.0)  # relative distance within each pair; 0 is a tie

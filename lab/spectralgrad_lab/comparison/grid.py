@@ -11,9 +11,9 @@ from spectralgrad.rules import Method
 
 from ..networks import NETWORKS
 from ..networks.user_network import accepts
-from ..training.config import Config, ConfigError
-from ..training.folder_names import job_name, label, short_hash
-from ..training.records import Result
+from ..training.config.folder_names import job_name, label, short_hash
+from ..training.config.run_config import Config, ConfigError
+from ..training.storage.records import Result
 from .jobs import Engine, InProcess, Job
 from .results import RESULTS, ResultsFile, run_key
 

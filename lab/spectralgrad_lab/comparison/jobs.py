@@ -21,11 +21,11 @@ from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import said
 from spectralgrad.io.memory import out_of_memory
 
-from ..training.config import Config
-from ..training.interrupts import Stopped
-from ..training.memory import keep_memory
-from ..training.records import Result
-from ..training.run import train
+from ..training.config.run_config import Config
+from ..training.loop.run import train
+from ..training.processes.interrupts import Stopped
+from ..training.processes.memory import keep_memory
+from ..training.storage.records import Result
 
 KEPT = "finished runs are kept; run the same command again to continue"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import TypeAlias
 
-from ..training.records import Result
+from ..training.storage.records import Result
 from .results import Summary, summarize
 
 BASELINE = "exact"
@@ -65,8 +65,8 @@ def paired(one: Summary, other: Summary) -> PairedDifferences:
     """Compare two settings run by run, paired by seed.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
-        >>> from spectralgrad_lab.training.records import Epoch
+        >>> from spectralgrad_lab.training.config.run_config import Config
+        >>> from spectralgrad_lab.training.storage.records import Epoch
         >>> def run(seed, error):
         ...     return Result(Config(seed=seed), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, error, 2.0, 500.0, 20.0)])
         >>> ours, theirs = (Summary(name, None, "", tuple(map(run, (0, 1), e))) for name, e in
@@ -86,7 +86,7 @@ def against(results: Sequence[Result], baseline: str = BASELINE) -> list[PairedD
         baseline: label of the method to compare with.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> against([Result(Config(), "done"), Result(Config(method="svd"), "failed")])[1]
         PairedDifferences(label='svd', differences=(), done=0, runs=1)
     """

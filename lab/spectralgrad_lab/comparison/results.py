@@ -14,9 +14,9 @@ from typing import Any
 
 from spectralgrad.io.files import naming
 
-from ..training.config import FIELDS, Config
-from ..training.folder_names import FREE_FIELDS, label
-from ..training.records import Result
+from ..training.config.folder_names import FREE_FIELDS, label
+from ..training.config.run_config import FIELDS, Config
+from ..training.storage.records import Result
 
 RESULTS = "results.jsonl"
 GRID = ("method", "layer", "group_size", "seed")
@@ -147,7 +147,7 @@ class Summary:
         show_size: True if the group size is part of the name, because there are several.
 
     Example:
-        >>> from spectralgrad_lab.training.records import Epoch, Failure
+        >>> from spectralgrad_lab.training.storage.records import Epoch, Failure
         >>> done = Result(Config(), "done", [Epoch(0, 0.1, 1.5, 50.0, 1.2, 40.0, 2.0, 500.0, 20.0)])
         >>> failed = Result(Config(seed=1), "failed", failure=Failure(0, 0, "the gradient is not finite"))
         >>> summary = summarize([done, failed])[0]

@@ -11,9 +11,9 @@ from typing import Any, TextIO
 
 from spectralgrad.diagnostics.table import number, render
 
-from ..training.checkpoints import CheckpointError
-from ..training.records import Result, plural
-from ..training.resuming import read_result
+from ..training.storage.checkpoints import CheckpointError
+from ..training.storage.records import Result, plural
+from ..training.storage.resuming import read_result
 from .grid import Comparison
 from .results import Summary, run_key, summarize
 
@@ -102,7 +102,7 @@ def result_line(result: Result) -> str:
 
     Example:
         >>> from spectralgrad_lab import Config
-        >>> from spectralgrad_lab.training.records import Failure
+        >>> from spectralgrad_lab.training.storage.records import Failure
         >>> failed = Result(Config(method="svd", group_size=16), "failed", failure=Failure(0, 0, "no gradient"))
         >>> print(result_line(failed))
         svd d=16 seed 0: failed at step 0 (epoch 1): no gradient

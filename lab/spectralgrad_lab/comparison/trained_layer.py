@@ -17,11 +17,11 @@ from spectralgrad.nn import CovariancePooling, SpectralModule, spectral_layers
 from spectralgrad.nn.functional import covariance_pooling
 
 from ..data import load_for
-from ..training.checkpoints import load_weights
-from ..training.components import build
-from ..training.config import Config
-from ..training.process_group import Group
-from ..training.steps import batches
+from ..training.config.run_config import Config
+from ..training.loop.components import build
+from ..training.loop.steps import batches
+from ..training.processes.process_group import Group
+from ..training.storage.checkpoints import load_weights
 
 _BATCHES = 16
 _SAMPLES = 64  # for covariance pooling, which has one matrix per sample

@@ -186,7 +186,7 @@ def load_for(config: DataConfig) -> Dataset:
     """Load the dataset of a run; see :func:`load`.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> len(load_for(Config(train_size=50)).train)
         50
     """

@@ -20,7 +20,7 @@ def curves(found: Mapping[str, Summary], names: Sequence[str], what: str) -> lis
     Args:
         found: the results of the settings.
         names: of the settings.
-        what: a field of :class:`~spectralgrad_lab.training.records.Epoch`.
+        what: a field of :class:`~spectralgrad_lab.training.storage.records.Epoch`.
     """
     return [[_rounded(fmean(epoch)) for epoch in zip(*_by_seed(found[n], what).values(), strict=True)] for n in names]
 

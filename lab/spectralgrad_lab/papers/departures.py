@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..training.config import METHOD_FIELDS, Config
-from ..training.presets import preset
+from ..training.config.presets import preset
+from ..training.config.run_config import METHOD_FIELDS, Config
 
 _LEFT_OUT = Config.changeable - {"epochs"} | {*METHOD_FIELDS, "group_size"}
 _ALL = {"train_size": "all", "test_size": "all", "width": "its own"}

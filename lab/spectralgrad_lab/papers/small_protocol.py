@@ -14,8 +14,8 @@ from typing import Any
 
 from ..comparison.paired_differences import paired
 from ..comparison.results import Summary
-from ..training.config import Config
-from ..training.presets import preset
+from ..training.config.presets import preset
+from ..training.config.run_config import Config
 
 SEEDS = 3
 SIZE: dict[str, Any] = {

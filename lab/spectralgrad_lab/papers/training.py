@@ -16,9 +16,9 @@ from ..comparison.grid import Comparison
 from ..comparison.jobs import Engine, InProcess, Job, Processes, worker_errors
 from ..comparison.results import RESULTS, Summary, run_key
 from ..data import DATASETS
-from ..training.config import Config
-from ..training.folder_names import label
-from ..training.records import Result, plural
+from ..training.config.folder_names import label
+from ..training.config.run_config import Config
+from ..training.storage.records import Result, plural
 from .items import Item, ItemError, all_items
 
 Settings = Mapping[str, Sequence[Config]]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ..comparison.gradient_errors import GradientErrors
 from ..comparison.results import Summary
-from ..training.records import Epoch, Result
+from ..training.storage.records import Epoch, Result
 from .axes import Axis, short_number
 from .panels import Panel, panels
 from .published_cells import paper_cell

@@ -16,8 +16,8 @@ from ..comparison.gradient_errors import GradientErrors
 from ..comparison.grid import job_for
 from ..comparison.results import summarize
 from ..comparison.trained_layer import trained_layer
-from ..training.config import Config
-from ..training.records import Result
+from ..training.config.run_config import Config
+from ..training.storage.records import Result
 from .published_cells import method_in_form
 
 GRADIENTS = "gradients.json"

@@ -15,8 +15,8 @@ from ..comparison.grid import sort_key
 from ..comparison.paired_differences import BASELINE, against
 from ..comparison.results import RESULTS, ResultsFile, Summary, summarize
 from ..comparison.table import table_cells
-from ..training.records import Result
-from . import figures, more, provenance, published_cells, sentences, template
+from ..training.storage.records import Result
+from . import figures, provenance, published_cells, second_table, sentences, template
 from .gradient_cache import measured
 
 PAGE = "report.html"
@@ -46,7 +46,7 @@ def report(source: str | Path, out: str | Path | None = None) -> Page:
 
     Example:
         >>> import tempfile
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> folder = Path(tempfile.mkdtemp())
         >>> ResultsFile(folder / RESULTS).append(Result(Config(method="svd"), "failed"))
         >>> report(folder).headline
@@ -73,7 +73,7 @@ def contents(results: list[Result], folder: Path) -> dict[str, Any]:
         "headline": sentences.headline(summaries),
         "details": sentences.details(summaries, gradients),
         "rows": [_row(summary) for summary in summaries],
-        "extra": more.contents(summaries),
+        "extra": second_table.contents(summaries),
         "pairs": _pairs(results),
         "baseline": BASELINE,
         "grid": _grid(summaries),

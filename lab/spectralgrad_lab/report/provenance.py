@@ -10,8 +10,8 @@ from typing import Any
 
 from .. import untrusted_json
 from ..comparison.results import shared_settings
-from ..training.config import FIELDS
-from ..training.records import Result
+from ..training.config.run_config import FIELDS
+from ..training.storage.records import Result
 
 SESSION = "session.json"
 

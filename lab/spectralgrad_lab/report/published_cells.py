@@ -13,8 +13,8 @@ from spectralgrad.rules import Method
 from ..comparison.results import Summary
 from ..networks import in_form
 from ..published.tables import METHOD, Cell, candidates
-from ..training.config import Config
-from ..training.method_names import method_text
+from ..training.config.method_names import method_text
+from ..training.config.run_config import Config
 
 _CHANNELS = 64  # after the first convolution, in the papers and in all networks here
 _LAYERS: dict[str, type[SpectralModule]] = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..comparison.gradient_errors import GradientErrors
 from ..comparison.results import Summary
-from ..training.records import Result
+from ..training.storage.records import Result
 from . import ties
 from .axes import short_number
 
@@ -23,7 +23,7 @@ def headline(summaries: Sequence[Summary]) -> str:
     """Which methods failed, and which did not.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> from spectralgrad_lab.comparison.results import summarize
         >>> runs = [Result(Config(method="svd"), "failed"), Result(Config(method="exact"), "done")]
         >>> headline(summarize(runs))
@@ -116,7 +116,7 @@ def spread(summaries: Sequence[Summary]) -> str:
     """Over how many runs errors are averaged, and how reliable the deviation is.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> from spectralgrad_lab.comparison.results import summarize
         >>> spread(summarize([Result(Config(seed=seed), "done") for seed in (0, 1)]))
         'mean ± standard deviation over the 2 seeds; a deviation of two runs is not reliable'
@@ -134,7 +134,7 @@ def form(summaries: Sequence[Summary]) -> str:
     """Which form of the methods ran; empty if no run has a spectral layer.
 
     Example:
-        >>> from spectralgrad_lab.training.config import Config
+        >>> from spectralgrad_lab.training.config.run_config import Config
         >>> from spectralgrad_lab.comparison.results import summarize
         >>> form(summarize([Result(Config(form="published"), "done")]))
         'The methods ran in the published form.'

@@ -13,9 +13,9 @@ from spectralgrad.errors import ArgumentError, ShapeError, SpectralError
 
 from .. import networks
 from ..data import as_dataset
-from ..training.checkpoints import load_weights
-from ..training.config import Config
-from ..training.run import train
+from ..training.config.run_config import Config
+from ..training.loop.run import train
+from ..training.storage.checkpoints import load_weights
 from .pictures.random_crops import ALL, RandomCrops
 
 _BATCH = 64

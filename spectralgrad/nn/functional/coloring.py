@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...autograd.rescaling import homogeneous
+from ...autograd.functions.rescaling import homogeneous
 from ...dispatch.arguments import check_count, check_range, checked
 from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, broadcast, check_features

@@ -1,7 +1,7 @@
 """Passes over features (N, C, *), one piece at a time, so that each piece fits into the processor's cache.
 
-The kernel makes these passes where it can (:mod:`spectralgrad.solvers.feature_passes`); most of this file is for other
-devices, types and layouts. A piece is a view (b, d, l): b is a number of samples times a number of groups, d the
+The kernel makes these passes where it can (:mod:`spectralgrad.solvers.kernel.feature_passes`); most of this file is for
+other devices, types and layouts. A piece is a view (b, d, l): b is a number of samples times a number of groups, d the
 channels of a group, l a number of positions. A piece is converted and centred when it is used; no centred or transposed
 copy of all features is made. These functions are not differentiable: callers use them inside autograd functions, or
 where no gradient is needed.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...precision import full_precision
-from ...solvers import feature_passes
+from ...solvers.kernel import feature_passes
 
 _PIECE = 2**19  # elements in a piece; 2 MB in float32
 _ALL = slice(None)

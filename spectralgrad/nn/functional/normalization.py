@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...autograd.rescaling import rescaled
+from ...autograd.functions.rescaling import rescaled
 from ...dispatch import function
 from ...dispatch.arguments import check_count, check_range, checked
 from ...errors import ArgumentError, ShapeError, check_features

@@ -18,8 +18,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...autograd import covariance_root, scalar_functions
-from ...autograd.domain import Domain
+from ...autograd.functions import covariance_root, scalar_functions
+from ...autograd.functions.domain import Domain
 from ...dispatch.arguments import check_range, checked
 from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, check_features, check_square

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor
 
 from ... import solvers
-from ...autograd import covariance_root, scalar_functions
-from ...autograd.domain import Spectrum
+from ...autograd.functions import covariance_root, scalar_functions
+from ...autograd.functions.domain import Spectrum
 from ...dispatch.finite import check_finite
 from ...linalg.covariances import root_of_count, scaled
 from ...precision import rank_tolerance

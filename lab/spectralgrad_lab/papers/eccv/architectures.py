@@ -10,7 +10,7 @@ from torch import nn
 from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d
 
 from ...networks.registry import build
-from ...training.presets import preset
+from ...training.config.presets import preset
 from ..conditions import Value
 from ..registry import computes
 

@@ -11,7 +11,7 @@ from torch import nn
 from spectralgrad.optim import nearest_orthogonal, optimal_rate
 
 from ...networks import build
-from ...training.config import Config
+from ...training.config.run_config import Config
 from ..conditions import Value
 from ..inputs import gaussian
 from ..registry import computes

@@ -14,7 +14,7 @@ import spectralgrad as sg
 
 from ...data.embedded import read_embedded
 from ...networks.registry import build
-from ...training.presets import preset
+from ...training.config.presets import preset
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS

@@ -13,7 +13,7 @@ from spectralgrad.diagnostics import effective_smoothness
 
 from ...data.embedded import read_embedded
 from ...networks.registry import build
-from ...training.config import Config
+from ...training.config.run_config import Config
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import computes, draws

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...comparison.results import Summary
 from ...published.printed import printed
-from ...training.config import Config
+from ...training.config.run_config import Config
 from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import EASIER, columns, difference, failures, largest, prefixed, seconds, seeded, small, versus

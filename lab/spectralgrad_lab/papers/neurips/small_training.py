@@ -19,8 +19,8 @@ from torch.nn.functional import avg_pool2d
 from spectralgrad_lab.data.dataset import Split
 from spectralgrad_lab.data.embedded import read_embedded
 from spectralgrad_lab.published.printed import printed
-from spectralgrad_lab.training.config import Config
-from spectralgrad_lab.training.run import train
+from spectralgrad_lab.training.config.run_config import Config
+from spectralgrad_lab.training.loop.run import train
 
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...published.printed import printed
-from ...training.config import Config
+from ...training.config.run_config import Config
 from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import EASIER, columns, failures, largest, prefixed, seconds, seeded, small, versus

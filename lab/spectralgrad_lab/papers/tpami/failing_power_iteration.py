@@ -8,7 +8,7 @@ from typing import Any
 
 from ...comparison.results import Summary
 from ...published.printed import printed
-from ...training.presets import preset
+from ...training.config.presets import preset
 from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains

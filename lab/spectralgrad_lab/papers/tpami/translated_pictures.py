@@ -12,8 +12,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ...training.resuming import read_record
-from ...training.step_records import StepResult
+from ...training.storage.resuming import read_record
+from ...training.storage.step_records import StepResult
 from ...transfer.measures import sharpness, translations
 from ...transfer.pictures.random_crops import RandomCrops
 from ...transfer.style_classifier import StyleClassifier

@@ -14,7 +14,7 @@ from spectralgrad.errors import SpectralError
 from spectralgrad.io.files import write_bytes
 
 from ... import untrusted_json
-from ...training.checkpoints import CheckpointError, load_tensors
+from ...training.storage.checkpoints import CheckpointError, load_tensors
 from .mirror_decoder import Decoder
 from .vgg_encoder import Encoder, check_level
 

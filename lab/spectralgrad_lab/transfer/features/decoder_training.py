@@ -19,15 +19,15 @@ from torch import Tensor
 from torch.optim import Adam
 
 from ... import untrusted_json
-from ...training.descent import Learner
-from ...training.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
-from ...training.saved_state import reader_like
-from ...training.session import Session
-from ...training.settings import ConfigError, setting
-from ...training.step_loop import run_steps
-from ...training.step_progress import StepProgress
-from ...training.step_records import StepResult
-from ...training.step_settings import TRAINING, StepSettings
+from ...training.config.settings import ConfigError, setting
+from ...training.config.step_settings import TRAINING, StepSettings
+from ...training.loop.loss_step import Learner
+from ...training.loop.step_loop import run_steps
+from ...training.loop.step_progress import StepProgress
+from ...training.processes.surroundings import Session
+from ...training.storage.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
+from ...training.storage.saved_state import reader_like
+from ...training.storage.step_records import StepResult
 from ..pictures.random_crops import RandomCrops
 from .decoder_files import decoder_file, save_decoder
 from .feature_statistics import FeatureStatistics
@@ -83,7 +83,7 @@ def train_decoder(
     Args:
         config: of the run.
         encoder: whose features are decoded.
-        folder, resume, progress: as in :func:`~spectralgrad_lab.training.step_loop.run_steps`.
+        folder, resume, progress: as in :func:`~spectralgrad_lab.training.loop.step_loop.run_steps`.
 
     Returns:
         the result, with the mean losses since the last line of the log.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spectralgrad.errors import SpectralError
 
-from ...training.checkpoints import load_tensors
+from ...training.storage.checkpoints import load_tensors
 from .vgg_encoder import BLOCKS, Encoder, convolutions
 
 # SHA-256 over the tensors of VGG-16 trained on ImageNet, as torchvision publishes them (IMAGENET1K_V1).

@@ -6,12 +6,12 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from ...training.config_flags import with_flags
-from ...training.settings import ConfigError
-from ...training.step_command import add_step_arguments, config_of, run_step_command
-from ...training.step_progress import StepProgress
-from ...training.step_records import StepResult
-from ...training.step_settings import RUNNING, TRAINING
+from ...training.config.flags import with_flags
+from ...training.config.settings import ConfigError
+from ...training.config.step_settings import RUNNING, TRAINING
+from ...training.loop.step_command import add_step_arguments, config_of, run_step_command
+from ...training.loop.step_progress import StepProgress
+from ...training.storage.step_records import StepResult
 from .decoder_files import run_folder
 from .decoder_training import DATA, DecoderSettings, train_decoder
 from .encoder_file import HOW_TO_GET, EncoderError, load_encoder

@@ -9,8 +9,8 @@ from spectralgrad.errors import MethodError
 from spectralgrad.rules import resolve
 
 from ...networks import FORMS
-from ...training.settings import ConfigError, setting
-from ...training.step_settings import RUNNING, TRAINING, StepSettings
+from ...training.config.settings import ConfigError, setting
+from ...training.config.step_settings import RUNNING, TRAINING, StepSettings
 from .discriminator import SMALLEST_SIDE as SMALLEST_PATCH
 from .encoders import SMALLEST_SIDE
 from .generator import GROUP_SIZE, group_count
@@ -38,8 +38,8 @@ class TranslationConfig(StepSettings):
         >>> TranslationConfig(size=48)
         Traceback (most recent call last):
         ...
-        spectralgrad_lab.training.settings.ConfigError: size: expected a multiple of 4, at least 64 for 3 scales, got 48
-    """
+        spectralgrad_lab.training.config.settings.ConfigError: size: expected a multiple of 4, at least 64 for 3 scales, got 48
+    """  # noqa: E501
 
     changeable: ClassVar[frozenset[str]] = StepSettings.changeable | {"sample_every"}
 

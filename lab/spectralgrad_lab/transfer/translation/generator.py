@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from .blocks import ResidualBlock, convolution
+from .coloring_hop import Hop
 from .encoders import StyleEncoder, content_encoder
-from .hop import Hop
 from .whitening import EXACT, Whitening
 
 HOPS = 5

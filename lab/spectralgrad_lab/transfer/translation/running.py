@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ...training.step_loop import run_steps
-from ...training.step_progress import StepProgress
-from ...training.step_records import StepResult
+from ...training.loop.step_loop import run_steps
+from ...training.loop.step_progress import StepProgress
+from ...training.storage.step_records import StepResult
 from .config import TranslationConfig
 from .task import TranslationTask
 
@@ -34,7 +34,7 @@ def train_translation(
         DataError: a folder does not exist or contains no image.
         PictureError: an image is damaged or too small.
         ConfigError, RunBusyError, RunExistsError, CheckpointError, OSError, Stopped, WorkerLostError: as in
-            :func:`~spectralgrad_lab.training.step_loop.run_steps`.
+            :func:`~spectralgrad_lab.training.loop.step_loop.run_steps`.
 
     Example:
         >>> from spectralgrad_lab.transfer.pictures.shipped import art_path

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from ... import untrusted_json
-from ...training.checkpoints import CheckpointError
-from ...training.descent import Learner
-from ...training.failures import FailureWatch
-from ...training.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
-from ...training.saved_state import reader_like
-from ...training.session import Session
-from ...training.settings import ConfigError
+from ...training.config.settings import ConfigError
+from ...training.loop.failures import FailureWatch
+from ...training.loop.loss_step import Learner
+from ...training.processes.surroundings import Session
+from ...training.storage.checkpoints import CheckpointError
+from ...training.storage.optimizer_state import ADAM_MOMENTS, optimizer_reader, restore_optimizer
+from ...training.storage.saved_state import reader_like
 from ..pictures.random_crops import RandomCrops
 from .config import TranslationConfig
 from .losses import Translation, discriminator_losses, generator_losses, translate
@@ -30,7 +30,7 @@ _SAMPLE_STEP = 2**32 - 1  # no run gets there, so the samples are drawn like a b
 
 
 class TranslationTask:
-    """What a translation run trains; see :class:`~spectralgrad_lab.training.step_loop.StepTask`.
+    """What a translation run trains; see :class:`~spectralgrad_lab.training.loop.step_loop.StepTask`.
 
     Both steps use the same translated images: the discriminators learn first, and do not change the generators.
 

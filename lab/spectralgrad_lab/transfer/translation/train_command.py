@@ -6,9 +6,9 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from ...training.step_command import add_step_arguments, run_step_command
-from ...training.step_progress import StepProgress
-from ...training.step_records import StepResult
+from ...training.loop.step_command import add_step_arguments, run_step_command
+from ...training.loop.step_progress import StepProgress
+from ...training.storage.step_records import StepResult
 from .config import TITLES, TranslationConfig
 from .running import train_translation
 

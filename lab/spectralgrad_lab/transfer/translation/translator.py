@@ -11,8 +11,8 @@ from torch.nn.functional import pad
 
 from spectralgrad.errors import ShapeError, check_choice
 
-from ...training.checkpoints import CheckpointError, load_weights
-from ...training.run_files import CONFIG
+from ...training.storage.checkpoints import CheckpointError, load_weights
+from ...training.storage.run_files import CONFIG
 from .config import TranslationConfig
 from .encoders import SMALLEST_SIDE
 from .networks import Generators

@@ -1,0 +1,1 @@
+"""Measurements of one subject each, beside the grid of the benchmark."""

@@ -1,0 +1,1 @@
+"""The configuration of a run: fields, values, flags, presets."""

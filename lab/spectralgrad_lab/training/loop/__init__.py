@@ -1,0 +1,1 @@
+"""The loop of a run: steps, tests, progress, failures, and what is measured."""

@@ -1,0 +1,1 @@
+"""What surrounds a run: processes, threads, signals, memory."""

@@ -1,0 +1,1 @@
+"""The files of a run: checkpoints, records, logs, locks."""

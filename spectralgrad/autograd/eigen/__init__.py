@@ -1,0 +1,1 @@
+"""The derivatives of eigenvalues and eigenvectors, ordinary and generalised."""

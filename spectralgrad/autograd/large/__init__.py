@@ -1,0 +1,1 @@
+"""The derivatives of a few eigenpairs of large operators."""

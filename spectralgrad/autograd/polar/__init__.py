@@ -1,0 +1,1 @@
+"""The derivatives of polar factors, rotations and what is built on them."""

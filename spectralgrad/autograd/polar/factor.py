@@ -1,0 +1,139 @@
+r"""The polar factor, and the nearest rotation, with exact derivatives that involve no gap.
+
+Derivation. :math:`M=QH` with :math:`H=(M^HM)^{1/2}` and :math:`Q^HQ=I`. Writing
+:math:`dQ=Q\Omega+(I-QQ^H)dM\,H^{-1}` with skew :math:`\Omega`, the skew part of :math:`Q^HdM=\Omega H+dH`
+gives :math:`H\Omega+\Omega H=Q^HdM-dM^HQ`, a Lyapunov equation in H. Its weights are
+:math:`1/(\sigma_i+\sigma_j)`, so the derivative exists at equal singular values.
+
+The nearest rotation of a real matrix is :math:`Q=UDV^\top` with :math:`D=\mathrm{diag}(1,\dots,1,\det UV^\top)`.
+Then :math:`M=QH` again, with the symmetric :math:`H=V\,D\Sigma\,V^\top`, so the equation is the same with the
+eigenvalues :math:`h=(\sigma_1,\dots,\sigma_{n-1},\pm\sigma_n)`. Its weights :math:`1/(h_i+h_j)`, :math:`i\ne j`,
+exist as long as :math:`\sigma_{n-1}\pm\sigma_n>0`, also where :math:`\sigma_n=0`: the right-hand side is skew and has
+no diagonal.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ... import solvers
+from ...dispatch import function
+from ...precision import full_precision, rank_tolerance, reciprocal
+from ...solvers.symmetry import hermitian
+from ..functions import frechet_derivative, rescaling
+from ..functions.divided_differences import integer_power, on_range
+from ..functions.square_root import solve_lyapunov
+from ..pairwise import norm
+
+_FEW = 32  # eigenvalues up to which a look at the numbers is faster than a comparison of tensors
+
+
+def exact(M: Tensor, rtol: float | None, special: bool) -> Tensor:
+    """Return the polar factor (*, m, n) of matrices in working precision, or with ``special`` the nearest rotation."""
+    if M.shape[-2] < M.shape[-1]:
+        return exact(M.mH, rtol, special).mH
+    if function.needs_no_gradient(M):
+        return solvers.rotations(M)[0] if special else solvers.polar_factors(M)[0]
+    tolerance = rank_tolerance(M.shape[-2], M.dtype) if rtol is None else rtol
+    return with_eigenvalues(M, tolerance, special)[0]
+
+
+def with_eigenvalues(M: Tensor, tolerance: float, special: bool, operation: str = "polar") -> tuple[Tensor, Tensor]:
+    """Return the factor Q of tall matrices (*, m, n), and the eigenvalues h (*, n) of H = QᴴM without gradient."""
+    Q, h, _ = function.apply(_Polar, M, tolerance, special, operation)
+    return Q, h
+
+
+def decompose(M: Tensor, tolerance: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, h and Vh, without gradient, with M = Q V diag(h) Vh for tall matrices (*, m, n).
+
+    Eigenvalues below ``tolerance`` times the largest are zero. For ``special`` the last one may be negative; it is the
+    negative of the one before it if their sum is negligible, so that the weight of the pair is zero.
+    """
+    Q, h, Vh = solvers.rotations(M, operation) if special else solvers.polar_factors(M, operation)
+    if function.eager(h) and _all_clear(h, tolerance, special):
+        return Q, h, Vh
+    least = tolerance * norm(h).unsqueeze(-1)
+    h = torch.where(h.abs() > least, h, 0)
+    if special and h.shape[-1] > 1:
+        before, last = h[..., -2:-1], h[..., -1:]
+        h = torch.cat([h[..., :-1], torch.where(before + last > least, last, -before)], -1)
+    return Q, h, Vh
+
+
+def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
+    """True for few matrices if no eigenvalue, and no sum that must be positive, is near the tolerance."""
+    if not 0 < h.numel() <= _FEW:
+        return False
+    for row in h.reshape(-1, h.shape[-1]).tolist():
+        least = 2 * tolerance * row[0]  # the largest; the last is the smallest in modulus
+        if not abs(row[-1]) > least or (special and len(row) > 1 and not row[-2] + row[-1] > least):
+            return False
+    return True
+
+
+def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
+    """Return the derivative of M ↦ Q in the direction G, which cannot be differentiated; it is self-adjoint."""
+    return rescaling.derivative(lambda h, G: _plain(G, h, Vh, Q), h, G, -1)
+
+
+def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
+    if function.eager(Q, G):
+        fused = solvers.polar_gradient(Q, h, Vh, G)
+        if fused is not None:
+            return fused
+    V = Vh.mH
+    U, GV = Q @ V, G @ V
+    P = U.mH @ GV
+    # The diagonal of the difference has exactly no real part, so a small eigenvalue amplifies no rounding error.
+    inner = U @ (solvers.inverse_sums(h) * (P - P.mH))
+    if Q.shape[-2] > Q.shape[-1]:
+        inner = inner + (GV - U @ P) * reciprocal(h, h > 0).unsqueeze(-2)
+    return inner @ Vh
+
+
+class _Polar(function.DerivativeRule):
+    @staticmethod
+    def forward(M: Tensor, tolerance: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+        return decompose(M, tolerance, special, operation)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
+        Q, h, Vh = output
+        ctx.mark_non_differentiable(h, Vh)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], h, Vh, Q)
+        ctx.save_for_forward(inputs[0], h, Vh, Q)
+
+    @staticmethod
+    def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
+        if gQ is None:
+            return None, None, None, None
+        M, h, Vh, Q = ctx.saved_tensors
+        with full_precision(Q):
+            composed = function.differentiating()
+            return (_composed(M, h, Vh, Q, gQ) if composed else derivative(gQ, h, Vh, Q)), None, None, None
+
+    @staticmethod
+    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
+        M, h, Vh, Q = ctx.saved_tensors
+        with full_precision(Q):
+            return _composed(M, h, Vh, Q, dM), None, None
+
+
+def _composed(M: Tensor, h: Tensor, Vh: Tensor, Q: Tensor, G: Tensor) -> Tensor:
+    """Compute :func:`derivative` from differentiable operations, for derivatives of higher order."""
+    H = hermitian(Q.mH @ M)
+    W = Q.mH @ G
+    X = solve_lyapunov(H, W - W.mH, h, Vh.mH)
+    rotation = Q @ (X - X.mH) / 2  # removes rounding errors on the diagonal, which a small eigenvalue amplifies
+    if Q.shape[-2] == Q.shape[-1]:
+        return rotation
+    return rotation + (G - Q @ W) @ _inverse(H, h, Vh.mH)
+
+
+def _inverse(H: Tensor, h: Tensor, V: Tensor) -> Tensor:
+    """The pseudo-inverse of H = V diag(h) Vᴴ, differentiable in ``H``."""
+    values, gamma, curvature = on_range(lambda w: integer_power(w, -1), h, h > 0)
+    return frechet_derivative.exact(H, h, V, values, gamma, curvature)

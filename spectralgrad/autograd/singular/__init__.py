@@ -1,0 +1,1 @@
+"""The derivatives of singular values, singular vectors and their functions."""

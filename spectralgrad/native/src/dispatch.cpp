@@ -1,0 +1,382 @@
+// What Python calls: selects the instruction set once, divides the batch into groups and distributes them over threads.
+// The last lines of the file are the C interface, which describes itself.
+// It is safe to call from several Python threads at the same time.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "interface.hpp"
+#include "threads.hpp"
+
+#ifdef SG_ONLY_AVX2  // a quick build for development
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace baseline = avx2;
+namespace avx512 = avx2;
+#else
+namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+#ifdef SG_X86
+namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+#endif
+#endif
+
+namespace {
+
+using sg::Kernel;
+using sg::Ops;
+using sg::Task;
+
+bool has_avx2() {
+#ifdef SG_X86
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+bool has_avx512() {
+#ifdef SG_X86
+  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
+#else
+  return false;
+#endif
+}
+
+// The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
+struct Kernels { Kernel real; sg::ComplexKernel complex; sg::FeatureKernel features; };
+#define SG_ALL(set) {set::kernel(), set::complex_kernel(), set::feature_kernel()}
+Kernels choose() {
+  const char* wish = std::getenv("SPECTRALGRAD_ISA");
+  auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
+#ifdef SG_X86
+  if (has_avx512() && wanted("avx512")) return SG_ALL(avx512);
+  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return SG_ALL(avx2);
+#endif
+  (void)wanted;
+  return SG_ALL(baseline);
+}
+const Kernels& chosen() {
+  static const Kernels kernels = choose();
+  return kernels;
+}
+const Kernel& kernel() { return chosen().real; }
+template <class T> const Ops<T>& ops();
+template <> const Ops<float>& ops() { return kernel().f32; }
+template <> const Ops<double>& ops() { return kernel().f64; }
+template <class T> const sg::ComplexOps<T>& complex_ops();
+template <> const sg::ComplexOps<float>& complex_ops() { return chosen().complex.c64; }
+template <> const sg::ComplexOps<double>& complex_ops() { return chosen().complex.c128; }
+
+template <class T> const sg::FeatureOps<T>& feature_ops();
+template <> const sg::FeatureOps<float>& feature_ops() { return chosen().features.f32; }
+template <> const sg::FeatureOps<double>& feature_ops() { return chosen().features.f64; }
+
+struct Buffer {
+  void* p;
+  explicit Buffer(size_t bytes) : p(::operator new(bytes + 64, std::align_val_t(64), std::nothrow)) {}
+  ~Buffer() { ::operator delete(p, std::align_val_t(64)); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+};
+
+// What the division of a batch into groups and threads depends on.
+struct Plan {
+  int group, lanes;  // matrices that are solved together; a group should be a multiple of `lanes`
+  size_t work;       // bytes of workspace per thread
+  double cost;       // rough nanoseconds per matrix
+};
+template <class T> Plan plan(const sg::Eigensolver<T>& o, int64_t d, double passes) {  // passes: cost relative to eigh
+  return {o.group(d), o.lanes(d), o.work(d), passes * o.cost(d)};
+}
+
+// Processes groups of the batch until none are left. INT32_MIN as status means out of memory: other threads may still
+// add their counts of failures to it, which do not make it positive.
+template <class Job, class Step>
+void worker(Job t, const Plan& p, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
+  Buffer buffer(p.work);
+  if (!buffer.p) { status = INT32_MIN; return; }
+#ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
+  std::memset(buffer.p, 0xff, p.work);
+#endif
+  t.work = buffer.p;
+  for (;;) {
+    t.first = next.fetch_add(p.group);
+    if (t.first >= t.batch) return;
+    t.count = (int)(t.batch - t.first < p.group ? t.batch - t.first : p.group);
+    status += step(t);
+  }
+}
+
+template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step step) {
+  constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
+  int64_t n = (int64_t)(p.cost * (double)t.batch / worth) + 1;
+  if (n > threads) n = threads < 1 ? 1 : threads;
+  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's share, in whole vectors
+  if (share < p.group) p.group = (int)share;
+  if (n > (t.batch + p.group - 1) / p.group) n = (t.batch + p.group - 1) / p.group;
+  std::atomic<int64_t> next{0}, status{0};
+  auto share_of_work = [&] { worker(t, p, next, status, step); };
+  sg::Pool::run(n - 1, share_of_work);
+  return status < 0 ? -1 : (int)status;
+}
+
+// A single matrix is too much for one thread from about this size on: then all threads work on it.
+constexpr int64_t shared_from = 128;
+void fork(int threads, void (*part)(void*), void* argument) {
+  auto share = [&] { part(argument); };
+  sg::Pool::run(threads - 1, share);
+}
+sg::Team team(int64_t batch, int64_t d, int threads) {
+  if (batch > 1 || d < shared_from || threads < 2) return {};
+  return {threads < 4 ? threads : 4, fork};
+}
+
+// The functions that Python calls begin here; `entries` below lists them. Their parameters are described nowhere else.
+
+template <class T> using Solver = const sg::Eigensolver<T>& (*)();
+template <class T> const sg::Eigensolver<T>& lanes() { return ops<T>().lanes; }
+template <class T> const sg::Eigensolver<T>& single() { return ops<T>().single; }
+template <class T> const sg::Eigensolver<T>& complex_lanes() { return complex_ops<T>().lanes; }
+template <class T> const sg::Eigensolver<T>& complex_single() { return complex_ops<T>().single; }
+template <class T> using SvdSolver = const sg::SvdMethod<T>& (*)();
+template <class T> const sg::SvdMethod<T>& svd_lanes() { return ops<T>().svd.lanes; }
+template <class T> const sg::SvdMethod<T>& svd_single() { return ops<T>().svd.single; }
+template <class T> const sg::SvdMethod<T>& complex_svd() { return complex_ops<T>().svd; }
+template <class T> const sg::SvdMethod<T>& complex_svd_single() { return complex_ops<T>().svd_single; }
+
+template <class T, Solver<T> solver>
+int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
+  t.team = team(batch, d, threads), t.asymmetry = asymmetry;
+  return run(t, plan(solver(), d, V ? 1 : 0.3), threads, solver().eigh);
+}
+
+template <class T> int composed(const sg::Eigensolver<T>& solver, Task<T> t, int threads) {
+  if (t.batch <= 0 || t.d <= 0) return 0;
+  t.team = team(t.batch, t.d, threads);
+  return run(t, plan(solver, t.d, 1.3), threads, [&](const Task<T>& x) {
+    const int failed = solver.eigh(x);
+    Task<T> own = x;
+    own.batch = x.first + x.count;  // vector loads must not reach what other threads are writing
+    return failed + ops<T>().compose(own);
+  });
+}
+
+template <class T, Solver<T> solver>
+int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, int threads) {
+  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
+                                nullptr, 0, 0, false, {}, asymmetry}, threads);
+}
+
+template <class T, Solver<T> solver>
+int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent, T shift,
+          int relative, int threads) {
+  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, sg::power, 0, rtol, negative, nullptr,
+                                exponent, shift, relative != 0, {}, asymmetry}, threads);
+}
+
+template <class T>
+int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
+            int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
+            0, 0, nullptr};
+  t.team = team(batch, d, threads);
+  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+}
+
+template <class T>
+int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d, T floor,
+                  int filter, int saturate, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr,
+                        team(batch, d, threads)};
+  const Ops<T>& o = ops<T>();
+  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
+  return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
+}
+
+template <class T, SvdSolver<T> solver>
+int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SvdMethod<T>& o = solver();
+  const bool vectors = U != nullptr;
+  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr, team(batch, m < n ? m : n, threads)};
+  const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
+  return run(t, p, threads, o.svd);
+}
+
+template <class T>
+int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
+                 int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const auto& o = ops<T>().svd;
+  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, filter != 0, saturate != 0,
+                       nullptr};
+  const int lanes = o.gradient_lanes(m, n);
+  const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
+  return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
+}
+
+template <class T>
+int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
+           T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+  if (batch <= 0 || k <= 0) return 0;
+  const sg::PointTask<T> t{X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step,
+                           nullptr};
+  const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
+  return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
+}
+
+// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The parts
+// depend on the number of samples alone, so that sums over them do not depend on the number of threads.
+constexpr int64_t most_parts = 16;
+template <class Part> int in_parts(int64_t samples, double cost, size_t work, int threads, Part part) {
+  const int64_t parts = samples < most_parts ? samples : most_parts;
+  int64_t helpers = (int64_t)(cost / 30e3);
+  if (helpers > threads - 1) helpers = threads - 1;
+  if (helpers > parts - 1) helpers = parts - 1;
+  std::atomic<int64_t> next{0}, status{0};
+  auto share = [&] {
+    Buffer buffer(work);
+    if (!buffer.p) { status = -1; return; }
+#ifdef SG_POISON
+    std::memset(buffer.p, 0xff, work);
+#endif
+    for (int64_t k; (k = next.fetch_add(1)) < parts;) {
+      const int64_t first = samples * k / parts;
+      part(k, first, samples * (k + 1) / parts - first, buffer.p);
+    }
+  };
+  sg::Pool::run(helpers, share);
+  return (int)status;
+}
+
+template <class T>
+int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups, int64_t channels,
+                    int64_t n, int threads) {
+  const sg::FeatureMoments<T> t{X, x0, Y, samples, (int)groups, (int)channels, n};
+  const auto& o = feature_ops<T>();
+  const int64_t d = t.d, D = o.padded(t.d), square = D * D, size = t.groups * (square + D);
+  const int64_t parts = t.samples < most_parts ? t.samples : most_parts;
+  Buffer buffer((size_t)((parts ? parts : 1) * size) * sizeof(double));
+  if (!buffer.p) return -1;
+  double *partial = (double*)buffer.p, *totals = partial + t.groups * square;
+  std::memset(partial, 0, (size_t)((parts ? parts : 1) * size) * sizeof(double));
+  const double cost = 0.05 * (double)t.samples * (double)(t.groups * d * d) * (double)t.n;
+  const int status = in_parts(t.samples, cost, o.moments_work(t.d), threads,
+                              [&](int64_t k, int64_t first, int64_t count, void* work) {
+                                o.moments(t, first, count, partial + k * size, totals + k * size, work);
+                              });
+  for (int64_t k = 1; k < parts; k++)
+    for (int64_t i = 0; i < size; i++) partial[i] += partial[k * size + i];
+  for (int64_t g = 0; g < t.groups; g++)
+    for (int64_t r = 0; r < d; r++) {
+      const double* from = partial + g * square;
+      for (int64_t c = 0; c < d; c++) C[(g * d + r) * d + c] = (T)(t.Y || c <= r ? from[r * D + c] : from[c * D + r]);
+      sums[g * d + r] = (T)totals[g * D + r];
+    }
+  return status;
+}
+
+// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has them
+// on request, the passes of a layer took half as long.
+void prefer_large_pages(void* p, int64_t bytes) {
+#ifdef MADV_HUGEPAGE
+  constexpr int64_t page = 2 << 20;
+  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page, last = ((int64_t)(uintptr_t)p + bytes) / page * page;
+  if (last - first >= 2 * page) (void)madvise((void*)(uintptr_t)first, (size_t)(last - first), MADV_HUGEPAGE);
+#else
+  (void)p, (void)bytes;
+#endif
+}
+
+template <class T>
+int feature_map(const T* Y, const T* y0, const T* A, const T* X, const T* x0, const T* B, const T* shift, T* out,
+                int64_t samples, int64_t groups, int64_t channels, int64_t n, int threads) {
+  const sg::FeatureMap<T> t{Y, y0, A, X, x0, B, shift, out, samples, (int)groups, (int)channels, n};
+  const double cost = 0.05 * (double)t.samples * t.groups * t.d * t.d * (double)t.n * (t.X ? 2 : 1);
+  const auto& o = feature_ops<T>();
+  prefer_large_pages(t.out, (int64_t)sizeof(T) * t.samples * t.groups * t.d * t.n);
+  return in_parts(t.samples, cost, o.map_work(t.d), threads,
+                  [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
+}
+
+// F = U diag(values) Vᵀ, or its derivative in the direction G.
+template <class T>
+int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
+                      T* out, int64_t batch, int64_t m, int64_t n, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SingularFunction<T> t{U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr};
+  const auto& o = ops<T>().svd;
+  const int lanes = o.gradient_lanes(t.m, t.n);
+  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
+  return run(t, p, threads, [](const sg::SingularFunction<T>& x) { ops<T>().svd.function(x); return 0; });
+}
+
+// A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
+template <class T>
+int divided(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places, const T* slopes, T* ratio,
+            int64_t batch, int64_t d, T least, int finite, int threads) {
+  if (batch <= 0 || d <= 0) return 0;
+  const sg::Divided<T> t{w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,
+                         (sg::DividedStep)step, nullptr};
+  const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
+  const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
+  int64_t before = 0;
+  for (int64_t b = 0; t.step == sg::quotients && b <= t.batch; b++) {
+    const int64_t here = b < t.batch ? t.offsets[b] : 0;
+    t.offsets[b] = before, before += here;
+  }
+  return close;
+}
+
+template <class> constexpr char code = 'p';
+template <> constexpr char code<int> = 'i';
+template <> constexpr char code<int64_t> = 'l';
+template <> constexpr char code<float> = 'f';
+template <> constexpr char code<double> = 'd';
+template <class... Parameters> constexpr char codes[] = {code<Parameters>..., 0};
+
+// A function and, as text, its name, the type of its matrices and the types of its parameters.
+struct Entry {
+  const char *name, *type, *parameters;
+  void (*function)();
+  template <class... Parameters>
+  Entry(const char* name, const char* type, int (*f)(Parameters...))
+      : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
+};
+
+#define SG_REAL(T, type)                                                                                               \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},     \
+  {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                      \
+  {"power_single", type, power<T, single<T>>}, {"frechet", type, frechet<T>},                                          \
+  {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                      \
+  {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                                \
+  {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>},       \
+  {"feature_moments", type, feature_moments<T>}, {"feature_map", type, feature_map<T>}
+#define SG_COMPLEX(T, type)                                                                                            \
+  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>},                        \
+  {"svd", type, svd<T, complex_svd<T>>}, {"svd_single", type, svd<T, complex_svd_single<T>>}
+
+const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"), SG_COMPLEX(double, "c128")};
+
+// The numbers that callers pass, or that the sizes of their arrays depend on.
+struct Constant { const char* name; int value; };
+#define SG_CONSTANT(name) {#name, sg::name}
+const Constant constants[] = {
+    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
+    SG_CONSTANT(means), SG_CONSTANT(cross_covariance), SG_CONSTANT(fit_distance), SG_CONSTANT(point_gradient),
+    SG_CONSTANT(quadrature_nodes)};
+
+}  // namespace
+
+#define SG_API extern "C" __attribute__((visibility("default")))
+SG_API const char* sg_isa() { return kernel().name; }
+SG_API const char* sg_version() { return SG_VERSION; }
+SG_API int sg_entries(const Entry** list) { return *list = entries, (int)(sizeof entries / sizeof *entries); }
+SG_API int sg_constants(const Constant** list) { return *list = constants, (int)(sizeof constants / sizeof *constants); }

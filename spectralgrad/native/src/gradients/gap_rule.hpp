@@ -1,0 +1,45 @@
+// What the gradients of both decompositions share: reciprocals that saturate, the gap matrix of SVD-Padé, and norms.
+#pragma once
+#include <limits>
+
+#include "../simd/lanes.hpp"
+
+namespace SG_NS {
+namespace {
+
+template <class T> SG_INLINE Vec<T> clamped(Vec<T> x, T limit) {  // NaN remains NaN
+  const Vec<T> high = splat<T>(limit);
+  x = x > high ? high : x;
+  return x < -high ? -high : x;
+}
+// 1/x, saturated, where x > least, otherwise zero.
+template <class T> SG_INLINE Vec<T> inverse_above(Vec<T> x, Vec<T> least) {
+  Mask<T> good = x > least;
+  return good ? clamped<T>(T(1) / (good ? x : splat<T>(1)), std::numeric_limits<T>::max()) : Vec<T>{};
+}
+
+// K_ij of SVD-Padé (rules/pade.py) for the values a and b: with the floor φ and l = `larger`, the larger modulus of the
+// two but at least eps times that of all values, 1/gap where |gap| > φ l, and gap/(φ l)² below.
+template <class T> SG_INLINE Vec<T> pade_gap(Vec<T> a, Vec<T> b, Vec<T> larger, T floor) {
+  const Vec<T> gap = a - b, cut = larger * floor;
+  const Mask<T> exact = (vabs<T>(gap) > cut) & (gap != 0);
+  const Vec<T> K = clamped<T>(T(1) / (exact ? gap : splat<T>(1)), std::numeric_limits<T>::max());
+  if (!any(~exact)) return K;
+  const Vec<T> slope = inverse_above<T>(cut, splat<T>(std::numeric_limits<T>::min()));
+  return exact ? K : gap * slope * slope;
+}
+
+// √Σ x². Where the sum overflows or underflows, which float32 does not do here, the largest modulus instead: the norm is
+// needed for a threshold only.
+template <class T> struct Norm {
+  typename Wide<T>::V sum = {};
+  Vec<T> top = {};
+  SG_INLINE void add(Vec<T> x) { sum += widen(x) * widen(x), top = vmax<T>(top, vabs<T>(x)); }
+  SG_INLINE Vec<T> root() const {
+    const Vec<T> norm = vmax<T>(narrow(vsqrt(sum), Vec<T>{}), top);
+    return norm <= std::numeric_limits<T>::max() ? norm : top;
+  }
+};
+
+}  // namespace
+}  // namespace SG_NS

@@ -1,0 +1,363 @@
+// Matrix functions f(A) = V f(Λ) Vᵀ and their derivatives V (Γ ∘ VᵀGV) Vᵀ (the Daleckiĭ–Kreĭn formula; Higham,
+// Functions of Matrices, theorem 3.11). Small matrices are processed one per lane, larger ones one at a time.
+//
+// f acts on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ on the range (0 on the null
+// space) and q = 1/r (0 likewise)
+//   √A:      f = r,    Γ = 1/(r_i + r_j);
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow where its product does
+//   not;
+// between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
+//   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
+// A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here.
+#pragma once
+#include <cmath>
+#include <limits>
+
+#include "../interface.hpp"
+#include "../simd/lanes.hpp"
+#include "../simd/thread_team.hpp"
+
+namespace SG_NS {
+namespace {
+
+using sg::Function;
+using sg::Task;
+
+constexpr int lanes_up_to = 8;
+
+// ---- the scalar functions, on vectors ----
+template <class T> SG_INLINE Vec<T> root_on_range(Vec<T> w, Vec<T> cut) {
+  Vec<T> zero = {};
+  return w > cut ? vsqrt(vmax<T>(w, zero)) : zero;
+}
+template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
+  return r > 0 ? T(1) / r : Vec<T>{};
+}
+// √f(λ), so that S = YYᵀ with Y = V√f is symmetric bit for bit.
+template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Vec<T> shift, const Task<T>& t) {
+  if (t.f != sg::power) return vsqrt(t.f == sg::square_root ? r : inverse_or_zero<T>(r));
+  Vec<T> base = r * r + shift;
+  for (int k = 0; k < Simd<T>::W; k++)
+    base[k] = base[k] > 0 ? std::fmin(std::pow(base[k], t.exponent / 2), std::sqrt(std::numeric_limits<T>::max())) : 0;
+  return base;
+}
+template <class T> SG_INLINE Vec<T> shift_of(Vec<T> top, const Task<T>& t) {
+  return t.relative ? top * t.shift : splat<T>(t.shift);
+}
+// x Γ_ij. Between range and null space one of q_i and q_j is zero and 1/(r_i + r_j) is the other, so that f(λ)/λ = q³
+// is (q_i² + q_j²)/(r_i + r_j).
+template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f) {
+  Vec<T> both = inverse_or_zero<T>(ri + rj);
+  if (f == sg::square_root) return x * both;
+  Vec<T> product = qi * qj;
+  return x * (product > 0 ? -product : qi * qi + qj * qj) * both;
+}
+
+// 1 + x + … + x^(terms − 1), doubling the number of terms for each bit; all terms are positive, so nothing cancels.
+template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
+  Vec<T> sum = splat<T>(1), power = x;
+  for (int bit = 30 - __builtin_clz((unsigned)terms); bit >= 0; bit--) {
+    sum += sum * power, power *= power;
+    if (terms >> bit & 1) sum = sum * x + T(1), power *= x;
+  }
+  return sum;
+}
+template <class T> SG_INLINE Vec<T> taylor(Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, Function f, int terms) {
+  Vec<T> ratio = rj * qi, step = f == sg::square_root ? ri - rj : qi - qj;
+  return series<T>(ratio * ratio, terms) * qi * (qi * step);  // qi² alone may overflow where the product does not
+}
+// x Γ_ij off the diagonal.
+template <class T> SG_INLINE Vec<T> weighed(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<T> qi, Vec<T> qj, const Task<T>& t) {
+  return t.terms ? x * taylor<T>(ri, rj, qi, qj, t.f, t.terms) : divided<T>(x, ri, rj, qi, qj, t.f);
+}
+
+// ---- one matrix per lane ----
+template <class T, int N> struct LaneFunction {
+  typedef Vec<T> V;
+  static constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W, row = (N + W - 1) / W * W;
+  V v[padded], r[row], q[row], g[padded], p[padded], m[padded], shift;
+
+  void spectrum(const Task<T>& t, int64_t first, int count) {
+    gather(t.w + first * N, N, count, t.w + t.batch * N, N, r);
+  }
+  // Replaces eigenvalues by roots on the range; returns the number of matrices with an eigenvalue below
+  // −negative·max|λ|, or one that overflowed.
+  int roots(const Task<T>& t, int64_t first, int count) {
+    spectrum(t, first, count);
+    V top = {}, low = {};
+    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top), low = r[i] < low ? r[i] : low;
+    for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
+    shift = shift_of<T>(top, t);
+    T* to = t.w + first * N;
+    scatter(r, to, N, count, to + (int64_t)count * N, N);
+    int bad = 0;
+    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // rounding errors do not shrink below the normal range
+    for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k] || top[k] > std::numeric_limits<T>::max();
+    return bad;
+  }
+  void read(const T* from, const Task<T>& t, int64_t first, int count, V* to) {
+    gather(from + first * N * N, N * N, count, from + t.batch * N * N, N * N, to);
+  }
+  void put(const V* from, const Task<T>& t, int64_t first, int count) {
+    T* to = t.S + first * N * N;
+    scatter(from, to, N * N, count, to + (int64_t)count * N * N, N * N);
+  }
+
+  int compose(const Task<T>& t, int64_t first, int count) {
+    read(t.V, t, first, count, v);
+    const int bad = roots(t, first, count);
+    for (int k = 0; k < N; k++) r[k] = half_value<T>(r[k], shift, t);
+    for (int i = 0; i < N; i++)
+      for (int k = 0; k < N; k++) v[i * N + k] *= r[k];
+    outer(v, v, m);
+    put(m, t, first, count);
+    return bad;
+  }
+  // z = x yᵀ where the product is known to be symmetric.
+  static SG_INLINE void outer(const V* x, const V* y, V* z) {
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j <= i; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += x[i * N + k] * y[j * N + k];
+        z[i * N + j] = z[j * N + i] = s;
+      }
+  }
+  // x Γ_ij for j ≤ i, from the roots or from the given Γ.
+  SG_INLINE V weigh(V x, int i, int j, const Task<T>& t) const {
+    if (t.f == sg::given) return x * m[i * N + j];
+    return i == j ? divided<T>(x, r[i], r[i], q[i], q[i], t.f) : weighed<T>(x, r[i], r[j], q[i], q[j], t);
+  }
+
+  void frechet(const Task<T>& t, int64_t first, int count) {
+    read(t.V, t, first, count, v);
+    read(t.G, t, first, count, g);
+    if (t.f == sg::given) read(t.gamma, t, first, count, m);
+    else {
+      spectrum(t, first, count);
+      for (int i = 0; i < N; i++) q[i] = inverse_or_zero<T>(r[i]);
+    }
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < i; j++) g[i * N + j] = g[j * N + i] = (g[i * N + j] + g[j * N + i]) * T(0.5);
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < N; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += g[i * N + k] * v[k * N + j];
+        p[i * N + j] = s;
+      }
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j <= i; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += v[k * N + i] * p[k * N + j];
+        g[i * N + j] = g[j * N + i] = weigh(s, i, j, t);
+      }
+    for (int i = 0; i < N; i++)
+      for (int j = 0; j < N; j++) {
+        V s = {};
+        for (int k = 0; k < N; k++) s += v[i * N + k] * g[k * N + j];
+        p[i * N + j] = s;
+      }
+    outer(p, v, m);
+    put(m, t, first, count);
+  }
+};
+
+// Calls run(LaneFunction<T, d>) for d = N … lanes_up_to.
+template <class T, int N, class Run> SG_INLINE void with_size(int d, Run run) {
+  if constexpr (N <= lanes_up_to) {
+    if (d != N) return with_size<T, N + 1>(d, run);
+    LaneFunction<T, N> f;
+    run(f);
+  }
+}
+
+// ---- one matrix at a time, rows padded to whole vectors ----
+// c_r = Σ_k x[r·xld + k·step] b_k for R rows and NV vectors of columns.
+template <class T, int R, int NV>
+SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c, int cld) {
+  Vec<T> s[R][NV];
+  for (int r = 0; r < R; r++)
+    for (int v = 0; v < NV; v++) s[r][v] = Vec<T>{};
+  for (int k = 0; k < n; k++)
+    for (int r = 0; r < R; r++)
+      for (int v = 0; v < NV; v++) s[r][v] += splat<T>(x[r * xld + k * step]) * b[k * ld + v];
+  for (int r = 0; r < R; r++)
+    for (int v = 0; v < NV; v++) c[r * cld + v] = s[r][v];
+}
+template <class T, int R, int NV>
+SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
+  tile<T, R, NV>(x, xld, step, b, ld, n, c, ld);
+}
+// NV vectors of columns of c = x b, from row `first` on. Those of a matrix that does not fit into the first-level cache
+// are copied to `panel` (n rows), which does.
+template <class T, int NV>
+SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, int first, Vec<T>* panel) {
+  constexpr int W = Simd<T>::W, R = 4;
+  const bool copy = (size_t)n * ld * sizeof(Vec<T>) > 24 * 1024;
+  for (int k = 0; copy && k < n; k++)
+    for (int e = 0; e < NV; e++) panel[k * NV + e] = b[k * ld + e];
+  const Vec<T>* from = copy ? panel : b;
+  const int step = copy ? NV : ld;
+  int i = first;
+  for (; i + R <= n; i += R) tile<T, R, NV>((const T*)(x + i * ld), ld * W, 1, from, step, n, c + i * ld, ld);
+  for (; i < n; i++) tile<T, 1, NV>((const T*)(x + i * ld), ld * W, 1, from, step, n, c + i * ld, ld);
+}
+// c = x b; if lower, only the vectors that contain entries of the lower triangle. panels: 2n vectors per thread.
+template <class T>
+void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels, const sg::Team& team) {
+  constexpr int W = Simd<T>::W;
+  each(team, (ld + 1) / 2, [&](int at, int thread) {
+    const int v = 2 * at, first = lower ? v * W / 4 * 4 : 0;
+    Vec<T>* own = panels + (size_t)thread * 2 * n;
+    if (v + 2 <= ld) multiply_panel<T, 2>(x, b + v, ld, n, c + v, first, own);
+    else multiply_panel<T, 1>(x, b + v, ld, n, c + v, first, own);
+  });
+}
+// Copies the lower triangle of a square array of padded rows to the upper one, one W×W block at a time.
+template <class T> void mirror(Vec<T>* c, int ld, int n) {
+  constexpr int W = Simd<T>::W;
+  for (int b = 0; b < ld; b++) {
+    for (int a = 0; a < b; a++) {
+      Vec<T> t[W];
+      for (int k = 0; k < W; k++) t[k] = c[(b * W + k) * ld + a];
+      transpose(t);
+      for (int k = 0; k < W; k++) c[(a * W + k) * ld + b] = t[k];
+    }
+    T* x = (T*)(c + b * W * ld + b);
+    const int side = n - b * W < W ? n - b * W : W;
+    for (int i = 0; i < side; i++)
+      for (int j = 0; j < i; j++) x[j * ld * W + i] = x[i * ld * W + j];
+  }
+}
+
+template <class T> struct WholeFunction {
+  typedef Vec<T> V;
+  static constexpr int W = Simd<T>::W;
+  int n, ld;
+  V *v, *vt, *g, *p, *r, *q, *panels;
+  T top;  // max|λ|
+  const sg::Team team;
+
+  static size_t bytes(int64_t d) {
+    return sizeof(V) * ((size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2) + (size_t)(2 * d * most_threads));
+  }
+  WholeFunction(int d, void* work, const sg::Team& threads) : n(d), ld((d + W - 1) / W), team(threads) {
+    const int square = (n + W) * ld;
+    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld, panels = q + ld;
+  }
+  void spectrum(const T* w) {
+    r[ld - 1] = V{};
+    memcpy(r, w, sizeof(T) * (size_t)n);
+  }
+  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the largest
+  // overflowed.
+  bool roots(T* w, T rtol, T negative) {
+    spectrum(w);
+    const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
+    top = low > high ? low : high;
+    for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
+    memcpy(w, r, sizeof(T) * (size_t)n);
+    constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
+    return low > negative * (top > normal ? top : normal) || top > std::numeric_limits<T>::max();
+  }
+  void read(const T* from, V* to) {
+    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding
+    for (int i = 0; i < n; i++) {
+      to[i * ld + ld - 1] = V{};
+      memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
+    }
+  }
+  void flip(const V* from, V* to) {  // the transpose; rows of `from` beyond n are undefined and not used
+    for (int i = 0; i < n; i += W)
+      for (int b = 0; b < ld; b++) {
+        V t[W];
+        for (int k = 0; k < W; k++) t[k] = i + k < n ? from[(i + k) * ld + b] : V{};
+        transpose(t);
+        for (int k = 0; k < W; k++) to[(b * W + k) * ld + i / W] = t[k];
+      }
+  }
+  void put(V* from, T* to) {
+    mirror<T>(from, ld, n);
+    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }
+    for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
+  }
+
+  void multiply(const V* x, const V* b, V* c, bool lower) { SG_NS::multiply<T>(x, b, ld, n, c, lower, panels, team); }
+
+  int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
+    read(vectors, v);
+    const bool bad = roots(w, t.rtol, t.negative);
+    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], shift_of<T>(splat<T>(top), t), t);
+    for (int i = 0; i < n; i++)
+      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
+    flip(v, vt);
+    multiply(v, vt, p, true);
+    put(p, out);
+    return bad;
+  }
+  void weigh(const T* given) {  // p ← Γ ∘ p on the lower triangle
+    for (int i = 0; i < n; i++) {
+      T* x = (T*)(p + i * ld);
+      for (int j = 0; j <= i; j++) x[j] *= given[(int64_t)i * n + j];
+    }
+  }
+  void weigh(const Task<T>& t) {
+    for (int i = 0; i < n; i++) {
+      const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
+      T* diagonal = (T*)(p + i * ld) + i;
+      const T kept = *diagonal;
+      for (int b = 0; b * W <= i; b++) p[i * ld + b] = weighed<T>(p[i * ld + b], ri, r[b], qi, q[b], t);
+      *diagonal = divided<T>(splat<T>(kept), ri, ri, qi, qi, t.f)[0];
+    }
+  }
+  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {
+    read(vectors, v), flip(v, vt);
+    read(G, p), flip(p, g);
+    for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
+    if (!given) {
+      spectrum(w);
+      for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
+    }
+    multiply(g, v, p, false);   // GV
+    multiply(vt, p, g, true);   // VᵀGV
+    V* swap = p;
+    p = g, g = swap;
+    if (given) weigh(given); else weigh(t);
+    mirror<T>(p, ld, n);
+    multiply(v, p, g, false);   // V(Γ∘·)
+    multiply(g, vt, p, true);   // · Vᵀ
+    put(p, out);
+  }
+};
+
+template <class T> size_t fused_work(int64_t d) { return d <= lanes_up_to ? 0 : WholeFunction<T>::bytes(d); }
+
+template <class T> int compose(const Task<T>& t) {
+  constexpr int W = Simd<T>::W;
+  int bad = 0;
+  if (t.d <= lanes_up_to) {
+    with_size<T, 1>(t.d, [&](auto& f) {
+      for (int k = 0; k < t.count; k += W) bad += f.compose(t, t.first + k, t.count - k < W ? t.count - k : W);
+    });
+    return bad;
+  }
+  WholeFunction<T> f(t.d, t.work, t.team);
+  const int64_t d = t.d;
+  for (int64_t k = t.first; k < t.first + t.count; k++)
+    bad += f.compose(t.V + k * d * d, t.w + k * d, t.S + k * d * d, t);
+  return bad;
+}
+
+template <class T> void frechet(const Task<T>& t) {
+  constexpr int W = Simd<T>::W;
+  if (t.d <= lanes_up_to)
+    return with_size<T, 1>(t.d, [&](auto& f) {
+      for (int k = 0; k < t.count; k += W) f.frechet(t, t.first + k, t.count - k < W ? t.count - k : W);
+    });
+  WholeFunction<T> f(t.d, t.work, t.team);
+  const int64_t d = t.d, dd = d * d;
+  for (int64_t k = t.first; k < t.first + t.count; k++)
+    f.frechet(t.V + k * dd, t.w + k * d, t.G + k * dd, t.gamma ? t.gamma + k * dd : nullptr, t.S + k * dd, t);
+}
+
+}  // namespace
+}  // namespace SG_NS

@@ -1,0 +1,189 @@
+// The interface between the dispatcher (dispatch.cpp) and the kernels: one table of functions per instruction set.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+namespace sg {
+
+enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4 };
+
+// Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
+struct Team {
+  int threads = 1;
+  void (*fork)(int threads, void (*part)(void*), void* argument) = nullptr;
+};
+
+// One piece of work: matrices first … first + count − 1 of a batch of `batch`.
+template <class T> struct Task {
+  const T *A, *G, *gamma;  // A: input of eigh; G, gamma: inputs of the Fréchet derivative
+  T *w, *V, *S;            // w: eigenvalues, or their square roots for a function; S: the function or its derivative
+  int64_t batch, first;
+  int count, d;
+  Function f;
+  int terms;               // number of terms of SVD-Taylor's series; 0 for the exact derivative
+  T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
+  void* work;
+  T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
+  bool relative = false;      // the shift is a multiple of max|λ|
+  Team team = {};
+  T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
+};
+
+// The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
+template <class T> struct SvdTask {
+  const T* A;
+  T *U, *S, *Vh;
+  int64_t batch, first;
+  int count, m, n;
+  void* work;
+  Team team = {};
+};
+
+// The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
+template <class T> struct SvdGradient {
+  const T *U, *S, *Vh, *gU, *gS, *gVh;
+  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
+  T* gM;
+  int64_t batch, first;
+  int count, m, n;
+  T floor;
+  bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
+  void* work;
+};
+
+// The gradient with respect to symmetric matrices from those with respect to eigenvectors and eigenvalues, of which one
+// may be null.
+template <class T> struct EighGradient {
+  const T *V, *w, *gV, *gw;
+  const T* K;             // gap matrices (d × d), or null for those of SVD-Padé with this floor
+  T* gA;
+  int64_t batch, first;
+  int count, d;
+  T floor;
+  bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
+  void* work;
+  Team team = {};
+};
+
+// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it reads and
+// writes. Means, weights and their gradients may be null.
+enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
+template <class T> struct PointTask {
+  const T *X, *Y, *w;
+  T *x, *y, *C, *e;
+  const T *gx, *gy;
+  T *gX, *gY, *gw;
+  int64_t batch, first;
+  int count, n, k;
+  PointStep step;
+  void* work;
+};
+
+// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp.
+template <class T> struct SingularFunction {
+  const T *U, *S, *Vh, *values, *joint, *outer, *G;
+  T* out;
+  int64_t batch, first;
+  int count, m, n;
+  void* work;
+};
+
+// One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with f = f(w).
+enum DividedStep { quotients = 0, nodes = 1, means = 2 };
+constexpr int quadrature_nodes = 6;  // places for each close pair
+template <class T> struct Divided {
+  const T *w, *f;
+  T* joint;           // the matrices d × d
+  int64_t* offsets;   // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
+  T* places;          // where the caller evaluates f′ …
+  const T* slopes;    // … and the results
+  T* ratio;           // f/w, unless null
+  int64_t batch, first;
+  int count, d;
+  T least;            // values up to this share of the norm have the ratio f′
+  bool finite;
+  DividedStep step;
+  void* work;
+};
+
+// One way to compute singular value decompositions; the functions are those of an Eigensolver.
+template <class T> struct SvdMethod {
+  int (*group)(int64_t m, int64_t n);
+  int (*lanes)(int64_t m, int64_t n);
+  size_t (*work)(int64_t m, int64_t n, bool vectors);
+  int (*svd)(const SvdTask<T>&);
+  double (*cost)(int64_t m, int64_t n, bool vectors);
+};
+
+template <class T> struct SvdOps {
+  SvdMethod<T> lanes, single;                            // one matrix per lane; one matrix at a time
+  int (*gradient_lanes)(int64_t m, int64_t n);
+  size_t (*gradient_work)(int64_t m, int64_t n);
+  void (*gradient)(const SvdGradient<T>&);
+  size_t (*function_work)(int64_t m, int64_t n);
+  void (*function)(const SingularFunction<T>&);
+};
+
+// One way to compute eigenpairs.
+template <class T> struct Eigensolver {
+  int (*group)(int64_t d);                    // matrices that are solved together
+  int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
+  size_t (*work)(int64_t d);                  // bytes of workspace per thread
+  int (*eigh)(const Task<T>&);                // computes w and, unless it is null, V; returns how many matrices failed
+  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+};
+
+template <class T> struct Ops {
+  Eigensolver<T> lanes, single;               // one matrix per lane; one matrix at a time
+  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
+  void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
+  size_t (*gradient_work)(int64_t d);
+  void (*gradient)(const EighGradient<T>&);
+  SvdOps<T> svd;
+  void (*points)(const PointTask<T>&);
+  int (*divided)(const Divided<T>&);
+};
+
+struct Kernel {
+  const char* name;
+  Ops<float> f32;
+  Ops<double> f64;
+};
+
+// For complex matrices, and for their vectors, real and imaginary parts alternate in memory.
+template <class T> struct ComplexOps {
+  Eigensolver<T> lanes, single;
+  SvdMethod<T> svd, svd_single;
+};
+struct ComplexKernel {
+  ComplexOps<float> c64;
+  ComplexOps<double> c128;
+};
+
+// Passes over features (samples, groups, d, n); passes/features.hpp says what they compute.
+template <class T> struct FeatureMoments {
+  const T *X, *x0, *Y;
+  int64_t samples;
+  int groups, d;
+  int64_t n;
+};
+template <class T> struct FeatureMap {
+  const T *Y, *y0, *A, *X, *x0, *B, *shift;
+  T* out;
+  int64_t samples;
+  int groups, d;
+  int64_t n;
+};
+template <class T> struct FeatureOps {
+  size_t (*moments_work)(int d);
+  int (*padded)(int d);                       // rows and columns of the matrices that `moments` adds to
+  void (*moments)(const FeatureMoments<T>&, int64_t first, int64_t count, double* C, double* sums, void* work);
+  size_t (*map_work)(int d);
+  void (*map)(const FeatureMap<T>&, int64_t first, int64_t count, void* work);
+};
+struct FeatureKernel {
+  FeatureOps<float> f32;
+  FeatureOps<double> f64;
+};
+
+}  // namespace sg

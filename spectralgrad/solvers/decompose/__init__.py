@@ -1,0 +1,1 @@
+"""Decompositions: operators, the choice of the solver, LAPACK, and fallbacks."""

@@ -1,0 +1,198 @@
+"""Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
+
+The table of thresholds.py alone determines the choice.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ...dispatch import function
+from ...native import kernel
+from ...native.calls import UNCHECKED, Derivatives, Singular, SingularDerivatives, Symmetric
+from ...native.functions import in_memory
+from ...precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
+from ..batch_invariance import active as batch_invariant
+from ..batch_invariance import anywhere
+from . import lapack, lapack_pool
+from .lapack import Factors
+from .thresholds import NAMES, table
+
+_MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
+_FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
+_INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
+_REAL = (torch.float32, torch.float64)
+GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
+
+
+def symmetric(A: Tensor, roots: bool = False) -> Symmetric | None:
+    """Return the calls that decompose Hermitian matrices in the kernel, or None if another solver does.
+
+    Args:
+        A: matrices (*, d, d).
+        roots: the roots are wanted as well, which the kernel computes for real matrices up to a size.
+    """
+    if kernel() is None or not A.is_cpu:
+        return None
+    return _symmetric(A.shape, A.dtype, bool(anywhere) and batch_invariant(), roots)
+
+
+def prepared(A: object) -> bool:
+    """True if ``A`` is a tensor of real symmetric matrices that carries a gradient and that the kernel decomposes."""
+    return function.recorded(A) and symmetric(A) is not None and not A.is_complex()  # type: ignore[arg-type, attr-defined]
+
+
+def prepared_svd(M: object) -> bool:
+    """The same for singular value decompositions of matrices (*, m, n)."""
+    return function.recorded(M) and singular(M) is not None and not M.is_complex()  # type: ignore[arg-type, attr-defined]
+
+
+@lru_cache(maxsize=1024)
+def _symmetric(shape: torch.Size, dtype: torch.dtype, invariant: bool, roots: bool) -> Symmetric | None:
+    native, fits = kernel(), dtype in NAMES and len(shape) >= 2 and shape[-1] == shape[-2]
+    lanes = _in_lanes(shape, dtype, invariant) if fits else None
+    if native is None or lanes is None or (roots and (dtype.is_complex or shape[-1] > table().fused)):
+        return None
+    return Symmetric.of(native, shape, dtype, lanes)
+
+
+def singular(M: Tensor) -> Singular | None:
+    """The same for singular value decompositions of matrices (*, m, n)."""
+    if kernel() is None or not M.is_cpu:
+        return None
+    return _singular(M.shape, M.dtype, bool(anywhere) and batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _singular(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> Singular | None:
+    native, fits = kernel(), dtype in NAMES and len(shape) >= 2
+    lanes = _svd_in_lanes(shape, dtype, invariant) if fits else None
+    return None if native is None or lanes is None else Singular.of(native, shape, dtype, lanes)
+
+
+def singular_part(part: Tensor, whole: Tensor) -> Singular | None:
+    """The calls for part of a batch by the algorithm that decomposes the whole one."""
+    native, lanes = kernel(), svd_in_lanes(whole.shape, whole.dtype)
+    return None if native is None or lanes is None else Singular.of(native, part.shape, part.dtype, lanes)
+
+
+def derivatives(V: Tensor) -> Derivatives | None:
+    """Return the calls for derivatives from the eigenvectors, or None if products in torch are faster.
+
+    One call replaces up to thirty of torch, so it is used for small matrices even if another solver decomposed them.
+    """
+    if kernel() is None or not V.is_cpu:
+        return None
+    return _derivatives(V.shape, V.dtype, bool(anywhere) and batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _derivatives(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> Derivatives | None:
+    native = kernel()
+    if native is None or dtype not in _REAL or not shape.numel():
+        return None
+    small = shape[-1] <= _MANY_CALLS_UP_TO
+    return Derivatives.of(native, shape, dtype) if small or _symmetric(shape, dtype, invariant, True) else None
+
+
+def singular_derivatives(U: Tensor, Vh: Tensor) -> SingularDerivatives | None:
+    """The same for gradients of a singular value decomposition and for functions of singular values."""
+    return _singular_derivatives(U.shape, Vh.shape, U.dtype) if kernel() is not None and U.is_cpu else None
+
+
+@lru_cache(maxsize=1024)
+def _singular_derivatives(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> SingularDerivatives | None:
+    native = kernel()
+    fits = left.numel() * right.numel() > 0 and math.isqrt(left[-2] * right[-1]) <= GRADIENT_UP_TO
+    return SingularDerivatives.of(native, left, right, dtype) if native and fits and dtype in _REAL else None
+
+
+@lru_cache
+def tolerances(d: int, dtype: torch.dtype, rounded_to: torch.dtype | None) -> tuple[float, float, float]:
+    """Return the relative sizes up to which the kernel takes positive and negative eigenvalues for zero, and asymmetry.
+
+    Matrices with larger negative eigenvalues are left to :func:`spectralgrad.solvers.kernel.roots.repair`: those that
+    rounding to a half type explains say how large the rounding errors are.
+    """
+    zero = rank_tolerance(d, dtype)
+    negative = negative_tolerance(d, dtype) if rounded_to in (None, dtype) else zero
+    return zero, negative, asymmetry_limit(rounded_to)
+
+
+def asymmetry_limit(dtype: torch.dtype | None) -> float:
+    """Return the limit on the asymmetry as the kernel expects it; None stands for no limit."""
+    return UNCHECKED if dtype is None else asymmetry_tolerance(dtype)
+
+
+def in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
+    """True if the kernel decomposes one matrix per SIMD lane, False if one at a time, None if it is not used."""
+    return _in_lanes(shape, dtype, batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | None:
+    if not shape.numel():
+        return None
+    least = table().smallest_batch(shape[-1], dtype)
+    if invariant:
+        least = 1 if shape[-1] <= _INVARIANT_LANES_UP_TO else None
+    if least is not None and shape[:-2].numel() >= least:
+        return True
+    return False if shape[-1] <= table().largest_single(dtype) else None
+
+
+def svd_in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
+    """The same as :func:`in_lanes` for singular value decompositions."""
+    return _svd_in_lanes(shape, dtype, batch_invariant())
+
+
+@lru_cache(maxsize=1024)
+def _svd_in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | None:
+    m, n = shape[-2:]
+    if not shape.numel() or (min(m, n) <= _FEW and max(m, n) > _LONG):
+        return None
+    least = table().smallest_svd_batch(m, n, dtype)
+    if invariant:
+        least = 1 if math.isqrt(m * n) <= _INVARIANT_LANES_UP_TO else None
+    if least is not None and shape[:-2].numel() >= least:
+        return True
+    return False if max(m, n) <= table().largest_single_svd(dtype) else None
+
+
+_CACHED = _symmetric, _singular, _derivatives, _singular_derivatives, _in_lanes, _svd_in_lanes
+
+
+def forget() -> None:
+    """Read the table again at the next call."""
+    for remembered in (table, *_CACHED):
+        remembered.cache_clear()
+
+
+def eigh(A: Tensor) -> Factors:
+    """Return eigenvalues and eigenvectors from the solver that the table selects; NaN where the kernel fails."""
+    plan = symmetric(A)
+    return eigh_by_lapack(A) if plan is None else plan.eigh(in_memory(A))[0]
+
+
+def eigh_by_lapack(A: Tensor) -> Factors:
+    """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    if batch_invariant():
+        return lapack.separately(lapack.eigh, A)
+    several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
+    if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
+        return lapack_pool.eigh(A)
+    return lapack.eigh(A)
+
+
+def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, int]:
+    """Return the eigenvalues, and the number of matrices with one that is not finite."""
+    return lapack.eigvalsh(A) if not batch_invariant() else lapack.eigvalsh_separately(A)
+
+
+def svd_by_lapack(M: Tensor) -> Factors:
+    """Return U, S and Vh."""
+    return lapack.separately(lapack.svd, M) if batch_invariant() else lapack.svd(M)

@@ -1,0 +1,102 @@
+r"""The generalised problem A x = λ B x with positive definite B, reduced to an ordinary one by a Cholesky factor of B.
+
+With :math:`DBD=LL^H` the pencil has the eigenvalues of :math:`C=L^{-1}DAD\,L^{-H}=Y\Lambda Y^H` and the vectors
+:math:`X=DL^{-H}Y`, for which :math:`X^HBX=I`. The powers of two D make the diagonal of DBD about one, so that badly
+scaled variables cost no accuracy (van der Sluis). The reduction loses as many digits as the condition number of DBD
+has, so single precision is used only where that of B is small, and double precision elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ...errors import NotDefiniteError, batch_positions
+from ...native.calls import UNCHECKED
+from ...native.functions import in_memory
+from ...precision import rank_tolerance
+from ..call_counts import counts
+from ..symmetry import mirrored
+from . import choice
+from .fallbacks import EIGH, eigenvalues
+from .lapack import Factors
+
+_FLAT = 100.0  # condition number of B up to which single precision loses no more than two digits
+
+
+def eigh(A: Tensor, B: Tensor, operation: str) -> Factors:
+    """Return ascending eigenvalues (*, d) and eigenvectors (*, d, d), orthonormal in the inner product of ``B``."""
+
+    def decompose(C: Tensor, back: Tensor) -> Factors:
+        w, Y = EIGH.solve(C, operation)
+        return w, back.mH @ Y
+
+    return _in_two_precisions(decompose, A, B, operation)
+
+
+def eigvalsh(A: Tensor, B: Tensor, operation: str) -> Tensor:
+    """The same for eigenvalues alone."""
+    return _in_two_precisions(lambda C, _: (eigenvalues(C, operation),), A, B, operation)[0]
+
+
+def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor, B: Tensor, operation: str) -> Factors:
+    """Call ``decompose`` with C and L⁻¹D: in double precision, or for well-conditioned matrices in that of the input.
+
+    Both are computed for the whole batch if one matrix needs double precision, so that no matrix depends on the others.
+    """
+    A = mirrored(EIGH.readable(A, operation))
+    B = EIGH.readable(B, f"{operation}, B")
+    wide = torch.promote_types(A.dtype, torch.float64)
+    single: Factors = ()
+    if A.dtype != wide:
+        flat, back = _flat_factor(B)
+        enough, C = bool(flat.all()), back @ A @ back.mH
+        single = decompose(C if enough else torch.where(flat[..., None, None], C, 0), back)
+        if enough:
+            return single
+    definite, back = _inverse_factor(B.to(wide), rank_tolerance(B.shape[-1], A.dtype))
+    for position in batch_positions(~definite)[:1]:
+        w = torch.linalg.eigvalsh(B[position].to(wide))
+        raise NotDefiniteError(float(w[0]), float(w[-1]), position, operation)
+    double = decompose(back @ A.to(wide) @ back.mH, back)
+    if not single:
+        return double
+    return tuple(
+        torch.where(flat.reshape(*flat.shape, *[1] * (x.dim() - flat.dim())), x, y.to(x.dtype))
+        for x, y in zip(single, double, strict=True)
+    )
+
+
+def _flat_factor(B: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mask (*,) of well-conditioned matrices and, for these, a factor that reduces B to the identity.
+
+    If the kernel is used, it is B^(-1/2), which takes one call; otherwise L⁻¹D.
+    """
+    plan = choice.symmetric(B, roots=True)
+    if plan is None:
+        definite, back = _inverse_factor(B)
+        condition = torch.linalg.matrix_norm(back).square() * torch.linalg.matrix_norm(B)
+        return definite & (condition <= _FLAT), back
+    counts.call(plan.batch)
+    (root, s, _), _ = plan.root(in_memory(B), True, (0.0, 0.0, UNCHECKED))
+    least, most = s[..., 0], s[..., -1]  # NaN where the kernel failed; zero for eigenvalues that are not positive
+    return (least > 0) & (most.square() <= _FLAT * least.square()), root
+
+
+def _inverse_factor(B: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Return the mask (*,) of matrices all of whose pivots are above the tolerance, and L⁻¹D.
+
+    A pivot is the part of a diagonal entry of DBD, about one, that the columns before do not explain.
+    """
+    diagonal = B.diagonal(dim1=-2, dim2=-1).real
+    halves = torch.frexp(torch.where(diagonal > 0, diagonal, 1))[1] // 2
+    ordinary = not bool(halves.any())  # then D = I, and skipping the products changes no bit
+    scale = torch.ldexp(torch.ones_like(diagonal), -halves)
+    L, info = torch.linalg.cholesky_ex(B if ordinary else B * scale.unsqueeze(-1) * scale.unsqueeze(-2))
+    pivots = L.diagonal(dim1=-2, dim2=-1).real.square()
+    identity = torch.eye(B.shape[-1], dtype=B.dtype, device=B.device).expand_as(B)
+    inverse = torch.linalg.solve_triangular(L, identity, upper=False)
+    definite = (info == 0) & (pivots > tolerance).all(-1)
+    return definite, inverse if ordinary else inverse * scale.unsqueeze(-2)

@@ -1,0 +1,1 @@
+"""Roots, gradients and passes that the kernel computes in one call."""
