@@ -112,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "doctor",
         help="run a program and report which call makes a gradient non-finite or wrong, and what to write instead",
-        fill=_later("diagnostics.checkup.command", "add_arguments"),
+        fill=_later("diagnostics._doctor.command", "add_arguments"),
     )
     commands.add_parser(
         "rescue",
