@@ -35,13 +35,19 @@ examples:
 
 
 _STUDIES = {
-    "calls": ("calls", "one call of each public function for one small matrix, beside torch"),
-    "layers": ("layers", "the layers compared with batch normalization"),
-    "group-whitening": ("group_whitening", "whitening as in the translation network of TPAMI 2021, by several methods"),
-    "treatments": ("treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
-    "condition-curves": ("condition_curves", "condition numbers over training under each treatment"),
-    "eigsh": ("large_operators", "time and memory of eigsh for sparse matrices of up to a million rows"),
-    "renewed": ("renewed_statistics", "the networks of a comparison, tested with recomputed running statistics"),
+    "calls": ("studies.calls", "one call of each public function for one small matrix, beside torch"),
+    "layers": ("studies.layers", "the layers compared with batch normalization"),
+    "group-whitening": (
+        "studies.group_whitening",
+        "whitening as in the translation network of TPAMI 2021, by several methods",
+    ),
+    "treatments": ("studies.treatment_cost", "the time that NOG, OLR and the monitor add to a training step"),
+    "condition-curves": ("studies.condition_curves", "condition numbers over training under each treatment"),
+    "eigsh": ("studies.large_operators", "time and memory of eigsh for sparse matrices of up to a million rows"),
+    "renewed": (
+        "studies.renewed_statistics",
+        "the networks of a comparison, tested with recomputed running statistics",
+    ),
 }
 
 
