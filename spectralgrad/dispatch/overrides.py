@@ -19,7 +19,7 @@ R = TypeVar("R")
 def overridable(
     function: Callable[P, R],
     accepts: Callable[[Any], bool] | None = None,
-    at_once: Callable[[Any], R | None] | None = None,
+    at_once: Callable[..., R | None] | None = None,
 ) -> Callable[P, R]:
     """Let arguments and modes that implement ``__torch_function__`` override ``function``, or check its arguments.
 
@@ -29,16 +29,16 @@ def overridable(
     Args:
         function: the function.
         accepts: tells which other arguments the function can use as they are.
-        at_once: the function of one argument with its defaults, in as few steps as possible. It is tried first and
-            returns None for anything but an ordinary tensor, or if anything observes the call.
+        at_once: the function of its required arguments, with its defaults, in as few steps as possible. It is tried
+            first and returns None for anything but an ordinary tensor, or if anything observes the call.
     """
 
-    check = argument_check(function)
+    check, required = argument_check(function), at_once and at_once.__code__.co_argcount
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if at_once is not None and not kwargs and len(args) == 1:
-            found = at_once(args[0])
+        if at_once is not None and not kwargs and len(args) == required:
+            found = at_once(*args)
             if found is not None:
                 return found
         given = (*args, *kwargs.values()) if kwargs else args
@@ -53,7 +53,7 @@ def overridable(
     return call
 
 
-def shortened(at_once: Callable[[Any], R | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def shortened(at_once: Callable[..., R | None]) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """:func:`overridable` with ``at_once``."""
     return lambda function: overridable(function, at_once=at_once)
 

@@ -7,13 +7,15 @@ called with a matrix alone, first try one kernel call.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd.functions import scalar_functions, user_functions
+from ..autograd.functions import scalar_functions, spectral_function, user_functions
 from ..autograd.functions.divided_differences import Scalar
 from ..autograd.functions.domain import Domain
 from ..dispatch.arguments import check_range
@@ -22,6 +24,8 @@ from ..dispatch.overrides import overridable, shortened
 from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
+
+_REAL = (torch.float32, torch.float64)
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
@@ -97,7 +101,23 @@ def matrix_inv_sqrt(
     return _root(A, "inv_sqrt", method, _positive(A, "matrix_inv_sqrt", rtol, clamp))
 
 
-@overridable
+def _power_at_once(A: Tensor, p: float) -> Tensor | None:
+    if type(A) is not Tensor or type(p) not in (int, float) or A.dtype not in _REAL or not math.isfinite(p):
+        return None
+    if abs(p) == 0.5:
+        return _root_at_once(A, "matrix_power", p < 0)
+    if not float(p).is_integer():
+        return spectral_function.at_once(A, _power(float(p), A.dtype), True)
+    rtol = rank_tolerance(A.shape[-1], A.dtype) if p < 0 and A.dim() else -1.0
+    return spectral_function.at_once(A, scalar_functions.whole_power(int(p)), False, rtol)
+
+
+@lru_cache(maxsize=256)
+def _power(p: float, dtype: torch.dtype) -> scalar_functions.Function:
+    return scalar_functions.real_power(torch.tensor(p, dtype=dtype), p)
+
+
+@shortened(_power_at_once)
 def matrix_power(
     A: Tensor, p: float | Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -151,7 +171,7 @@ def matrix_power(
     return _function(A, "power", f, method, domain)
 
 
-@overridable
+@shortened(lambda A: spectral_function.at_once(A, scalar_functions.LOG, True))
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""Compute the logarithm :math:`\log A` of positive definite matrices; zero on the null space of a singular one.
 
@@ -177,7 +197,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
     return _function(A, "log", scalar_functions.LOG, method, _positive(A, "matrix_log", rtol, clamp))
 
 
-@overridable
+@shortened(lambda A: spectral_function.at_once(A, scalar_functions.EXP, False))
 def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
     r"""Compute the exponential :math:`e^A` of Hermitian matrices, definite or indefinite.
 

@@ -27,7 +27,7 @@ SRC = HERE / "src"
 # -ffast-math would optimise away, and approximate reciprocals ruin the orthogonality of float32 eigenvectors (an error
 # of 1032 eps instead of 151 at d = 128, measured on a prototype). The flags below do not change results, except that
 # multiplications and additions may be fused.
-VERSION = "15"  # changes with the meaning of the functions that Python calls, so that no kernel of before is used
+VERSION = "16"  # changes with the meaning of the functions that Python calls, so that no kernel of before is used
 FLAGS = [
     f'-DSG_VERSION="{VERSION}"',
     "-O3",

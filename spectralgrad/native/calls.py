@@ -19,6 +19,14 @@ UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
 Shape = tuple[int, ...]
 
 
+class Scalar(NamedTuple):
+    """A scalar function: its number in the kernel, exponent, and the size at which eigenvalues need more care."""
+
+    code: int
+    exponent: float
+    limit: float
+
+
 class Symmetric(NamedTuple):
     """Decompositions and roots of matrices (*, d, d)."""
 
@@ -26,6 +34,7 @@ class Symmetric(NamedTuple):
     run_eigh: Any
     run_root: Any
     run_power: Any
+    run_function: Any
     batch: int
     d: int
     values: Shape
@@ -36,10 +45,11 @@ class Symmetric(NamedTuple):
     def of(cls, native: Kernel, shape: torch.Size, dtype: torch.dtype, lanes: bool) -> Symmetric:
         """The calls for matrices of this shape: one matrix per SIMD lane, or one after another with SIMD inside."""
         end = "" if lanes else "_single"
-        eigh, root, power = (native.functions.get((name + end, dtype)) for name in ("eigh", "root", "power"))
+        names = ("eigh", "root", "power", "function")
+        eigh, root, power, function = (native.functions.get((name + end, dtype)) for name in names)
         codes = native.constants["square_root"], native.constants["inverse_square_root"]
         real = dtype.to_real() if dtype.is_complex else None
-        return cls(lanes, eigh, root, power, shape[:-2].numel(), shape[-1], tuple(shape[:-1]), real, codes)
+        return cls(lanes, eigh, root, power, function, shape[:-2].numel(), shape[-1], tuple(shape[:-1]), real, codes)
 
     def eigh(self, A: Tensor, asymmetry: float = UNCHECKED) -> tuple[tuple[Tensor, Tensor], int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
@@ -94,6 +104,25 @@ class Symmetric(NamedTuple):
         tail = *limits, exponent, shift, relative, torch.get_num_threads()
         return S, checked("power", self.run_power(*pointers, self.batch, self.d, *tail))
 
+    def function(
+        self, A: Tensor, f: Scalar, any_sign: bool, limits: tuple[float, float, float]
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
+        """Return f(A) on the range, the eigenvalues there (zero off it) and V, and the number of doubtful matrices.
+
+        The first entry of f(A) is NaN for doubtful matrices: those that could not be decomposed, have an eigenvalue
+        that is too negative, or one that is not of moderate size.
+
+        Args:
+            A: matrices (*, d, d) in float32 or float64.
+            f: the function.
+            any_sign: the matrices may be indefinite; the range then has the eigenvalues with a modulus above the limit.
+            limits: as in :meth:`root`.
+        """
+        w, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
+        pointers = A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr()
+        tail = *limits, f.exponent, f.limit, any_sign, torch.get_num_threads()
+        return (S, w, V), checked("function", self.run_function(f.code, *pointers, self.batch, self.d, *tail))
+
 
 class Derivatives(NamedTuple):
     """Derivatives of functions of matrices (*, d, d), and gradients of their decompositions, from the eigenvectors."""
@@ -116,16 +145,22 @@ class Derivatives(NamedTuple):
 
         With ``terms`` > 0 it is the derivative by SVD-Taylor with that many terms of its series.
         """
-        return self._frechet(self.roots[inverse], terms, V, s.data_ptr(), None, G)
+        return self._frechet(self.roots[inverse], terms, 0.0, V, s.data_ptr(), None, G)
 
     def function(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
-        return self._frechet(self.given, 0, V, None, gamma.data_ptr(), G)
+        return self._frechet(self.given, 0, 0.0, V, None, gamma.data_ptr(), G)
 
-    def _frechet(self, code: int, terms: int, V: Tensor, s: int | None, gamma: int | None, G: Tensor) -> Tensor:
+    def scalar(self, V: Tensor, w: Tensor, G: Tensor, f: Scalar) -> Tensor:
+        """Return the derivative of f(A) in the direction sym(G); ``w`` ascends, and is zero off the range."""
+        return self._frechet(f.code, 0, f.exponent, V, w.data_ptr(), None, G)
+
+    def _frechet(
+        self, code: int, terms: int, exponent: float, V: Tensor, s: int | None, gamma: int | None, G: Tensor
+    ) -> Tensor:
         X = torch.empty_like(G)
         pointers = V.data_ptr(), s, gamma, G.data_ptr(), X.data_ptr()
-        checked("frechet", self.run_frechet(code, terms, *pointers, *self.sizes, torch.get_num_threads()))
+        checked("frechet", self.run_frechet(code, terms, exponent, *pointers, *self.sizes, torch.get_num_threads()))
         return X
 
     def eigenpairs(

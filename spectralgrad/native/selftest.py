@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from . import calls
-from .calls import Derivatives, Singular, SingularDerivatives, Symmetric
+from .calls import Derivatives, Scalar, Singular, SingularDerivatives, Symmetric
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -204,6 +204,32 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield "derivative of the inverse root", Y, -inverse @ X @ inverse
 
 
+def _of_scalar_functions(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
+    """Functions and their inverses, so that the derivative of one undoes that of the other; a square of any sign."""
+    for lanes in (True, False):
+        log, slope = _scalar(native, A, G, "logarithm", 0.0, lanes)
+        third, change = _scalar(native, A, G, "real_power", 1 / 3, lanes)
+        pairs = (log, slope, "exponential", 0.0), (third, change, "whole_power", 3.0)
+        for X, direction, kind, p in pairs:
+            back = _scalar(native, X, direction, kind, p, lanes)
+            yield kind, _wide(back[0]), _wide(A)
+            yield f"derivative of {kind}", _wide(back[1]), _wide(G)
+        cubed = np.linalg.matrix_power(_wide(third), 3)
+        yield "power", cubed, _wide(A)
+        signs = log - torch.eye(A.shape[-1], dtype=A.dtype) / 2
+        square, change = _scalar(native, signs, G, "whole_power", 2.0, lanes)
+        left, g = _wide(signs), _wide(G)
+        yield "square", _wide(square), left @ left
+        yield "derivative of the square", _wide(change), left @ g + g @ left
+
+
+def _scalar(native: Kernel, A: Tensor, G: Tensor, kind: str, p: float, lanes: bool) -> tuple[Tensor, Tensor]:
+    """A scalar function of matrices and its derivative in the direction G; NaN if the kernel doubts a matrix."""
+    f, limits = Scalar(native.constants[kind], p, 1e6), (-1.0, 1.0, calls.UNCHECKED)
+    (S, w, V), doubtful = _symmetric(native, A, lanes).function(A, f, True, limits)
+    return S / (doubtful == 0), Derivatives.of(native, A.shape, A.dtype).scalar(V, w, G, f)
+
+
 def _of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     """The steps of an alignment: centred cross-covariance, distance of a fit, and gradient, with weights."""
     w = 1 + A[..., 0].square()
@@ -253,6 +279,8 @@ _TESTS = (
     (6, _of_eigh),
     (6, _of_hermitian),
     (6, _of_roots),
+    (3, _of_scalar_functions),
+    (10, _of_scalar_functions),
     (2, _of_svd),
     (3, _of_svd),
     (9, _of_svd),

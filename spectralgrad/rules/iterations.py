@@ -48,6 +48,9 @@ class Exact(Method):
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
         return square_root.exact_root(A, inverse, domain)
 
+    def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
+        return spectral_function.by_kernel(A, f, domain, lambda: Method.function(self, A, f, domain))
+
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.exact(A, f, spectrum, eigenpairs=Pade())
 

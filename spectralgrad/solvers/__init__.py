@@ -22,6 +22,7 @@ from .decompose.operators import (
 from .decompose.tuning import tune
 from .kernel.gradients import eigh_gradient, polar_gradient, svd_gradient
 from .kernel.roots import congruence, inverse_sums, positive_part
+from .kernel.scalar_functions import function_and_eigenpairs, scalar_derivative
 from .kernel.singular_functions import compose_singular, divided_differences, singular_derivative
 from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
 
@@ -37,6 +38,7 @@ __all__ = [
     "eigh_gradient",
     "eigh_ratio",
     "eigvalsh",
+    "function_and_eigenpairs",
     "function_derivative",
     "groups",
     "inverse_root",
@@ -53,6 +55,7 @@ __all__ = [
     "root_and_eigenpairs",
     "root_derivative",
     "rotations",
+    "scalar_derivative",
     "singular_derivative",
     "singular_groups",
     "split_eigenvalues",

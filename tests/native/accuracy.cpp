@@ -153,7 +153,7 @@ template <class T> void roots(const Entries<T>& entry, I d, I batch) {  // condi
   for (auto root : {entry("root"), entry("root_single")}) {
     for (int f : {1, 2}) {
       failed += root(f, A.data(), s.data(), V.data(), S[f - 1].data(), batch, d, T(0), T(1), T(-1), 1);
-      entry("frechet")(f, 0, V.data(), s.data(), nullptr, G.data(), D[f - 1].data(), batch, d, 1);
+      entry("frechet")(f, 0, (T)0, V.data(), s.data(), nullptr, G.data(), D[f - 1].data(), batch, d, 1);
     }
     check("roots", failed, 1, 1e-30);
     for (I b = 0; b < batch; b++) {

@@ -43,12 +43,19 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
   for (int f = 1; f <= 2; f++) {
     for (auto root : {entry("root"), entry("root_single")})
       if (root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, threads)) return 1e30;
-    for (int terms : {0, 10}) entry("frechet")(f, terms, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+    for (int terms : {0, 10}) entry("frechet")(f, terms, (T)0, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
   }
   for (auto power : {entry("power"), entry("power_single")})
     for (int relative : {0, 1})
       if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative, threads)) return 1e30;
-  entry("frechet")(3, 0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
+  for (int f = 5; f <= 8; f++)
+    for (auto function : {entry("function"), entry("function_single")}) {
+      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)-2, (T)1e6, f == 8, threads)) return 1e30;
+      entry("frechet")(f, 0, (T)-2, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+      for (T x : X)
+        if (!std::isfinite(x)) return 1e30;
+    }
+  entry("frechet")(3, 0, (T)0, V.data(), nullptr, A.data(), G.data(), X.data(), batch, d, threads);
   A[0] = std::numeric_limits<T>::quiet_NaN();
   if (!entry("eigh")(A.data(), w.data(), V.data(), batch, d, (T)-1, threads)) return 1e30;
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)d;

@@ -31,6 +31,7 @@ class Function:
     Attributes:
         degree: p if :math:`f(c\\lambda)=c^pf(\\lambda)`, a number or a tensor that broadcasts against the batch; 0 for
             the logarithm, whose slope has the degree −1; None for other functions.
+        kernel: the name of the function in the kernel and its exponent, if the kernel has it.
         scaled: for the logarithm, returns g with :math:`f(2^e\\lambda)=g(\\lambda)`, given e (*,).
     """
 
@@ -39,6 +40,7 @@ class Function:
     differences: DividedDifferences
     degree: float | Tensor | None = field(default=None, kw_only=True)
     scaled: Callable[[Tensor], Function] | None = field(default=None, kw_only=True)
+    kernel: tuple[str, float] | None = field(default=None, kw_only=True)
 
     def at(self, e: Tensor) -> tuple[Function, Tensor]:
         """Return g and n with :math:`f(2^e\\lambda)=2^ng(\\lambda)`, given even e (*,), for functions with a degree.
@@ -93,10 +95,11 @@ def logarithm(exponent: Tensor | None = None) -> Function:
     def scaled(e: Tensor) -> Function:
         return logarithm(e if exponent is None else exponent + e)
 
-    return Function(value, torch.reciprocal, all_differences, degree=0.0, scaled=scaled)
+    known = ("logarithm", 0.0) if exponent is None else None
+    return Function(value, torch.reciprocal, all_differences, degree=0.0, scaled=scaled, kernel=known)
 
 
-EXP = Function(torch.exp, torch.exp, exp)
+EXP = Function(torch.exp, torch.exp, exp, kernel=("exponential", 0.0))
 LOG = logarithm()
 SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt, degree=0.5)
 INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt, degree=-0.5)
@@ -110,12 +113,19 @@ def real_power(p: Tensor, degree: float | None = None) -> Function:
         lambda w: exponent * w.pow(exponent - 1),
         lambda w: power(w, p),
         degree=p if degree is None else degree,
+        kernel=None if degree is None else ("real_power", degree),
     )
 
 
 def whole_power(n: int) -> Function:
     """Return the power with an integer exponent of either sign."""
-    return Function(lambda w: w**n, lambda w: n * w ** (n - 1) if n else w * 0, lambda w: integer_power(w, n), degree=n)
+    return Function(
+        lambda w: w**n,
+        lambda w: n * w ** (n - 1) if n else w * 0,
+        lambda w: integer_power(w, n),
+        degree=n,
+        kernel=("whole_power", float(n)) if abs(n) < 2**24 else None,  # as long as it is a number of single precision
+    )
 
 
 def log_over(c: Tensor) -> Function:

@@ -179,13 +179,21 @@ int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T nega
                                 exponent, shift, relative != 0, {}, asymmetry}, threads);
 }
 
+// A scalar function of gradients/scalar_functions.hpp.
+template <class T, Solver<T> solver>
+int function(int f, const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent,
+             T limit, int any_sign, int threads) {
+  return composed<T>(solver(), {A, nullptr, nullptr, w, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
+                                nullptr, exponent, 0, false, {}, asymmetry, limit, any_sign != 0}, threads);
+}
+
 template <class T>
-int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
+int frechet(int f, int terms, T exponent, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
             int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
             0, 0, nullptr};
-  t.team = team(batch, d, threads);
+  t.team = team(batch, d, threads), t.exponent = exponent;
   return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
 }
 
@@ -354,7 +362,8 @@ struct Entry {
 #define SG_REAL(T, type)                                                                                               \
   {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},     \
   {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                      \
-  {"power_single", type, power<T, single<T>>}, {"frechet", type, frechet<T>},                                          \
+  {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                              \
+  {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                                    \
   {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                      \
   {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                                \
   {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>},       \
@@ -369,7 +378,8 @@ const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPL
 struct Constant { const char* name; int value; };
 #define SG_CONSTANT(name) {#name, sg::name}
 const Constant constants[] = {
-    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
+    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(logarithm),
+    SG_CONSTANT(exponential), SG_CONSTANT(real_power), SG_CONSTANT(whole_power), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
     SG_CONSTANT(means), SG_CONSTANT(cross_covariance), SG_CONSTANT(fit_distance), SG_CONSTANT(point_gradient),
     SG_CONSTANT(quadrature_nodes)};
 

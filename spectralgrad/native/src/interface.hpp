@@ -5,7 +5,10 @@
 
 namespace sg {
 
-enum Function { identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4 };
+enum Function {
+  identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4,
+  logarithm = 5, exponential = 6, real_power = 7, whole_power = 8  // gradients/scalar_functions.hpp
+};
 
 // Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
 struct Team {
@@ -27,6 +30,8 @@ template <class T> struct Task {
   bool relative = false;      // the shift is a multiple of max|λ|
   Team team = {};
   T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
+  T limit = 0;                // of a scalar function: eigenvalues of this size, or of its inverse, need more care
+  bool any_sign = false;      // of a scalar function: the matrix may be indefinite
 };
 
 // The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.

@@ -8,7 +8,8 @@
 //   not;
 // between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
-// A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here.
+// A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here. Logarithm, exponential and
+// powers of λ itself: scalar_functions.hpp.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -16,6 +17,7 @@
 #include "../interface.hpp"
 #include "../simd/lanes.hpp"
 #include "../simd/thread_team.hpp"
+#include "scalar_functions.hpp"
 
 namespace SG_NS {
 namespace {
@@ -103,7 +105,42 @@ template <class T, int N> struct LaneFunction {
     scatter(from, to, N * N, count, to + (int64_t)count * N * N, N * N);
   }
 
+  // S = V f(Λ) Vᵀ for a scalar function. w ← the eigenvalues, zero off the range. The first entry of S is NaN for
+  // matrices that need more care; returns their number.
+  int compose_scalar(const Task<T>& t, int64_t first, int count) {
+    read(t.V, t, first, count, v);
+    const Scalar<T> f{t.f, t.exponent};
+    V doubt = {};
+    int bad = 0;
+    for (int i = 0; i < N; i++) r[i] = V{};
+    for (int k = 0; k < count; k++) {
+      T* w = t.w + (first + k) * N;
+      const bool good = restrict_to_range(w, N, t);
+      for (int i = 0; good && i < N; i++) r[i][k] = f.on_range(w[i], t);
+      if (!good) bad++, doubt[k] = std::numeric_limits<T>::quiet_NaN();
+    }
+    for (int i = 0; i < N; i++)
+      for (int k = 0; k < N; k++) p[i * N + k] = v[i * N + k] * r[k];
+    outer(p, v, m);
+    m[0] += doubt;
+    put(m, t, first, count);
+    return bad;
+  }
+  // m ← the divided differences of a scalar function, in the lower triangle.
+  void differences(const Task<T>& t, int64_t first, int count) {
+    const Scalar<T> f{t.f, t.exponent};
+    typename Scalar<T>::Point points[N];
+    for (int i = 0; i < N * N; i++) m[i] = V{};
+    for (int k = 0; k < count; k++) {
+      const T* w = t.w + (first + k) * N;
+      f.spectrum(w, N, points);
+      for (int i = 0; i < N; i++)
+        for (int j = 0; j <= i; j++) m[i * N + j][k] = f.difference(points[i], points[j]);
+    }
+  }
+
   int compose(const Task<T>& t, int64_t first, int count) {
+    if (t.f >= sg::logarithm) return compose_scalar(t, first, count);
     read(t.V, t, first, count, v);
     const int bad = roots(t, first, count);
     for (int k = 0; k < N; k++) r[k] = half_value<T>(r[k], shift, t);
@@ -124,7 +161,7 @@ template <class T, int N> struct LaneFunction {
   }
   // x Γ_ij for j ≤ i, from the roots or from the given Γ.
   SG_INLINE V weigh(V x, int i, int j, const Task<T>& t) const {
-    if (t.f == sg::given) return x * m[i * N + j];
+    if (t.f == sg::given || t.f >= sg::logarithm) return x * m[i * N + j];
     return i == j ? divided<T>(x, r[i], r[i], q[i], q[i], t.f) : weighed<T>(x, r[i], r[j], q[i], q[j], t);
   }
 
@@ -132,6 +169,7 @@ template <class T, int N> struct LaneFunction {
     read(t.V, t, first, count, v);
     read(t.G, t, first, count, g);
     if (t.f == sg::given) read(t.gamma, t, first, count, m);
+    else if (t.f >= sg::logarithm) differences(t, first, count);
     else {
       spectrum(t, first, count);
       for (int i = 0; i < N; i++) q[i] = inverse_or_zero<T>(r[i]);
@@ -283,7 +321,22 @@ template <class T> struct WholeFunction {
 
   void multiply(const V* x, const V* b, V* c, bool lower) { SG_NS::multiply<T>(x, b, ld, n, c, lower, panels, team); }
 
+  // As LaneFunction::compose_scalar.
+  int compose_scalar(const T* vectors, T* w, T* out, const Task<T>& t) {
+    read(vectors, v), flip(v, vt);
+    const Scalar<T> f{t.f, t.exponent};
+    const bool good = restrict_to_range(w, n, t);
+    for (int b = 0; b < ld; b++) r[b] = V{};
+    for (int i = 0; good && i < n; i++) ((T*)r)[i] = f.on_range(w[i], t);
+    for (int i = 0; i < n; i++)
+      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
+    multiply(v, vt, p, true);
+    put(p, out);
+    if (!good) out[0] = std::numeric_limits<T>::quiet_NaN();
+    return !good;
+  }
   int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
+    if (t.f >= sg::logarithm) return compose_scalar(vectors, w, out, t);
     read(vectors, v);
     const bool bad = roots(w, t.rtol, t.negative);
     for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], shift_of<T>(splat<T>(top), t), t);
@@ -300,6 +353,15 @@ template <class T> struct WholeFunction {
       for (int j = 0; j <= i; j++) x[j] *= given[(int64_t)i * n + j];
     }
   }
+  void weigh(const T* w, const Scalar<T>& f) {  // by the divided differences of a scalar function
+    typedef typename Scalar<T>::Point Point;
+    Point* points = (Point*)panels;  // not used between the products
+    f.spectrum(w, n, points);
+    for (int i = 0; i < n; i++) {
+      T* x = (T*)(p + i * ld);
+      for (int j = 0; j <= i; j++) x[j] *= f.difference(points[i], points[j]);
+    }
+  }
   void weigh(const Task<T>& t) {
     for (int i = 0; i < n; i++) {
       const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
@@ -313,7 +375,8 @@ template <class T> struct WholeFunction {
     read(vectors, v), flip(v, vt);
     read(G, p), flip(p, g);
     for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
-    if (!given) {
+    const bool scalar = t.f >= sg::logarithm;
+    if (!given && !scalar) {
       spectrum(w);
       for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
     }
@@ -321,7 +384,9 @@ template <class T> struct WholeFunction {
     multiply(vt, p, g, true);   // VᵀGV
     V* swap = p;
     p = g, g = swap;
-    if (given) weigh(given); else weigh(t);
+    if (given) weigh(given);
+    else if (scalar) weigh(w, Scalar<T>{t.f, t.exponent});
+    else weigh(t);
     mirror<T>(p, ld, n);
     multiply(v, p, g, false);   // V(Γ∘·)
     multiply(g, vt, p, true);   // · Vᵀ
