@@ -9,8 +9,9 @@ import torch
 import spectralgrad as sg
 from spectralgrad.solvers.decompose import lapack_pool
 from spectralgrad.solvers.decompose.thresholds import table
+from spectralgrad.testing import with_spectrum
 
-from .helpers import DTYPES, REAL, in_turn
+from .helpers import DTYPES, REAL, in_turn, noise
 
 SIZES = (2, 3, 6, 17, 40, 100)
 SQUARE = {
@@ -154,3 +155,33 @@ def test_every_worker_of_the_pool_uses_a_single_thread(monkeypatch):
     finally:
         torch.set_num_threads(before)
     assert seen == [1, 1]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [sg.matrix_log, lambda A: sg.matrix_power(A, 0.3), lambda A: sg.matrix_power(A, -3), sg.matrix_exp],
+    ids=["log", "power", "whole power", "exp"],
+)
+def test_a_matrix_that_needs_more_care_does_not_change_its_neighbours(function, dtype, both_ways):
+    """The kernel leaves it to the general way, with the gradient of the general way."""
+    A = with_spectrum([0.5, 1.0, 1.0, 3.0], dtype=dtype).repeat(4, 1, 1)
+    G = noise(*A.shape, dtype=dtype)
+    alone, own = value_and_gradient(function, A, G)
+    scales = [1.0, torch.finfo(dtype).max ** 0.4, 1.0, torch.finfo(dtype).max ** -0.4]
+    if function is sg.matrix_exp:
+        scales[3] = 1.0  # small numbers are not unusual to the exponential
+    mixed, gradient = value_and_gradient(function, A * torch.tensor(scales, dtype=dtype)[:, None, None], G)
+    assert torch.equal(mixed[::2], alone[::2])
+    assert torch.equal(gradient[::2], own[::2])
+    for k in (1, 3):
+        others, slopes = value_and_gradient(function, A * scales[k], G)
+        assert torch.equal(mixed[k], others[k])
+        assert torch.equal(gradient[k], slopes[k])
+
+
+def value_and_gradient(function, A, G):
+    leaf = A.clone().requires_grad_()
+    value = function(leaf)
+    (gradient,) = torch.autograd.grad(value, leaf, G)
+    return value.detach(), gradient

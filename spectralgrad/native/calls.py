@@ -20,9 +20,9 @@ Shape = tuple[int, ...]
 
 
 class Scalar(NamedTuple):
-    """A scalar function: its number in the kernel, exponent, and the size at which eigenvalues need more care."""
+    """A scalar function: its name in the kernel, exponent, and the size at which eigenvalues need more care."""
 
-    code: int
+    name: str
     exponent: float
     limit: float
 
@@ -40,6 +40,7 @@ class Symmetric(NamedTuple):
     values: Shape
     real: torch.dtype | None  # the type of the eigenvalues of complex matrices
     roots: tuple[int, int]  # the kernel's numbers of the root and of its inverse
+    codes: dict[str, int]  # and of other functions
 
     @classmethod
     def of(cls, native: Kernel, shape: torch.Size, dtype: torch.dtype, lanes: bool) -> Symmetric:
@@ -49,7 +50,19 @@ class Symmetric(NamedTuple):
         eigh, root, power, function = (native.functions.get((name + end, dtype)) for name in names)
         codes = native.constants["square_root"], native.constants["inverse_square_root"]
         real = dtype.to_real() if dtype.is_complex else None
-        return cls(lanes, eigh, root, power, function, shape[:-2].numel(), shape[-1], tuple(shape[:-1]), real, codes)
+        return cls(
+            lanes,
+            eigh,
+            root,
+            power,
+            function,
+            shape[:-2].numel(),
+            shape[-1],
+            tuple(shape[:-1]),
+            real,
+            codes,
+            native.constants,
+        )
 
     def eigh(self, A: Tensor, asymmetry: float = UNCHECKED) -> tuple[tuple[Tensor, Tensor], int]:
         """Return ascending eigenvalues (*, d), eigenvectors (*, d, d) as columns, and the number of failed matrices.
@@ -121,7 +134,9 @@ class Symmetric(NamedTuple):
         w, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr()
         tail = *limits, f.exponent, f.limit, any_sign, torch.get_num_threads()
-        return (S, w, V), checked("function", self.run_function(f.code, *pointers, self.batch, self.d, *tail))
+        return (S, w, V), checked(
+            "function", self.run_function(self.codes[f.name], *pointers, self.batch, self.d, *tail)
+        )
 
 
 class Derivatives(NamedTuple):
@@ -131,14 +146,14 @@ class Derivatives(NamedTuple):
     run_gradient: Any
     sizes: tuple[int, int]
     roots: tuple[int, int]
-    given: int
+    codes: dict[str, int]
 
     @classmethod
     def of(cls, native: Kernel, shape: torch.Size, dtype: torch.dtype) -> Derivatives:
         """The calls for matrices of this shape."""
         frechet, gradient = (native.functions[name, dtype] for name in ("frechet", "eigh_gradient"))
         codes = native.constants["square_root"], native.constants["inverse_square_root"]
-        return cls(frechet, gradient, (shape[:-2].numel(), shape[-1]), codes, native.constants["given"])
+        return cls(frechet, gradient, (shape[:-2].numel(), shape[-1]), codes, native.constants)
 
     def root(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
         """Return the derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
@@ -149,11 +164,11 @@ class Derivatives(NamedTuple):
 
     def function(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
         """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
-        return self._frechet(self.given, 0, 0.0, V, None, gamma.data_ptr(), G)
+        return self._frechet(self.codes["given"], 0, 0.0, V, None, gamma.data_ptr(), G)
 
     def scalar(self, V: Tensor, w: Tensor, G: Tensor, f: Scalar) -> Tensor:
         """Return the derivative of f(A) in the direction sym(G); ``w`` ascends, and is zero off the range."""
-        return self._frechet(f.code, 0, f.exponent, V, w.data_ptr(), None, G)
+        return self._frechet(self.codes[f.name], 0, f.exponent, V, w.data_ptr(), None, G)
 
     def _frechet(
         self, code: int, terms: int, exponent: float, V: Tensor, s: int | None, gamma: int | None, G: Tensor

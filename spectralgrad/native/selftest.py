@@ -225,7 +225,7 @@ def _of_scalar_functions(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equat
 
 def _scalar(native: Kernel, A: Tensor, G: Tensor, kind: str, p: float, lanes: bool) -> tuple[Tensor, Tensor]:
     """A scalar function of matrices and its derivative in the direction G; NaN if the kernel doubts a matrix."""
-    f, limits = Scalar(native.constants[kind], p, 1e6), (-1.0, 1.0, calls.UNCHECKED)
+    f, limits = Scalar(kind, p, 1e6), (-1.0, 1.0, calls.UNCHECKED)
     (S, w, V), doubtful = _symmetric(native, A, lanes).function(A, f, True, limits)
     return S / (doubtful == 0), Derivatives.of(native, A.shape, A.dtype).scalar(V, w, G, f)
 

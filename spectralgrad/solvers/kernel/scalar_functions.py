@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...native import kernel
 from ...native.calls import Scalar
 from ...native.functions import in_memory
 from ...precision import exponent_range, moderate_limit
@@ -63,8 +62,6 @@ def scalar_derivative(V: Tensor, w: Tensor, G: Tensor, name: Name) -> Tensor | N
 
 @lru_cache(maxsize=256)
 def _scalar(name: Name, dtype: torch.dtype) -> Scalar:
-    native = kernel()
-    assert native is not None
     kind, exponent = name
     limit = exponent_range(dtype) / 2 * math.log(2) if kind == "exponential" else moderate_limit(dtype, abs(exponent))
-    return Scalar(native.constants[kind], exponent, limit)
+    return Scalar(kind, exponent, limit)

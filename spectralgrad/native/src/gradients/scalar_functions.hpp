@@ -5,7 +5,7 @@
 //   log   log1p(y)/(b y);       exp   e^a (1 − e^(b − a))/(a − b);       power   b^(p − 1) expm1(p log1p y)/y,
 // and quotients of differences of values where these cannot cancel. Between range and null space they are f(λ)/λ, within
 // the null space zero; eigenvalues of the null space are zero here. The functions are those of the C library, one number
-// at a time: a matrix has few eigenvalues, and few pairs of them are close.
+// at a time: a matrix has few eigenvalues, and few pairs of them are close. Whole powers of small exponent are sums.
 #pragma once
 #include <cmath>
 #include <limits>
@@ -41,7 +41,7 @@ template <class T> struct Scalar {
   Point at(T w, T top) const {
     if (f == sg::exponential) return {w, value(w), 0};
     if (w == 0) return {0, 0, 0};
-    return {w, value(w), std::log(std::fabs(w) / top)};
+    return {w, value(w), few_factors() ? 0 : std::log(std::fabs(w) / top)};
   }
   // f[a, b] for a ≥ b.
   T difference(const Point& a, const Point& b) const {
@@ -51,9 +51,17 @@ template <class T> struct Scalar {
       return gap > std::numeric_limits<T>::min() ? a.value * (-std::expm1(-gap) / gap) : a.value;
     }
     if (a.w == 0 || b.w == 0) return a.w == b.w ? 0 : a.w == 0 ? b.value / b.w : a.value / a.w;
+    if (few_factors()) return exponent > 0 ? sum(a.w, b.w) : -sum(1 / a.w, 1 / b.w) / a.w / b.w;
     return b.w > 0 ? of_positive(a, b) : of_any_sign(a, b);
   }
-  // Whole powers of which b < 0: from the difference for the moduli x ≥ y.
+  // Whole powers of small exponent: the sum of all products of |p| − 1 factors.
+  bool few_factors() const { return f == sg::whole_power && std::fabs(exponent) <= 16; }
+  T sum(T a, T b) const {
+    T total = 0, power = 1;
+    for (int k = (int)std::fabs(exponent); k > 0; k--) total = total * a + power, power *= b;
+    return total;
+  }
+  // Whole powers with b < 0: from the difference for the moduli x ≥ y.
   T of_any_sign(const Point& a, const Point& b) const {
     const bool even = std::fmod(exponent, T(2)) == 0, first = a.w > -b.w;
     const Point &large = first ? a : b, &small = first ? b : a;
