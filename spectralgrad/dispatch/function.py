@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -20,12 +20,19 @@ _TENSORS = (Tensor, torch.nn.Parameter)
 class DerivativeRule:
     """Base class of the derivatives in this package, for eager mode, transforms and compilers alike.
 
-    A subclass defines the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
-    ``torch.autograd.Function`` and is called by :func:`apply`. Three autograd functions are derived from it when it is
-    defined. (It is not an autograd function itself, because Dynamo does not read class attributes of those.)
-    ``traceable=False`` in the class statement is for rules that are never traced; their ``forward`` may have *args.
+    A subclass defines the static methods ``forward`` (without ctx), ``backward`` and ``jvp`` of
+    ``torch.autograd.Function``, states in the following attributes what they need, and is called by :func:`apply`.
+    Three autograd functions are derived from it when it is defined. (It is not an autograd function itself, because
+    Dynamo does not read class attributes of those.) ``traceable=False`` in the class statement is for rules that are
+    never traced; their ``forward`` may have *args.
 
     Attributes:
+        keeps: names of the parameters of ``forward`` and of the results that the derivatives need, as in "A w V".
+            Tensors, by the annotation of the parameter, are in ``ctx.saved_tensors`` in this order, *args at the end;
+            other parameters are attributes of ctx.
+        results: names of the results. A result comes before a parameter of the same name.
+        non_differentiable: names of the results that have no derivative.
+        materialize_grads: whether cotangents that are missing are zeros; otherwise they are None.
         transformed: as defined, for the transforms of torch.func.
         traced: without ``jvp``, because Dynamo cannot trace a function that has one.
         immediate: context and forward pass combined, for eager calls. This is faster: with a separate
@@ -33,6 +40,10 @@ class DerivativeRule:
         run: the ``apply`` of ``immediate`` without torch's wrapper in Python, which only concerns transforms.
     """
 
+    keeps: ClassVar[str] = ""
+    results: ClassVar[str] = "result"
+    non_differentiable: ClassVar[str] = ""
+    materialize_grads: ClassVar[bool] = True
     generate_vmap_rule = True
     forward: ClassVar[Callable[..., Any]]
     setup_context: ClassVar[Callable[..., None]]
@@ -48,23 +59,52 @@ class DerivativeRule:
 
         # Without a gradient, Dynamo tells by the number of parameters whether ``forward`` has a ctx; if it cannot count
         # them, all arguments are shifted by one.
-        if traceable and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.forward).parameters.values()):
+        parameters = inspect.signature(cls.forward).parameters
+        if traceable and any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             raise TypeError(
                 f"{cls.__name__}.forward: expected named parameters, got *args, which torch.compile miscounts"
             )
+        setup_context = _setup_context(cls, parameters)
 
         def forward(ctx: Any, *inputs: Any) -> Any:
             output = cls.forward(*inputs)
-            cls.setup_context(ctx, inputs, output)
+            setup_context(ctx, inputs, output)
             if observation.sources:
                 observation.record(ctx)
             return output
 
         absent = torch.autograd.Function
+        cls.setup_context = staticmethod(setup_context)
         cls.transformed = _variant(cls, {})
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
         cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
+
+
+def _setup_context(rule: type[DerivativeRule], parameters: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
+    """Return the ``setup_context`` that a rule states. It calls nothing in Python, because every eager call runs it."""
+    results, keeps, materialize = rule.results.split(), rule.keeps.split(), rule.materialize_grads
+    names, several = [*results, *parameters], len(results) > 1
+    starred = {name for name, p in parameters.items() if p.kind is p.VAR_POSITIONAL}
+    tensors = {name for name, p in parameters.items() if str(p.annotation).startswith("Tensor")} | {*results}
+    saved = [names.index(name) for name in keeps if name in tensors - starred]
+    rest = min((names.index(name) for name in keeps if name in starred), default=len(names))
+    attributes = [(name, names.index(name)) for name in keeps if name not in tensors]
+    constant = [names.index(name) for name in rule.non_differentiable.split()]
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        given = (*output, *inputs) if several else (output, *inputs)
+        kept = (*map(given.__getitem__, saved), *given[rest:])
+        ctx.save_for_backward(*kept)
+        ctx.save_for_forward(*kept)
+        for name, place in attributes:
+            setattr(ctx, name, given[place])
+        if constant:
+            ctx.mark_non_differentiable(*map(given.__getitem__, constant))
+        if not materialize:
+            ctx.set_materialize_grads(False)
+
+    return setup_context
 
 
 def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:

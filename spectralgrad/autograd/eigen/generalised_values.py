@@ -63,17 +63,14 @@ def gradients(
 
 
 class _Values(function.DerivativeRule):
+    results = "w X"
+    non_differentiable = "X"
+    keeps = "A B w X rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, B: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor]:
         return solvers.pencil_eigh(A, B, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, B, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(A, B, *output)
-        ctx.save_for_forward(A, B, *output)
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, _):  # type: ignore[no-untyped-def]

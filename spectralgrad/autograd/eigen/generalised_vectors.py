@@ -41,18 +41,15 @@ def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tens
 
 
 class _Pencil(function.DerivativeRule):
+    results = "w X"
+    keeps = "w X A B rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
         w, X = solvers.pencil_eigh(A, B, operation)
         replaced = rule.replaced(w)
         return (w if replaced is None else replaced), X
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[2]
-        ctx.save_for_backward(*output, *inputs[:2])
-        ctx.save_for_forward(*output, *inputs[:2])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gX):  # type: ignore[no-untyped-def]

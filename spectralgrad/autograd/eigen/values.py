@@ -89,17 +89,14 @@ def directional(w: Tensor, inner: Tensor, ties: Ties) -> Tensor:
 
 
 class _Values(function.DerivativeRule):
+    results = "w V"
+    non_differentiable = "V"
+    keeps = "A w V rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor]:
         return solvers.eigh(A, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(A, *output)
-        ctx.save_for_forward(A, *output)
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, _):  # type: ignore[no-untyped-def]
@@ -122,9 +119,10 @@ class _Values(function.DerivativeRule):
             return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
 
 
-class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
+class _Gradient(function.DerivativeRule):
     """V diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
+    keeps = "A w V slopes rule ties"
     generate_vmap_rule = False
 
     @staticmethod

@@ -60,6 +60,10 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
 class Eigh(function.DerivativeRule):
     """The eigenpairs of A: copies of given ones, or computed by the solver."""
 
+    results = "w V"
+    keeps = "w V support rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(
         A: Tensor, w: Tensor | None, V: Tensor | None, support: Tensor | None, rule: GapRule, operation: str
@@ -67,13 +71,6 @@ class Eigh(function.DerivativeRule):
         if w is not None and V is not None:
             return w.clone(), V.clone()
         return replaced(*solvers.eigh(A, operation), rule)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output, inputs[3])
-        ctx.save_for_forward(*output, inputs[3])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]

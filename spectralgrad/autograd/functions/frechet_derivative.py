@@ -53,15 +53,11 @@ def _congruent(V: Tensor, inner: Tensor) -> Tensor:
 
 
 class _Function(function.DerivativeRule):
+    keeps = "A w V gamma curvature values"
+
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
         return (V * values.unsqueeze(-2)) @ V.mH
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, w, V, values, gamma, curvature = inputs
-        ctx.save_for_backward(A, w, V, gamma, curvature, values)
-        ctx.save_for_forward(A, w, V, gamma, curvature, values)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -87,21 +83,18 @@ class _Function(function.DerivativeRule):
 class _Derivative(function.DerivativeRule):
     """Df(A)[G], linear and self-adjoint in G."""
 
+    keeps = "A G w V gamma curvature"
+
     @staticmethod
     def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
         return solvers.function_derivative(V, gamma, G)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]
         A, G, w, V, gamma, curvature = ctx.saved_tensors
         with full_precision(V):
             Y = hermitian(gX)
-            gA = _SecondDerivative.apply(A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
+            gA = function.apply(_SecondDerivative, A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
             gG = derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
             weights = ((V.mH @ G @ V).conj() * (V.mH @ Y @ V)).real if ctx.needs_input_grad[4] else None
             return gA, gG, None, None, weights, None
@@ -112,14 +105,12 @@ class _Derivative(function.DerivativeRule):
         with full_precision(V):
             dX = torch.zeros_like(G) if dG is None else derivative(A, dG, w, V, gamma, curvature)
             if dA is not None:
-                dX = dX + _SecondDerivative.apply(A, G, hermitian(dA), w, V, gamma, curvature)
+                dX = dX + function.apply(_SecondDerivative, A, G, hermitian(dA), w, V, gamma, curvature)
             return dX if dgamma is None else dX + _congruent(V, dgamma * (V.mH @ G @ V))
 
 
-class _SecondDerivative(torch.autograd.Function):
+class _SecondDerivative(function.DerivativeRule):
     """D²f(A)[G, E]. A third derivative raises an error, since the spectrum is treated as constant here."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, E: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
@@ -132,10 +123,6 @@ class _SecondDerivative(torch.autograd.Function):
             coefficients = divided_differences.second(w, gamma, curvature, slab).to(V.dtype)
             inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
         return _congruent(V, inner + inner.mH)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

@@ -170,14 +170,11 @@ def _moved(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
 class _Moved(function.DerivativeRule):
     """See :func:`_moved`."""
 
+    keeps = "e back"
+
     @staticmethod
     def forward(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
         return _shifted(x, e)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

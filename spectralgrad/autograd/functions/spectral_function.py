@@ -242,15 +242,11 @@ def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> T
 class _Spectral(function.DerivativeRule):
     """V diag(values) Vᴴ with derivative Γ in A; (w, V) and Γ carry the graph of A for second derivatives."""
 
+    keeps = "V gamma"
+
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
         return composed(V, values)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, V, _, gamma = inputs
-        ctx.save_for_backward(V, gamma)
-        ctx.save_for_forward(V, gamma)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -275,14 +271,11 @@ class _Saturating(function.DerivativeRule):
     V and Γ carry the graph of A for second derivatives.
     """
 
+    keeps = "V gamma"
+
     @staticmethod
     def forward(A: Tensor, S: Tensor, V: Tensor, gamma: Tensor) -> Tensor:
         return S.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[2:])
-        ctx.save_for_forward(*inputs[2:])
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]

@@ -88,14 +88,11 @@ def inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tens
 
 
 class _InverseAndProjector(function.DerivativeRule):
+    results = keeps = "Z N"
+
     @staticmethod
     def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
         return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
 
     @staticmethod
     def backward(ctx, gZ, gN):  # type: ignore[no-untyped-def]
@@ -116,17 +113,14 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
 
 
 class _ExactRoot(function.DerivativeRule):
+    results = "R s V"
+    non_differentiable = "s V"
+    keeps = "A R s V inverse domain"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
         return root_and_eigenpairs(A, inverse, domain)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.inverse, ctx.domain = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(A, *output)
-        ctx.save_for_forward(A, *output)
 
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
@@ -168,14 +162,12 @@ def _solved_inverse(A: Tensor, G: Tensor, s: Tensor, V: Tensor, domain: Domain) 
 
 
 class _Lyapunov(function.DerivativeRule):
+    results = "X"
+    keeps = "S G s V X"
+
     @staticmethod
     def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
         return solvers.congruence(V, solvers.inverse_sums(s), G)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]

@@ -58,14 +58,12 @@ def isometry(M: Tensor, factors: PolarFactors) -> Tensor:
 
 
 class _Modulus(function.DerivativeRule):
+    results = "H"
+    keeps = "M S Vh H"
+
     @staticmethod
     def forward(M: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
         return (Vh.mH * S.unsqueeze(-2)) @ Vh
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx, gH):  # type: ignore[no-untyped-def]

@@ -215,17 +215,13 @@ class _InReverse(torch.autograd.Function):
 class SingularFunction(function.DerivativeRule):
     """U f(S) Vᴴ for compilers, transforms and forward mode; f″ is an input."""
 
+    keeps = "M U S Vh joint outer curvature"
+
     @staticmethod
     def forward(
         M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor, curvature: Tensor
     ) -> Tensor:
         return composed(U, values, Vh)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, _, *weights = inputs
-        ctx.save_for_backward(M, U, S, Vh, *weights)
-        ctx.save_for_forward(M, U, S, Vh, *weights)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
@@ -247,15 +243,11 @@ class SingularFunction(function.DerivativeRule):
 class _Learning(function.DerivativeRule):
     """U diag(values) Vᴴ with the derivative of the weights in M, whose diagonal goes through the values."""
 
+    keeps = "U S Vh joint outer"
+
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
         return composed(U, values, Vh)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, U, S, Vh, _, *weights = inputs
-        ctx.save_for_backward(U, S, Vh, *weights)
-        ctx.save_for_forward(U, S, Vh, *weights)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

@@ -60,6 +60,8 @@ class _SumInReverse(torch.autograd.Function):
 class _Sum(function.DerivativeRule):
     """The sum of a function of the singular values, for compilers, transforms and forward mode."""
 
+    keeps = "M U S Vh values joint outer curvature"
+
     @staticmethod
     def forward(
         M: Tensor,
@@ -73,12 +75,6 @@ class _Sum(function.DerivativeRule):
         curvature: Tensor,
     ) -> Tensor:
         return total.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, _, *spectrum = inputs
-        ctx.save_for_backward(M, *spectrum)
-        ctx.save_for_forward(M, *spectrum)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

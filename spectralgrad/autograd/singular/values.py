@@ -58,17 +58,14 @@ def gradient(M: Tensor, triplets: Triplets, slopes: Tensor, rule: GapRule, ties:
 
 
 class _Values(function.DerivativeRule):
+    results = "U S Vh"
+    non_differentiable = "U Vh"
+    keeps = "M U S Vh rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(M: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor, Tensor]:
         return solvers.svd(M, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(M, *output)
-        ctx.save_for_forward(M, *output)
-        ctx.mark_non_differentiable(output[0], output[2])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, _, gS, __):  # type: ignore[no-untyped-def]
@@ -96,9 +93,10 @@ class _Values(function.DerivativeRule):
             return None, diagonal + (split - diagonal).detach(), None
 
 
-class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
+class _Gradient(function.DerivativeRule):
     """U diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
+    keeps = "M U S Vh slopes rule ties"
     generate_vmap_rule = False
 
     @staticmethod

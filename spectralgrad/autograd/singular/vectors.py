@@ -35,6 +35,10 @@ def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[
 class SVD(function.DerivativeRule):
     """The factors of M: copies of given ones, or computed by the solver."""
 
+    results = "U S Vh"
+    keeps = "U S Vh rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(
         M: Tensor, U: Tensor | None, S: Tensor | None, Vh: Tensor | None, rule: GapRule, operation: str
@@ -42,13 +46,6 @@ class SVD(function.DerivativeRule):
         if U is not None and S is not None and Vh is not None:
             return U.clone(), S.clone(), Vh.clone()
         return solvers.svd(M, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
@@ -157,14 +154,11 @@ def one_sided_at_ties(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tens
 
 
 class _OneSided(function.DerivativeRule):
+    keeps = "U S Vh"
+
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tensor, Tensor]:
         return U.clone(), Vh.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx, gU, gVh):  # type: ignore[no-untyped-def]
