@@ -206,14 +206,12 @@ class _Rescaled(torch.autograd.Function):
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
         needed, inputs = ctx.needs_input_grad[3:], ctx.saved_tensors
         if function.differentiating():
-            with torch.enable_grad(), full_precision(inputs[0]):
-                inputs = [x.view_as(x) for x in inputs]  # one of them may be a function of another
-                results = _composed(ctx.settings[0], inputs, *ctx.settings[1:])
-            found = _gradients(results, inputs, needed, cotangents, create_graph=True)
-        else:
-            (leaves, results), (_, down, up) = ctx.inner, ctx.settings
-            found = _scaled_gradients(leaves, results, needed, cotangents, down, up)
-        return None, None, None, *found
+            call, *exponents = ctx.settings
+            with full_precision(inputs[0]):
+                again = function.recomputed(lambda *x: _composed(call, x, *exponents), inputs, needed, cotangents)
+            return None, None, None, *again
+        (leaves, results), (_, down, up) = ctx.inner, ctx.settings
+        return None, None, None, *_scaled_gradients(leaves, results, needed, cotangents, down, up)
 
 
 Cotangents = Sequence[Tensor | None]
@@ -238,25 +236,5 @@ def _scaled_gradients(
         sizes = torch.stack([torch.where(top > 0, exponent_of(top) + e, -torch.inf) for top, e in tops]).amax(0)
         common = torch.where(sizes > -torch.inf, sizes, 0)
     scaled = [None if g is None else _shifted(g, e - common) for g, e in zip(cotangents, up, strict=True)]
-    found = _gradients(results, leaves, needed, scaled, create_graph=False)
+    found = function.gradients(results, leaves, needed, scaled)
     return [None if g is None else _shifted(g, common - e) for g, e in zip(found, down, strict=True)]
-
-
-def _gradients(
-    results: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    needed: Sequence[bool],
-    cotangents: Cotangents,
-    create_graph: bool,
-) -> list[Tensor | None]:
-    pairs = [(y, g) for y, g in zip(results, cotangents, strict=True) if g is not None and y.requires_grad]
-    sources = [x for x, n in zip(inputs, needed, strict=True) if n]
-    if not pairs:
-        return [None] * len(inputs)
-    values, directions = zip(*pairs, strict=True)
-    found = iter(
-        torch.autograd.grad(
-            values, sources, directions, retain_graph=True, create_graph=create_graph, allow_unused=True
-        )
-    )
-    return [next(found) if n else None for n in needed]

@@ -158,31 +158,17 @@ class _Alignment(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gR, gt, gs, ge, _):  # type: ignore[no-untyped-def]
         X, Y, w, *saved = ctx.saved_tensors
-        wanted = list(ctx.needs_input_grad[:3])
+        wanted = ctx.needs_input_grad[:3]
         with full_precision(X):
             if function.differentiating():
-                return *_recomputed((X, Y, w), wanted, (gR, gt, gs, ge), ctx.options), None
+                call = lambda X, Y, w: composed(X, Y, w, ctx.options)[:4]  # noqa: E731
+                return *function.recomputed(call, (X, Y, w), wanted, (gR, gt, gs, ge)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None
 
 
 Cotangents = tuple[Tensor | None, ...]
-
-
-def _recomputed(inputs: Cotangents, wanted: list[bool], cotangents: Cotangents, options: Options) -> Cotangents:
-    """The gradients by autograd through :func:`composed`, with a graph if they may be differentiated again."""
-    X, Y, w = inputs
-    with torch.enable_grad():
-        results = composed(X, Y, w, options)  # type: ignore[arg-type]
-    pairs = [(r, g) for r, g in zip(results, cotangents, strict=False) if g is not None and r.requires_grad]
-    if not pairs:
-        return None, None, None
-    values, directions = zip(*pairs, strict=True)
-    sources = [x for x, needed in zip(inputs, wanted, strict=True) if needed]
-    again = function.differentiating()
-    found = iter(torch.autograd.grad(values, sources, directions, create_graph=again, allow_unused=True))  # type: ignore[arg-type]
-    return tuple(next(found) if needed else None for needed in wanted)
 
 
 def _cotangents(
