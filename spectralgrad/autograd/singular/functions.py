@@ -95,13 +95,10 @@ def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
         triplets: their singular value decomposition without gradient.
         weights: the function, without gradient.
     """
-    result: Tensor
     if function.needs_no_gradient(M):
-        result = composed(triplets.U, weights.values, triplets.Vh)
-    elif function.reverse_only(M):
-        result = function.run(_InReverse, M, *triplets, weights)
-    else:
-        result = function.apply(SingularFunction, M, *triplets, weights.values, *weights.pairs(), weights.curvature())
+        return composed(triplets.U, weights.values, triplets.Vh)
+    last = (None, weights) if function.reverse_only(M) else (weights.curvature(), None)
+    result: Tensor = function.apply(_SingularFunction, M, *triplets, weights.values, *weights.pairs(), *last)
     return result
 
 
@@ -188,50 +185,37 @@ def _eigenpairs(triplets: Triplets, m: int, n: int) -> tuple[Tensor, Tensor]:
     return torch.cat([S, -S, S.new_zeros((*S.shape[:-1], rest))], -1), vectors
 
 
-class _InReverse(torch.autograd.Function):
-    """U f(S) Vᴴ in reverse mode, the common case: f″ is computed only if a second derivative is requested."""
+class _SingularFunction(function.DerivativeRule):
+    """U f(S) Vᴴ. In reverse mode f″ is left to ``lazy``: it is computed only if a second derivative is requested."""
 
-    @staticmethod
-    def forward(ctx, M, U, S, Vh, weights):  # type: ignore[no-untyped-def]
-        ctx.weights = weights
-        if observation.sources:
-            observation.record(ctx)
-        ctx.save_for_backward(M, U, S, Vh, *weights.pairs())
-        return composed(U, weights.values, Vh)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, joint, outer = ctx.saved_tensors
-        if observation.wanted():
-            observation.tell(ctx, lambda: ctx.weights.judged(S, U.mH @ g @ Vh.mH))
-        with full_precision(U):
-            if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.weights.curvature())
-            else:
-                gM = _derivative(g, U, S, Vh, joint, outer)
-            return gM, None, None, None, None
-
-
-class SingularFunction(function.DerivativeRule):
-    """U f(S) Vᴴ for compilers, transforms and forward mode; f″ is an input."""
-
-    keeps = "M U S Vh joint outer curvature"
+    keeps = "M U S Vh joint outer curvature lazy"
 
     @staticmethod
     def forward(
-        M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor, curvature: Tensor
+        M: Tensor,
+        U: Tensor,
+        S: Tensor,
+        Vh: Tensor,
+        values: Tensor,
+        joint: Tensor,
+        outer: Tensor,
+        curvature: Tensor | None,
+        lazy: Weights | None,
     ) -> Tensor:
         return composed(U, values, Vh)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, *weights = ctx.saved_tensors
+        M, U, S, Vh, joint, outer, curvature = ctx.saved_tensors
+        if ctx.lazy is not None and observation.wanted():
+            observation.tell(ctx, lambda: ctx.lazy.judged(S, U.mH @ g @ Vh.mH))
         with full_precision(U):
             if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), *weights)
+                curvature = ctx.lazy.curvature() if curvature is None else curvature
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, curvature)
             else:
-                gM = _derivative(g, U, S, Vh, *weights[:2])
-            return gM, *[None] * 7
+                gM = _derivative(g, U, S, Vh, joint, outer)
+            return gM, *[None] * 8
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
