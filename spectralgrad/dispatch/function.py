@@ -121,7 +121,7 @@ def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
     if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
-        if _beyond_gradients():
+        if torch_internals.beyond_gradients():
             raise NotImplementedError(
                 "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
                 "zeros. Without fullgraph=True they are computed in eager mode."
@@ -154,12 +154,6 @@ def _meet_numbers(x: object) -> None:
     elif is_dataclass(x):
         for field in fields(x):  # type: ignore[arg-type]
             _meet_numbers(getattr(x, field.name))
-
-
-@torch_internals.constant_in_a_graph
-def _beyond_gradients() -> bool:
-    """Evaluated while Dynamo traces; it guards the transforms that are active."""
-    return torch_internals.beyond_gradients()
 
 
 def run(rule: type[torch.autograd.Function], *inputs: Any) -> Any:
@@ -254,14 +248,6 @@ def transformed() -> bool:
     return in_transform() or in_forward_mode()
 
 
-def forward_over_reverse() -> bool:
-    """True if what is computed now is differentiated in reverse mode first and then in forward mode, by torch.func.
-
-    With the dual numbers of ``torch.autograd.forward_ad`` alone the order is not known in advance.
-    """
-    return torch_internals.reverse_inside_forward()
-
-
 def reverse_only(*tensors: Tensor) -> bool:
     """True if a call is :func:`eager` and only reverse mode can be requested."""
     return eager(*tensors) and not in_forward_mode()
@@ -280,11 +266,6 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
             if x.requires_grad:
                 return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
     return True
-
-
-def tracked_twice(x: Tensor) -> bool:
-    """True if ``x`` carries a gradient in reverse mode and a tangent of ``torch.autograd.forward_ad``."""
-    return in_forward_mode() and not in_transform() and x.requires_grad
 
 
 def tracked(x: Tensor) -> bool:

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from ... import solvers
-from ...dispatch import function, observation
+from ...dispatch import function, observation, torch_internals
 from ...precision import full_precision
 from ...solvers import Ties
 from ...solvers.symmetry import hermitian
@@ -52,11 +52,12 @@ def grouping(*inputs: Tensor) -> Ties:
     """Return which eigenvalues are to be treated as tied in forward mode.
 
     If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
-    in the direction. Dual numbers do not tell, so they get as little as possible.
+    in the direction. The dual numbers of ``torch.autograd.forward_ad`` do not tell, so they get as little as possible.
     """
-    if function.forward_over_reverse():
+    if torch_internals.reverse_inside_forward():
         return Ties.NEAR
-    return Ties.ROUNDING if any(map(function.tracked_twice, inputs)) else Ties.NONE
+    twice = torch_internals.in_forward_mode() and any(x.requires_grad for x in inputs)
+    return Ties.ROUNDING if twice and not torch_internals.in_transform() else Ties.NONE
 
 
 def differentiated_twice(*inputs: Tensor) -> bool:
