@@ -107,18 +107,42 @@ def _setup_context(rule: type[DerivativeRule], parameters: Mapping[str, inspect.
     return setup_context
 
 
-def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:
+class ReverseRule:
+    """Base class of derivatives for eager calls in reverse mode alone, which may keep more than inputs and results.
+
+    ``forward`` has a ctx, as in torch, which may hold factors of the result or an inner graph. The gradients of
+    :func:`recomputed` can be differentiated again.
+
+    Attributes:
+        composed: the same in operations that torch differentiates. :func:`apply` calls it instead unless the call is
+            :func:`reverse_only`; a rule without it is run by callers that have asked.
+        run: as in :class:`DerivativeRule`.
+    """
+
+    composed: ClassVar[Callable[..., Any]]
+    run: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not issubclass(cls, torch.autograd.Function):
+            cls.run = super(torch.autograd.Function, _variant(cls, {})).apply  # type: ignore[misc]
+
+
+def _variant(rule: type, changed: dict[str, Any]) -> Any:
     return type(rule.__name__, (rule, torch.autograd.Function), changed)
 
 
-def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
+def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     """Run the forward pass of a rule and record it for differentiation, in the way that the context of the call needs.
 
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if issubclass(rule, ReverseRule):
+        return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
+    if needs_no_gradient(*tensors):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
         if torch_internals.beyond_gradients():
@@ -154,11 +178,6 @@ def _meet_numbers(x: object) -> None:
     elif is_dataclass(x):
         for field in fields(x):  # type: ignore[arg-type]
             _meet_numbers(getattr(x, field.name))
-
-
-def run(rule: type[torch.autograd.Function], *inputs: Any) -> Any:
-    """Apply an autograd function to inputs that are :func:`reverse_only`, without torch's wrapper in Python."""
-    return super(torch.autograd.Function, rule).apply(*inputs)  # type: ignore[misc]
 
 
 def gradients(
@@ -250,7 +269,7 @@ def transformed() -> bool:
 
 def reverse_only(*tensors: Tensor) -> bool:
     """True if a call is :func:`eager` and only reverse mode can be requested."""
-    return eager(*tensors) and not in_forward_mode()
+    return not torch.compiler.is_compiling() and not in_forward_mode() and not intercepted(*tensors)
 
 
 def needs_no_gradient(*tensors: Tensor) -> bool:

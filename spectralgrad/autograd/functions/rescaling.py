@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -89,11 +89,10 @@ def rescaled(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: S
         down: an exponent for each input, with the batch shape (*,).
         up: an exponent for each result.
     """
-    differentiated = not function.needs_no_gradient(*inputs) and function.reverse_only(*inputs, *up)
-    if differentiated and not any(map(function.tracked, up)):
-        results = function.run(_Rescaled, call, tuple(down), tuple(up), *inputs)
+    if function.needs_no_gradient(*inputs) or any(map(function.tracked, up)):
+        results = _composed(call, down, up, *inputs)
     else:
-        results = _composed(call, inputs, down, up)
+        results = function.apply(_Rescaled, call, tuple(down), tuple(up), *inputs)
     return results if len(results) > 1 else results[0]
 
 
@@ -149,7 +148,7 @@ def _outputs(results: Any) -> tuple[Tensor, ...]:
     return (results,) if isinstance(results, Tensor) else tuple(results)
 
 
-def _composed(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _composed(call: Call, down: Sequence[Tensor], up: Sequence[Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
     """The same in operations that autograd sees."""
     if any(map(function.tracked, up)):
         within: Any = _outputs(call(*(_shifted(x, -e) for x, e in zip(inputs, down, strict=True))))
@@ -186,8 +185,10 @@ class _Moved(function.DerivativeRule):
         return _moved(dx, *ctx.saved_tensors)
 
 
-class _Rescaled(torch.autograd.Function):
-    """The results in reverse mode; the gradient is computed at the scaled inputs and scaled once."""
+class _Rescaled(function.ReverseRule):
+    """The gradient is computed at the scaled inputs, in a graph kept since the forward pass, and scaled once."""
+
+    composed = staticmethod(_composed)
 
     @staticmethod
     def forward(ctx, call, down, up, *inputs):  # type: ignore[no-untyped-def]
@@ -206,9 +207,8 @@ class _Rescaled(torch.autograd.Function):
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
         needed, inputs = ctx.needs_input_grad[3:], ctx.saved_tensors
         if function.differentiating():
-            call, *exponents = ctx.settings
             with full_precision(inputs[0]):
-                again = function.recomputed(lambda *x: _composed(call, x, *exponents), inputs, needed, cotangents)
+                again = function.recomputed(partial(_composed, *ctx.settings), inputs, needed, cotangents)
             return None, None, None, *again
         (leaves, results), (_, down, up) = ctx.inner, ctx.settings
         return None, None, None, *_scaled_gradients(leaves, results, needed, cotangents, down, up)

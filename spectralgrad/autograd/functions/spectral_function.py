@@ -95,14 +95,17 @@ def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     values = implied.values(w)
     if function.tracked(values):
         return _learning_by_rule(A, implied, w, V, values)
-    if function.reverse_only(A):
-        result: Tensor = _ByRule.apply(A, w, V, values, implied)
-        return result
+    result: Tensor = function.apply(_ByRule, A, w, V, values, implied)
+    return result
+
+
+def _attached_by_rule(A: Tensor, w: Tensor, V: Tensor, values: Tensor, implied: Implied) -> Tensor:
+    """Return the same from eigenpairs with the graph of ``A``."""
     S = implied.composed(w, V, values) if implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
     if S is None:
         return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
-    result = function.apply(_Saturating, A, S, V, implied.gamma(w))
+    result: Tensor = function.apply(_Saturating, A, S, V, implied.gamma(w))
     return result
 
 
@@ -172,7 +175,7 @@ def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> T
     The rule must have ``series_terms`` and keep all eigenvalues as they are.
     """
     if solvers.prepared(A):
-        result: Tensor = function.run(_RootBySeries, A, rule, inverse, domain)
+        result: Tensor = _RootBySeries.run(A, rule, inverse, domain)
         return result
     settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
     found = solvers.root_and_eigenpairs.at_once(A, *settings)
@@ -194,8 +197,10 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-class _ByRule(torch.autograd.Function):
-    """V diag(values) Vᴴ in reverse mode, the common case; Γ̂ is computed in the backward pass."""
+class _ByRule(function.ReverseRule):
+    """V diag(values) Vᴴ; Γ̂ is computed in the backward pass."""
+
+    composed = staticmethod(_attached_by_rule)
 
     @staticmethod
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
@@ -212,8 +217,8 @@ class _ByRule(torch.autograd.Function):
             return ctx.implied.composed_derivative(A, w, V, gS), None, None, None, None
 
 
-class _RootBySeries(torch.autograd.Function):
-    """The roots V f(λ) Vᴴ in reverse mode, computed by the kernel together with √λ, which is zero off the range."""
+class _RootBySeries(function.ReverseRule):
+    """The roots V f(λ) Vᴴ, computed by the kernel together with √λ, which is zero off the range."""
 
     @staticmethod
     def forward(ctx, A, rule, inverse, domain):  # type: ignore[no-untyped-def]

@@ -177,16 +177,16 @@ def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Te
     This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
     graph of ``AV`` contains V as a constant.
     """
-    result: tuple[Tensor, Tensor] = _Attached.apply(AV, w, V, form)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor] = function.apply(_Attached, AV, w, V, form)
     return result
 
 
-class _Attached(torch.autograd.Function):
+class _Attached(function.DerivativeRule):
+    keeps = "AV w V form"
+    materialize_grads = False
+
     @staticmethod
-    def forward(ctx, AV, w, V, form):  # type: ignore[no-untyped-def]
-        ctx.form = form
-        ctx.save_for_backward(AV, w, V)
-        ctx.set_materialize_grads(False)
+    def forward(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
 
     @staticmethod
@@ -198,14 +198,14 @@ class _Attached(torch.autograd.Function):
             observation.tell(ctx, lambda: _judged(ctx.form, ctx.form.closure.tensors, w, V, gw, gV))
         with torch.no_grad(), full_precision(V):
             G = _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV)
-        return _Once.apply(G, AV, gw, gV), None, None, None
+        return function.apply(_Once, G, AV, gw, gV), None, None, None
 
 
-class _Once(torch.autograd.Function):
+class _Once(function.DerivativeRule):
     """The identity of G, which depends on the others in a way that has no derivative here."""
 
     @staticmethod
-    def forward(ctx, G, *others):  # type: ignore[no-untyped-def]
+    def forward(G: Tensor, AV: Tensor, gw: Tensor | None, gV: Tensor | None) -> Tensor:
         return G.clone()
 
     @staticmethod

@@ -15,6 +15,7 @@ uses these formulas. Everything else (transforms, compilers, second derivatives)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -45,9 +46,7 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
     if not ordinary:
         return _of_any_scale(given, options)
-    if not function.reverse_only(*given):
-        return composed(X, Y, w, options)
-    results: Results = function.run(_Alignment, X, Y, w, options)
+    results: Results = function.apply(_Alignment, X, Y, w, options)
     return results
 
 
@@ -134,8 +133,10 @@ def _margin(h: Tensor, rotation: bool) -> Tensor:
     return (values[-2] + values[-1] if rotation else values[-1]) / resolved(values[0])
 
 
-class _Alignment(torch.autograd.Function):
-    """The results in reverse mode, the common case, with the formulas above in the backward pass."""
+class _Alignment(function.ReverseRule):
+    """The results, with the formulas above in the backward pass."""
+
+    composed = staticmethod(composed)
 
     @staticmethod
     def forward(ctx, X, Y, w, options):  # type: ignore[no-untyped-def]
@@ -161,8 +162,8 @@ class _Alignment(torch.autograd.Function):
         wanted = ctx.needs_input_grad[:3]
         with full_precision(X):
             if function.differentiating():
-                call = lambda X, Y, w: composed(X, Y, w, ctx.options)[:4]  # noqa: E731
-                return *function.recomputed(call, (X, Y, w), wanted, (gR, gt, gs, ge)), None
+                again = partial(composed, options=ctx.options)
+                return *function.recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None

@@ -97,7 +97,7 @@ def normalize(
         statistics = _statistics(feature_matrices.dense(X), groups, dtype, reduce)
     if eps is not None and not _representable(statistics[-1], eps):
         return _of_any_scale(X, matrix_of, weight, bias, groups, dtype, reduce, eps)
-    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce, *statistics))
+    return Normalized(*_Normalize.run(X, weight, bias, matrix_of, groups, dtype, reduce, *statistics))
 
 
 def _representable(C: Tensor, eps: float) -> bool:
@@ -243,7 +243,7 @@ def _composed(
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
 
-class _Normalize(torch.autograd.Function):
+class _Normalize(function.ReverseRule):
     @staticmethod
     def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce, mean, count, C):  # type: ignore[no-untyped-def]
         features = feature_matrices.dense(X)
