@@ -278,7 +278,7 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
     This includes torch.jit.trace, whose result is for inference only: TorchScript cannot contain a Python autograd
     function.
     """
-    if torch.compiler.is_dynamo_compiling() or transformed():
+    if torch.compiler.is_dynamo_compiling() or in_transform() or in_forward_mode():
         return False
     if torch.is_grad_enabled():
         for x in tensors:

@@ -35,6 +35,7 @@ from ... import solvers
 from ...dispatch import function, observation, torch_internals
 from ...precision import full_precision
 from ...solvers import Ties
+from ...solvers.products import composed, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence
 from ..gap_rule import GapRule
@@ -117,7 +118,7 @@ class _Values(function.DerivativeRule):
         A, w, V = ctx.saved_tensors
         with full_precision(V):
             V = eigenvectors.attach(A, w, V, ctx.rule)[1]
-            return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
+            return directional(w, in_basis(V, hermitian(dA)), ctx.ties), None
 
 
 class _Gradient(function.DerivativeRule):
@@ -129,7 +130,7 @@ class _Gradient(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(V):
-            return composed(V, slopes)
+            return composed(V, slopes, V.mH)
 
     @staticmethod
     def vmap(info, in_dims, A, w, V, slopes, rule, ties):  # type: ignore[no-untyped-def]
@@ -143,8 +144,8 @@ class _Gradient(function.DerivativeRule):
         with full_precision(V):
             hessian = second_derivatives.Curvature(w, slopes)
             w, V = eigenvectors.attach(A, w, V, ctx.rule)
-            inner = V.mH @ hermitian(Z) @ V
-            gA = V @ (second_derivatives.divided_slopes(w, hessian) * inner) @ V.mH
+            inner = in_basis(V, hermitian(Z))
+            gA = from_basis(V, second_derivatives.divided_slopes(w, hessian) * inner)
             diagonal = inner.diagonal(dim1=-2, dim2=-1).real
             return gA.sum_to_size(A.shape), None, None, diagonal.sum_to_size(slopes.shape), None, None
 
@@ -155,14 +156,9 @@ class _Gradient(function.DerivativeRule):
             w, V = eigenvectors.attach(A, w, V, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dA is None:
-                return composed(V, change)
-            inner = V.mH @ hermitian(dA) @ V
+                return composed(V, change, V.mH)
+            inner = in_basis(V, hermitian(dA))
             numbers = solvers.groups(w.detach(), ctx.ties)
             split, R = solvers.split_eigenvalues(numbers, inner.detach())
             gamma = second_derivatives.between(w, slopes, (split, change), numbers, ctx.ties)
-            return V @ (gamma * inner + composed(R, change)) @ V.mH
-
-
-def composed(V: Tensor, values: Tensor) -> Tensor:
-    """Return V diag(values) Vᴴ for real values."""
-    return (V * values.to(V.dtype).unsqueeze(-2)) @ V.mH
+            return from_basis(V, gamma * inner + composed(R, change, R.mH))

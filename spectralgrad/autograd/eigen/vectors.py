@@ -21,6 +21,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
+from ...solvers.products import from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence, gauge
 from ..gap_rule import GapRule
@@ -88,7 +89,7 @@ class Eigh(function.DerivativeRule):
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         w, V, support = ctx.saved_tensors[:3]
         with full_precision(V):
-            inner = V.mH @ hermitian(dA) @ V
+            inner = in_basis(V, hermitian(dA))
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)
 
 
@@ -107,7 +108,7 @@ def _backward(
         inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gV, rule)
         if gw is not None:
             inner = inner + torch.diag_embed(gw.to(V.dtype))
-        return V @ inner @ V.mH
+        return from_basis(V, inner)
 
 
 def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import full_precision
+from ...solvers.products import composed, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from ..eigen.vectors import attach
 from ..gap_rule import GapRule
@@ -27,7 +28,7 @@ from ..pairwise import identity_mask
 from . import beyond_range, divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .implied_differences import Implied, clamped_derivative, series_derivative
-from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows, small_enough
+from .infinite_values import added, composed_values, composed_with_infinite, overflows, small_enough
 from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectral_scale import Scaled, at_ordinary_size, completed, scaled
 from .square_root import root_and_eigenpairs
@@ -251,23 +252,23 @@ class _Spectral(function.DerivativeRule):
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-        return composed(V, values)
+        return composed(V, values, V.mH)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
         with full_precision(V):
-            inner = V.mH @ hermitian(gS) @ V
-            return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
+            inner = in_basis(V, hermitian(gS))
+            return from_basis(V, gamma * inner), None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
         with full_precision(V):
-            inner = torch.zeros_like(V) if dA is None else gamma * (V.mH @ hermitian(dA) @ V)
+            inner = torch.zeros_like(V) if dA is None else gamma * in_basis(V, hermitian(dA))
             if dvalues is not None:
                 inner = inner + torch.diag_embed(dvalues.to(V.dtype))
-            return V @ inner @ V.mH
+            return from_basis(V, inner)
 
 
 class _Saturating(function.DerivativeRule):

@@ -24,6 +24,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import doubled, full_precision, ldexp, moderate, reciprocal
+from ...solvers.products import composed, congruence
 from ...solvers.symmetry import hermitian
 from . import rescaling
 from .domain import Domain
@@ -50,8 +51,8 @@ def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     if doubled(s) is s:
         return R, s, V
     root, s, V = doubled(R), doubled(s), doubled(V)
-    composed = _compose(V, s)
-    return composed if function.needs_no_gradient(R) else root + (composed - root).detach(), s, V
+    precise = composed(V, s, V.mH)
+    return precise if function.needs_no_gradient(R) else root + (precise - root).detach(), s, V
 
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,10 +78,6 @@ def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     return function.apply(_Lyapunov, S, G, s, V)
 
 
-def _compose(V: Tensor, values: Tensor) -> Tensor:
-    return (V * values.unsqueeze(-2)) @ V.mH
-
-
 def inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pseudo-inverse Z and the null-space projector N of S = V diag(s) Vᴴ, differentiable in ``S``."""
     result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
@@ -92,7 +89,7 @@ class _InverseAndProjector(function.DerivativeRule):
 
     @staticmethod
     def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
+        return composed(V, reciprocal(s, s > 0), V.mH), composed(V, s == 0, V.mH)
 
     @staticmethod
     def backward(ctx, gZ, gN):  # type: ignore[no-untyped-def]
@@ -167,7 +164,7 @@ class _Lyapunov(function.DerivativeRule):
 
     @staticmethod
     def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return solvers.congruence(V, solvers.inverse_sums(s), G)
+        return congruence(V, solvers.inverse_sums(s), G)
 
     @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]

@@ -20,6 +20,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import full_precision, rank_tolerance
+from ...solvers.products import composed
 from ...solvers.symmetry import hermitian
 from ..functions.square_root import inverse_and_projector, solve_lyapunov
 from ..pairwise import norm
@@ -41,7 +42,7 @@ def polar_on_range(M: Tensor, operation: str, rank: Tensor | None = None) -> Pol
     else:
         S = S * (torch.arange(S.shape[-1], device=S.device) < rank.unsqueeze(-1))
     with full_precision(M):
-        return PolarFactors((U * (S > 0).to(U.dtype).unsqueeze(-2)) @ Vh, S, Vh)
+        return PolarFactors(composed(U, S > 0, Vh), S, Vh)
 
 
 def modulus(M: Tensor, factors: PolarFactors) -> Tensor:
@@ -63,7 +64,7 @@ class _Modulus(function.DerivativeRule):
 
     @staticmethod
     def forward(M: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-        return (Vh.mH * S.unsqueeze(-2)) @ Vh
+        return composed(Vh.mH, S, Vh)
 
     @staticmethod
     def backward(ctx, gH):  # type: ignore[no-untyped-def]

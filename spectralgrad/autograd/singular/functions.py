@@ -26,6 +26,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, quotient
+from ...solvers import products
 from .. import existence
 from ..functions import frechet_derivative
 from ..functions.rescaling import overflowed, rescaled
@@ -117,7 +118,7 @@ def compose_learning(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
 def composed(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
     """Return U diag(values) Vᴴ."""
     by_kernel = solvers.compose_singular(U, values, Vh)
-    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh if by_kernel is None else by_kernel
+    return products.composed(U, values, Vh) if by_kernel is None else by_kernel
 
 
 def _apart(S: Tensor, outer: Tensor) -> Tensor:
@@ -245,4 +246,4 @@ class _Learning(function.DerivativeRule):
         U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else _by_torch(dM, U, S, Vh, *weights)
-            return dF if dvalues is None else dF + (U * dvalues.to(U.dtype).unsqueeze(-2)) @ Vh
+            return dF if dvalues is None else dF + products.composed(U, dvalues, Vh)

@@ -28,6 +28,7 @@ from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, quotient, rank_tolerance
 from ...solvers import Ties
+from ...solvers.products import composed
 from .. import existence
 from ..eigen import second_derivatives
 from ..eigen.values import grouping
@@ -102,7 +103,7 @@ class _Gradient(function.DerivativeRule):
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(U):
-            return _composed(U, slopes, Vh)
+            return composed(U, slopes, Vh)
 
     @staticmethod
     def vmap(info, in_dims, M, U, S, Vh, slopes, rule, ties):  # type: ignore[no-untyped-def]
@@ -131,12 +132,12 @@ class _Gradient(function.DerivativeRule):
             U, S, Vh = singular_vectors.attach(M, U, S, Vh, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dM is None:
-                return _composed(U, change, Vh)
+                return composed(U, change, Vh)
             X, split, Yh = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())
             X, Yh = U + (X - U).detach(), Vh + (Yh - Vh).detach()  # vectors that are not turned have a derivative
             joint = second_derivatives.between(S, slopes, (split, change), numbers, ctx.ties)
             ratios = _ratios(S, slopes, numbers == -1, torch.zeros_like(slopes))
-            return formula(dM, U, Vh, joint, *ratios) + _composed(X, change, Yh)
+            return formula(dM, U, Vh, joint, *ratios) + composed(X, change, Yh)
 
 
 def _ratios(S: Tensor, slopes: Tensor, vanishing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -154,7 +155,3 @@ def _own(hessian: second_derivatives.Curvature, vanishing: Tensor) -> Tensor:
     if function.eager(hessian.w, hessian.slopes) and not bool(vanishing.any()):
         return torch.zeros_like(hessian.slopes)
     return hessian.own()
-
-
-def _composed(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
-    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh

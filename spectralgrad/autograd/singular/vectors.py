@@ -19,6 +19,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, reciprocal, saturated
+from ...solvers.products import composed
 from .. import existence, gauge
 from ..gap_rule import GapRule
 from ..pairwise import differences, identity_mask, norm
@@ -89,7 +90,7 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
             return fused
     with full_precision(U):
         if gS is not None and gU is None and gVh is None:
-            return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
+            return composed(U, gS, Vh)
         gU, gS, gVh = (torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True))
         return _formula(U, S, Vh, gU, gS, gVh, rule)
 
