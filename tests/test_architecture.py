@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,14 @@ def test_no_name_is_both_a_module_and_something_else():
 
 def test_private_names_of_torch_stand_in_one_file():
     assert LIBRARY.files_with_private_names_of_torch() == {"torch_internals.py"}
+
+
+def test_derivatives_are_rules_that_state_what_they_keep():
+    """Except for communication between processes, which torch.func cannot transform."""
+    classes = r"class \w+\(torch\.autograd\.Function\)"
+    plain = {file.name for file in LIBRARY.files if re.search(classes, file.read_text(encoding="utf-8"))}
+    written = {file.name for file in LIBRARY.files if "def setup_context" in file.read_text(encoding="utf-8")}
+    assert (plain, written) == ({"distributed.py"}, {"function.py"})
 
 
 def test_init_files_only_re_export():

@@ -195,6 +195,15 @@ def test_gradcheck_of_procrustes(case, both_ways):
         assert gradgradcheck(f, arguments)
 
 
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_gradient_with_a_graph_is_right_if_one_set_of_points_is_a_function_of_the_other(scale):
+    X, turn, cotangent = noise(10, 3).requires_grad_(), noise(3, 3, seed=1), noise(3, 3, seed=2)
+    fitted = sg.procrustes(X, (X @ turn).tanh(), scale=scale)
+    loss = (fitted.rotation * cotangent).sum() + fitted.residual
+    plain, again = (torch.autograd.grad(loss, X, retain_graph=True, create_graph=graph)[0] for graph in (False, True))
+    assert_close(again, plain)
+
+
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_transforms_agree_with_the_eager_formulas(case):
     """The eager backward pass has formulas of its own; everything else differentiates the composition."""

@@ -73,12 +73,7 @@ def triplets_at_once(M: Tensor, rule: GapRule) -> tuple[Tensor, Tensor, Tensor] 
 
 
 class _Eigenpairs(Eigh):
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output, None, inputs[0])
-        ctx.save_for_forward(*output, None, inputs[0])
-        ctx.set_materialize_grads(False)
+    keeps = "w V support A rule"
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -91,12 +86,7 @@ class _Eigenpairs(Eigh):
 
 
 class _Triplets(SVD):
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output, inputs[0])
-        ctx.save_for_forward(*output, inputs[0])
-        ctx.set_materialize_grads(False)
+    keeps = "U S Vh M rule"
 
     @staticmethod
     def backward(ctx, gU, gS, gVh):  # type: ignore[no-untyped-def]

@@ -33,10 +33,6 @@ class _FromLower(function.DerivativeRule):
         return checked_hermitian(A, operation, positive, dtype)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
-
-    @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         return hermitian(g), None, None, None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
 
@@ -20,12 +20,19 @@ _TENSORS = (Tensor, torch.nn.Parameter)
 class DerivativeRule:
     """Base class of the derivatives in this package, for eager mode, transforms and compilers alike.
 
-    A subclass defines the static methods ``forward`` (without ctx), ``setup_context``, ``backward`` and ``jvp`` of
-    ``torch.autograd.Function`` and is called by :func:`apply`. Three autograd functions are derived from it when it is
-    defined. (It is not an autograd function itself, because Dynamo does not read class attributes of those.)
-    ``traceable=False`` in the class statement is for rules that are never traced; their ``forward`` may have *args.
+    A subclass defines the static methods ``forward`` (without ctx), ``backward`` and ``jvp`` of
+    ``torch.autograd.Function``, states in the following attributes what they need, and is called by :func:`apply`.
+    Three autograd functions are derived from it when it is defined. (It is not an autograd function itself, because
+    Dynamo does not read class attributes of those.) ``traceable=False`` in the class statement is for rules that are
+    never traced; their ``forward`` may have *args.
 
     Attributes:
+        keeps: names of the parameters of ``forward`` and of the results that the derivatives need, as in "A w V".
+            Tensors, by the annotation of the parameter, are in ``ctx.saved_tensors`` in this order, *args at the end;
+            other parameters are attributes of ctx.
+        results: names of the results. A result comes before a parameter of the same name.
+        non_differentiable: names of the results that have no derivative.
+        materialize_grads: whether cotangents that are missing are zeros; otherwise they are None.
         transformed: as defined, for the transforms of torch.func.
         traced: without ``jvp``, because Dynamo cannot trace a function that has one.
         immediate: context and forward pass combined, for eager calls. This is faster: with a separate
@@ -33,6 +40,10 @@ class DerivativeRule:
         run: the ``apply`` of ``immediate`` without torch's wrapper in Python, which only concerns transforms.
     """
 
+    keeps: ClassVar[str] = ""
+    results: ClassVar[str] = "result"
+    non_differentiable: ClassVar[str] = ""
+    materialize_grads: ClassVar[bool] = True
     generate_vmap_rule = True
     forward: ClassVar[Callable[..., Any]]
     setup_context: ClassVar[Callable[..., None]]
@@ -48,40 +59,93 @@ class DerivativeRule:
 
         # Without a gradient, Dynamo tells by the number of parameters whether ``forward`` has a ctx; if it cannot count
         # them, all arguments are shifted by one.
-        if traceable and any(p.kind is p.VAR_POSITIONAL for p in inspect.signature(cls.forward).parameters.values()):
+        parameters = inspect.signature(cls.forward).parameters
+        if traceable and any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
             raise TypeError(
                 f"{cls.__name__}.forward: expected named parameters, got *args, which torch.compile miscounts"
             )
+        setup_context = _setup_context(cls, parameters)
 
         def forward(ctx: Any, *inputs: Any) -> Any:
             output = cls.forward(*inputs)
-            cls.setup_context(ctx, inputs, output)
+            setup_context(ctx, inputs, output)
             if observation.sources:
                 observation.record(ctx)
             return output
 
         absent = torch.autograd.Function
+        cls.setup_context = staticmethod(setup_context)
         cls.transformed = _variant(cls, {})
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
         cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
 
 
-def _variant(rule: type[DerivativeRule], changed: dict[str, Any]) -> Any:
+def _setup_context(rule: type[DerivativeRule], parameters: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
+    """Return the ``setup_context`` that a rule states. It calls nothing in Python, because every eager call runs it."""
+    results, keeps, materialize = rule.results.split(), rule.keeps.split(), rule.materialize_grads
+    names, several = [*results, *parameters], len(results) > 1
+    starred = {name for name, p in parameters.items() if p.kind is p.VAR_POSITIONAL}
+    tensors = {name for name, p in parameters.items() if str(p.annotation).startswith("Tensor")} | {*results}
+    saved = [names.index(name) for name in keeps if name in tensors - starred]
+    rest = min((names.index(name) for name in keeps if name in starred), default=len(names))
+    attributes = [(name, names.index(name)) for name in keeps if name not in tensors]
+    constant = [names.index(name) for name in rule.non_differentiable.split()]
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        given = (*output, *inputs) if several else (output, *inputs)
+        kept = (*map(given.__getitem__, saved), *given[rest:])
+        ctx.save_for_backward(*kept)
+        ctx.save_for_forward(*kept)
+        for name, place in attributes:
+            setattr(ctx, name, given[place])
+        if constant:
+            ctx.mark_non_differentiable(*map(given.__getitem__, constant))
+        if not materialize:
+            ctx.set_materialize_grads(False)
+
+    return setup_context
+
+
+class ReverseRule:
+    """Base class of derivatives for eager calls in reverse mode alone, which may keep more than inputs and results.
+
+    ``forward`` has a ctx, as in torch, which may hold factors of the result or an inner graph. The gradients of
+    :func:`recomputed` can be differentiated again.
+
+    Attributes:
+        composed: the same in operations that torch differentiates. :func:`apply` calls it instead unless the call is
+            :func:`reverse_only`; a rule without it is run by callers that have asked.
+        run: as in :class:`DerivativeRule`.
+    """
+
+    composed: ClassVar[Callable[..., Any]]
+    run: ClassVar[Any]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if not issubclass(cls, torch.autograd.Function):
+            cls.run = super(torch.autograd.Function, _variant(cls, {})).apply  # type: ignore[misc]
+
+
+def _variant(rule: type, changed: dict[str, Any]) -> Any:
     return type(rule.__name__, (rule, torch.autograd.Function), changed)
 
 
-def apply(rule: type[DerivativeRule], *inputs: Any) -> Any:
+def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     """Run the forward pass of a rule and record it for differentiation, in the way that the context of the call needs.
 
     Forward mode over forward mode raises an error: torch disables forward mode inside a ``jvp`` rule, so a term would
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    if needs_no_gradient(*[x for x in inputs if isinstance(x, Tensor)]):
+    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    if issubclass(rule, ReverseRule):
+        return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
+    if needs_no_gradient(*tensors):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
-        if _beyond_gradients():
+        if torch_internals.beyond_gradients():
             raise NotImplementedError(
                 "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
                 "zeros. Without fullgraph=True they are computed in eager mode."
@@ -116,15 +180,39 @@ def _meet_numbers(x: object) -> None:
             _meet_numbers(getattr(x, field.name))
 
 
-@torch_internals.constant_in_a_graph
-def _beyond_gradients() -> bool:
-    """Evaluated while Dynamo traces; it guards the transforms that are active."""
-    return torch_internals.beyond_gradients()
+def gradients(
+    results: Sequence[Tensor],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    cotangents: Sequence[Tensor | None],
+    create_graph: bool = False,
+) -> list[Tensor | None]:
+    """Return the gradients of the needed inputs; autograd has seen the results being computed. The graph is kept."""
+    pairs = [(y, g) for y, g in zip(results, cotangents, strict=True) if g is not None and y.requires_grad]
+    sources = [x for x, n in zip(inputs, needed, strict=True) if n and x is not None]
+    if not pairs:
+        return [None] * len(inputs)
+    values, directions = zip(*pairs, strict=True)
+    kept = {"retain_graph": True, "create_graph": create_graph, "allow_unused": True}
+    found = iter(torch.autograd.grad(values, sources, directions, **kept))
+    return [next(found) if n else None for n in needed]
 
 
-def run(rule: type[torch.autograd.Function], *inputs: Any) -> Any:
-    """Apply an autograd function to inputs that are :func:`reverse_only`, without torch's wrapper in Python."""
-    return super(torch.autograd.Function, rule).apply(*inputs)  # type: ignore[misc]
+def recomputed(
+    call: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    cotangents: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Return the gradients of the needed inputs of ``call`` as functions that autograd can differentiate again.
+
+    They are taken with respect to views of the inputs. One of them may be a function of another; a view keeps that path
+    out of these gradients, since the outer graph already accounts for it.
+    """
+    with torch.enable_grad():
+        inputs = [None if x is None else x.view_as(x) for x in inputs]
+        results = call(*inputs)
+    return gradients(results, inputs, needed, cotangents, create_graph=True)
 
 
 def differentiating() -> bool:
@@ -179,17 +267,9 @@ def transformed() -> bool:
     return in_transform() or in_forward_mode()
 
 
-def forward_over_reverse() -> bool:
-    """True if what is computed now is differentiated in reverse mode first and then in forward mode, by torch.func.
-
-    With the dual numbers of ``torch.autograd.forward_ad`` alone the order is not known in advance.
-    """
-    return torch_internals.reverse_inside_forward()
-
-
 def reverse_only(*tensors: Tensor) -> bool:
     """True if a call is :func:`eager` and only reverse mode can be requested."""
-    return eager(*tensors) and not in_forward_mode()
+    return not torch.compiler.is_compiling() and not in_forward_mode() and not intercepted(*tensors)
 
 
 def needs_no_gradient(*tensors: Tensor) -> bool:
@@ -198,18 +278,13 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
     This includes torch.jit.trace, whose result is for inference only: TorchScript cannot contain a Python autograd
     function.
     """
-    if torch.compiler.is_dynamo_compiling() or transformed():
+    if torch.compiler.is_dynamo_compiling() or in_transform() or in_forward_mode():
         return False
     if torch.is_grad_enabled():
         for x in tensors:
             if x.requires_grad:
                 return torch.jit.is_tracing()  # type: ignore[attr-defined,no-any-return]
     return True
-
-
-def tracked_twice(x: Tensor) -> bool:
-    """True if ``x`` carries a gradient in reverse mode and a tangent of ``torch.autograd.forward_ad``."""
-    return in_forward_mode() and not in_transform() and x.requires_grad
 
 
 def tracked(x: Tensor) -> bool:

@@ -92,8 +92,21 @@ def reverse_inside_forward() -> bool:
     return "Grad" in (kinds[kinds.index("Jvp") :] if "Jvp" in kinds else kinds)
 
 
+def constant_in_a_graph(call: F) -> F:
+    """Let torch.compile call a function while it traces, and take the result for a constant. A decorator.
+
+    ``torch.compiler.assume_constant_result`` does the same, but loads the compiler, which takes seconds.
+    """
+    call._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return call
+
+
+@constant_in_a_graph
 def beyond_gradients() -> bool:
-    """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell."""
+    """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell.
+
+    It is evaluated while Dynamo traces, which guards the transforms that are active.
+    """
     kinds = _transforms() or []
     return "Jvp" in kinds or kinds.count("Grad") > 1
 
@@ -181,15 +194,6 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
     except AttributeError:
         return nullcontext()
-
-
-def constant_in_a_graph(call: F) -> F:
-    """Let torch.compile call a function while it traces, and take the result for a constant. A decorator.
-
-    ``torch.compiler.assume_constant_result`` does the same, but loads the compiler, which takes seconds.
-    """
-    call._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return call
 
 
 def not_compiled(call: F) -> F:

@@ -32,7 +32,10 @@ def reducer(sync: bool, group: Any = None) -> Reduce | None:
 
 
 class _Sum(torch.autograd.Function):
-    """Sum over processes. Its gradient is the sum of the gradients of all processes."""
+    """Sum over processes. Its gradient is the sum of the gradients of all processes.
+
+    It is no rule of :mod:`spectralgrad.dispatch.function`: communication has no transforms, as torch's own error says.
+    """
 
     @staticmethod
     def forward(ctx, x, group):  # type: ignore[no-untyped-def]

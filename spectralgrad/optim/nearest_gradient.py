@@ -18,6 +18,7 @@ from .. import solvers
 from ..dispatch.arguments import check_tolerance, checked
 from ..errors import MethodError, SpectralError, check_matrix
 from ..precision import full_precision, magnitude, rank_tolerance, widen
+from ..solvers.products import composed
 from .parameters import Chosen
 from .step_hook import Treatment
 
@@ -171,7 +172,7 @@ def _tolerance(A: Tensor, stored: torch.dtype) -> float:
 
 def _svd(A: Tensor, tolerance: float) -> Tensor:
     U, S, Vh = solvers.svd(A, "nearest_orthogonal")
-    return (U * _kept(S, tolerance).unsqueeze(-2)) @ Vh
+    return composed(U, _kept(S, tolerance), Vh)
 
 
 def _gram(A: Tensor, tolerance: float) -> Tensor:
@@ -180,7 +181,7 @@ def _gram(A: Tensor, tolerance: float) -> Tensor:
     if bool(kept.all()):
         return Q
     whole = kept.all(-1)[..., None, None]  # a full-rank matrix must not depend on its neighbours in the batch
-    return torch.where(whole, Q, Q @ ((Vh.mH * kept.unsqueeze(-2)) @ Vh))
+    return torch.where(whole, Q, Q @ composed(Vh.mH, kept, Vh))
 
 
 def _kept(S: Tensor, tolerance: float) -> Tensor:

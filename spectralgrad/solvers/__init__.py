@@ -21,7 +21,7 @@ from .decompose.operators import (
 )
 from .decompose.tuning import tune
 from .kernel.gradients import eigh_gradient, polar_gradient, svd_gradient
-from .kernel.roots import congruence, inverse_sums, positive_part
+from .kernel.roots import inverse_sums, positive_part
 from .kernel.scalar_functions import function_and_eigenpairs, scalar_derivative
 from .kernel.singular_functions import compose_singular, divided_differences, singular_derivative
 from .ties import Ties, groups, singular_groups, split_eigenvalues, split_singular_values
@@ -32,7 +32,6 @@ __all__ = [
     "Ties",
     "batch_invariant",
     "compose_singular",
-    "congruence",
     "divided_differences",
     "eigh",
     "eigh_gradient",

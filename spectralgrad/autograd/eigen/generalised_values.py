@@ -23,6 +23,7 @@ from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
 from ...solvers import Ties
+from ...solvers.products import composed, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence
 from ..gap_rule import GapRule
@@ -58,22 +59,19 @@ def gradients(
     """
     C, Y = _reduced(*pencil, w, X)
     gC = eigenvalues.gradient(C, w, _identity(X), slopes, rule, ties)
-    gA = Y @ gC @ Y.mH if wanted[0] else None
+    gA = from_basis(Y, gC) if wanted[0] else None
     return gA, -Y @ hermitian(C @ gC) @ Y.mH if wanted[1] else None
 
 
 class _Values(function.DerivativeRule):
+    results = "w X"
+    non_differentiable = "X"
+    keeps = "A B w X rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, B: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor]:
         return solvers.pencil_eigh(A, B, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, B, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(A, B, *output)
-        ctx.save_for_forward(A, B, *output)
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, _):  # type: ignore[no-untyped-def]
@@ -85,8 +83,8 @@ class _Values(function.DerivativeRule):
         wanted = ctx.needs_input_grad
         with full_precision(X):
             if not function.differentiating():
-                gA = eigenvalues.composed(X, gw) if wanted[0] else None
-                return gA, eigenvalues.composed(X, -w * gw) if wanted[1] else None, None, None, None
+                gA = composed(X, gw, X.mH) if wanted[0] else None
+                return gA, composed(X, -w * gw, X.mH) if wanted[1] else None, None, None, None
             return *gradients((A, B), w, X, gw, ctx.rule, wanted, ctx.ties), None, None, None
 
     @staticmethod
@@ -94,17 +92,17 @@ class _Values(function.DerivativeRule):
         A, B, w, X = ctx.saved_tensors
         with full_precision(X):
             C, Y = _reduced(A, B, w, X)
-            M, N = (torch.zeros_like(X) if d is None else Y.mH @ hermitian(d) @ Y for d in (dA, dB))
+            M, N = (torch.zeros_like(X) if d is None else in_basis(Y, hermitian(d)) for d in (dA, dB))
             V = eigenvectors.attach(C, w, _identity(X), ctx.rule)[1]
-            return eigenvalues.directional(w, V.mH @ (M - hermitian(C @ N)) @ V, ctx.ties), None
+            return eigenvalues.directional(w, in_basis(V, M - hermitian(C @ N)), ctx.ties), None
 
 
 def _reduced(A: Tensor, B: Tensor, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
     """Return C and Y. Their values Λ and X are known, so only their derivatives are computed."""
-    metric = X.mH @ hermitian(B) @ X
+    metric = in_basis(X, hermitian(B))
     L = torch.linalg.cholesky(_identity(X) + (metric - metric.detach()))
     Y = torch.linalg.solve_triangular(L.mH, X, upper=True, left=False)
-    C = Y.mH @ hermitian(A) @ Y
+    C = in_basis(Y, hermitian(A))
     return torch.diag_embed(w.detach()).to(C.dtype) + (C - C.detach()), Y
 
 

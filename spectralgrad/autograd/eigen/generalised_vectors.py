@@ -24,6 +24,7 @@ from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
 from ...solvers import Ties
+from ...solvers.products import from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence, gauge
 from ..gap_rule import GapRule
@@ -41,18 +42,15 @@ def decompose(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tens
 
 
 class _Pencil(function.DerivativeRule):
+    results = "w X"
+    keeps = "w X A B rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, B: Tensor, rule: GapRule, operation: str) -> tuple[Tensor, Tensor]:
         w, X = solvers.pencil_eigh(A, B, operation)
         replaced = rule.replaced(w)
         return (w if replaced is None else replaced), X
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[2]
-        ctx.save_for_backward(*output, *inputs[:2])
-        ctx.save_for_forward(*output, *inputs[:2])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gX):  # type: ignore[no-untyped-def]
@@ -67,7 +65,7 @@ class _Pencil(function.DerivativeRule):
                 return *generalised_values.gradients((A, B), w, X.detach(), gw, ctx.rule, wanted), None, None
             C = None if gX is None else X.mH @ gX
             S = _spectral(w, X, C, gw, ctx.rule)
-            gA = X @ S @ X.mH if ctx.needs_input_grad[0] else None
+            gA = from_basis(X, S) if ctx.needs_input_grad[0] else None
             gB = _metric(w, X, C, S) if ctx.needs_input_grad[1] else None
             return gA, gB, None, None
 
@@ -75,7 +73,7 @@ class _Pencil(function.DerivativeRule):
     def jvp(ctx, dA, dB, *_):  # type: ignore[no-untyped-def]
         w, X = ctx.saved_tensors[:2]
         with full_precision(X):
-            M, N = (torch.zeros_like(X) if d is None else X.mH @ hermitian(d) @ X for d in (dA, dB))
+            M, N = (torch.zeros_like(X) if d is None else in_basis(X, hermitian(d)) for d in (dA, dB))
             inner = M - _means(w) * N
             return inner.diagonal(dim1=-2, dim2=-1).real, X @ (ctx.rule.gaps(w).mT * inner - N / 2)
 

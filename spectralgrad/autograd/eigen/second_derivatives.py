@@ -32,16 +32,6 @@ from ...solvers import Ties, groups
 from ..pairwise import differences, floored, identity_mask, leading, norm
 
 
-class SavesInputs:
-    """The context of a gradient as a function of tensors, which are followed by a gap rule and by ties."""
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        *tensors, ctx.rule, ctx.ties = inputs
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
-
-
 class Curvature:
     """Products of the Hessian of g with vectors of signs, computed when they are first needed.
 

@@ -32,9 +32,10 @@ import torch
 from torch import Tensor
 
 from ... import solvers
-from ...dispatch import function, observation
+from ...dispatch import function, observation, torch_internals
 from ...precision import full_precision
 from ...solvers import Ties
+from ...solvers.products import composed, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence
 from ..gap_rule import GapRule
@@ -52,11 +53,12 @@ def grouping(*inputs: Tensor) -> Ties:
     """Return which eigenvalues are to be treated as tied in forward mode.
 
     If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
-    in the direction. Dual numbers do not tell, so they get as little as possible.
+    in the direction. The dual numbers of ``torch.autograd.forward_ad`` do not tell, so they get as little as possible.
     """
-    if function.forward_over_reverse():
+    if torch_internals.reverse_inside_forward():
         return Ties.NEAR
-    return Ties.ROUNDING if any(map(function.tracked_twice, inputs)) else Ties.NONE
+    twice = torch_internals.in_forward_mode() and any(x.requires_grad for x in inputs)
+    return Ties.ROUNDING if twice and not torch_internals.in_transform() else Ties.NONE
 
 
 def differentiated_twice(*inputs: Tensor) -> bool:
@@ -89,17 +91,14 @@ def directional(w: Tensor, inner: Tensor, ties: Ties) -> Tensor:
 
 
 class _Values(function.DerivativeRule):
+    results = "w V"
+    non_differentiable = "V"
+    keeps = "A w V rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor]:
         return solvers.eigh(A, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(A, *output)
-        ctx.save_for_forward(A, *output)
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, _):  # type: ignore[no-untyped-def]
@@ -119,18 +118,19 @@ class _Values(function.DerivativeRule):
         A, w, V = ctx.saved_tensors
         with full_precision(V):
             V = eigenvectors.attach(A, w, V, ctx.rule)[1]
-            return directional(w, V.mH @ hermitian(dA) @ V, ctx.ties), None
+            return directional(w, in_basis(V, hermitian(dA)), ctx.ties), None
 
 
-class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
+class _Gradient(function.DerivativeRule):
     """V diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
+    keeps = "A w V slopes rule ties"
     generate_vmap_rule = False
 
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(V):
-            return composed(V, slopes)
+            return composed(V, slopes, V.mH)
 
     @staticmethod
     def vmap(info, in_dims, A, w, V, slopes, rule, ties):  # type: ignore[no-untyped-def]
@@ -144,8 +144,8 @@ class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
         with full_precision(V):
             hessian = second_derivatives.Curvature(w, slopes)
             w, V = eigenvectors.attach(A, w, V, ctx.rule)
-            inner = V.mH @ hermitian(Z) @ V
-            gA = V @ (second_derivatives.divided_slopes(w, hessian) * inner) @ V.mH
+            inner = in_basis(V, hermitian(Z))
+            gA = from_basis(V, second_derivatives.divided_slopes(w, hessian) * inner)
             diagonal = inner.diagonal(dim1=-2, dim2=-1).real
             return gA.sum_to_size(A.shape), None, None, diagonal.sum_to_size(slopes.shape), None, None
 
@@ -156,14 +156,9 @@ class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
             w, V = eigenvectors.attach(A, w, V, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dA is None:
-                return composed(V, change)
-            inner = V.mH @ hermitian(dA) @ V
+                return composed(V, change, V.mH)
+            inner = in_basis(V, hermitian(dA))
             numbers = solvers.groups(w.detach(), ctx.ties)
             split, R = solvers.split_eigenvalues(numbers, inner.detach())
             gamma = second_derivatives.between(w, slopes, (split, change), numbers, ctx.ties)
-            return V @ (gamma * inner + composed(R, change)) @ V.mH
-
-
-def composed(V: Tensor, values: Tensor) -> Tensor:
-    """Return V diag(values) Vᴴ for real values."""
-    return (V * values.to(V.dtype).unsqueeze(-2)) @ V.mH
+            return from_basis(V, gamma * inner + composed(R, change, R.mH))

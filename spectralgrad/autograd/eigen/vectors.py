@@ -21,6 +21,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
+from ...solvers.products import from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence, gauge
 from ..gap_rule import GapRule
@@ -60,6 +61,10 @@ def without_gradient(w: Tensor, V: Tensor, keep: Tensor | None) -> tuple[Tensor,
 class Eigh(function.DerivativeRule):
     """The eigenpairs of A: copies of given ones, or computed by the solver."""
 
+    results = "w V"
+    keeps = "w V support rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(
         A: Tensor, w: Tensor | None, V: Tensor | None, support: Tensor | None, rule: GapRule, operation: str
@@ -67,13 +72,6 @@ class Eigh(function.DerivativeRule):
         if w is not None and V is not None:
             return w.clone(), V.clone()
         return replaced(*solvers.eigh(A, operation), rule)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output, inputs[3])
-        ctx.save_for_forward(*output, inputs[3])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -91,7 +89,7 @@ class Eigh(function.DerivativeRule):
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
         w, V, support = ctx.saved_tensors[:3]
         with full_precision(V):
-            inner = V.mH @ hermitian(dA) @ V
+            inner = in_basis(V, hermitian(dA))
             return inner.diagonal(dim1=-2, dim2=-1).real, V @ (within(ctx.rule.gaps(w), support).mT * inner)
 
 
@@ -110,7 +108,7 @@ def _backward(
         inner = torch.zeros_like(V) if gV is None else _rotations(w, V, support, gV, rule)
         if gw is not None:
             inner = inner + torch.diag_embed(gw.to(V.dtype))
-        return V @ inner @ V.mH
+        return from_basis(V, inner)
 
 
 def _rotations(w: Tensor, V: Tensor, support: Tensor | None, gV: Tensor, rule: GapRule) -> Tensor:

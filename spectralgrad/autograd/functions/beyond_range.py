@@ -167,10 +167,6 @@ class _Copies(function.DerivativeRule):
         return A.clone(), A.clone()
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
-
-    @staticmethod
     def backward(ctx, near, far):  # type: ignore[no-untyped-def]
         return _prevailing(near, far)
 
@@ -187,10 +183,6 @@ class _Silent(function.DerivativeRule):
         return torch.zeros_like(x)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
-
-    @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         return g if bool(g.any()) else None
 
@@ -205,10 +197,6 @@ class _Clamped(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor) -> Tensor:
         return A.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
 
     @staticmethod
     def backward(ctx, gA):  # type: ignore[no-untyped-def]

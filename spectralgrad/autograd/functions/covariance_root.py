@@ -41,7 +41,7 @@ def root_from_positions(X: Tensor, center: bool, count: int, domain: Domain) -> 
         count: the divisor of the sum over positions.
         domain: name used in error messages, and relative rank tolerance of the N×N matrix.
     """
-    result: Tensor = _RootFromPositions.apply(X, center, count**-0.5, domain)
+    result: Tensor = _RootFromPositions.run(X, center, count**-0.5, domain)
     return result
 
 
@@ -86,7 +86,7 @@ def features(
     return X * scale, size
 
 
-class _RootFromPositions(torch.autograd.Function):
+class _RootFromPositions(function.ReverseRule):
     @staticmethod
     def forward(ctx, X, center, scale, domain):  # type: ignore[no-untyped-def]
         ctx.center, ctx.scale, ctx.domain = center, scale, domain

@@ -13,6 +13,7 @@ from ...dispatch.arguments import check_tolerance
 from ...errors import ArgumentError, batch_positions
 from ...precision import negative_tolerance, rounded_to
 from ...solvers.decompose.operators import Operator
+from ...solvers.products import composed
 from ..hermitian import from_lower
 from ..pairwise import norm
 
@@ -63,7 +64,7 @@ class Domain:
         if not self.clamp:
             return M
         w, V = solvers.eigh(M.detach(), self.operation)
-        return M - (V * w.clamp_max(0).unsqueeze(-2)) @ V.mH
+        return M - composed(V, w.clamp_max(0), V.mH)
 
     @classmethod
     def of_positive(cls, A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:

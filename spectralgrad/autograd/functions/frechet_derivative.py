@@ -20,6 +20,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
+from ...solvers.products import composed, congruence, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence
 from . import divided_differences
@@ -48,20 +49,12 @@ def derivative(A: Tensor, G: Tensor, *spectrum: Tensor) -> Tensor:
     return result
 
 
-def _congruent(V: Tensor, inner: Tensor) -> Tensor:
-    return V @ inner @ V.mH
-
-
 class _Function(function.DerivativeRule):
+    keeps = "A w V gamma curvature values"
+
     @staticmethod
     def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-        return (V * values.unsqueeze(-2)) @ V.mH
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, w, V, values, gamma, curvature = inputs
-        ctx.save_for_backward(A, w, V, gamma, curvature, values)
-        ctx.save_for_forward(A, w, V, gamma, curvature, values)
+        return composed(V, values, V.mH)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -70,7 +63,7 @@ class _Function(function.DerivativeRule):
         with full_precision(V):
             G = hermitian(gS)
             if observation.wanted():
-                observation.tell(ctx, lambda: existence.of_cut(w, values, gamma, V.mH @ G @ V))
+                observation.tell(ctx, lambda: existence.of_cut(w, values, gamma, in_basis(V, G)))
             diagonal = ((V.mH @ G).mT * V).sum(-2).real if ctx.needs_input_grad[3] else None
             gA = derivative(A, G, *spectrum) if function.differentiating() else solvers.function_derivative(V, gamma, G)
             return gA, None, None, diagonal, None, None
@@ -81,29 +74,26 @@ class _Function(function.DerivativeRule):
         V = spectrum[1]
         with full_precision(V):
             dS = torch.zeros_like(A) if dA is None else derivative(A, hermitian(dA), *spectrum)
-            return dS if dvalues is None else dS + (V * dvalues.unsqueeze(-2)) @ V.mH
+            return dS if dvalues is None else dS + composed(V, dvalues, V.mH)
 
 
 class _Derivative(function.DerivativeRule):
     """Df(A)[G], linear and self-adjoint in G."""
+
+    keeps = "A G w V gamma curvature"
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
         return solvers.function_derivative(V, gamma, G)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]
         A, G, w, V, gamma, curvature = ctx.saved_tensors
         with full_precision(V):
             Y = hermitian(gX)
-            gA = _SecondDerivative.apply(A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
+            gA = function.apply(_SecondDerivative, A, G, Y, w, V, gamma, curvature) if ctx.needs_input_grad[0] else None
             gG = derivative(A, Y, w, V, gamma, curvature) if ctx.needs_input_grad[1] else None
-            weights = ((V.mH @ G @ V).conj() * (V.mH @ Y @ V)).real if ctx.needs_input_grad[4] else None
+            weights = (in_basis(V, G).conj() * in_basis(V, Y)).real if ctx.needs_input_grad[4] else None
             return gA, gG, None, None, weights, None
 
     @staticmethod
@@ -112,18 +102,16 @@ class _Derivative(function.DerivativeRule):
         with full_precision(V):
             dX = torch.zeros_like(G) if dG is None else derivative(A, dG, w, V, gamma, curvature)
             if dA is not None:
-                dX = dX + _SecondDerivative.apply(A, G, hermitian(dA), w, V, gamma, curvature)
-            return dX if dgamma is None else dX + _congruent(V, dgamma * (V.mH @ G @ V))
+                dX = dX + function.apply(_SecondDerivative, A, G, hermitian(dA), w, V, gamma, curvature)
+            return dX if dgamma is None else dX + congruence(V, dgamma, G)
 
 
-class _SecondDerivative(torch.autograd.Function):
+class _SecondDerivative(function.DerivativeRule):
     """D²f(A)[G, E]. A third derivative raises an error, since the spectrum is treated as constant here."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(A: Tensor, G: Tensor, E: Tensor, w: Tensor, V: Tensor, gamma: Tensor, curvature: Tensor) -> Tensor:
-        G, E = V.mH @ G @ V, V.mH @ E @ V
+        G, E = in_basis(V, G), in_basis(V, E)
         d = w.shape[-1]
         step = max(1, min(d, _CHUNK // max(1, d * d)))
         inner = torch.zeros_like(G)
@@ -131,11 +119,7 @@ class _SecondDerivative(torch.autograd.Function):
             slab = slice(k, k + step)
             coefficients = divided_differences.second(w, gamma, curvature, slab).to(V.dtype)
             inner = inner + torch.einsum("...ikj,...ik,...kj->...ij", coefficients, G[..., :, slab], E[..., slab, :])
-        return _congruent(V, inner + inner.mH)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
+        return from_basis(V, inner + inner.mH)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

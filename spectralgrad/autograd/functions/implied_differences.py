@@ -11,14 +11,15 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
-from ...precision import exponent_of, exponent_range, full_precision, largest, ldexp, saturated
+from ...precision import exponent_of, exponent_range, largest, ldexp, saturated
+from ...solvers.products import composed, congruence
 from ...solvers.symmetry import hermitian
 from ..eigen.vectors import attach, within
 from ..gap_rule import GapRule
 from ..pairwise import differences, identity_mask
 from . import divided_differences
 from .domain import Spectrum
-from .infinite_values import composed, composed_values
+from .infinite_values import composed_values
 from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectral_scale import Scaled, completed
 from .square_root import plain_derivative
@@ -52,7 +53,7 @@ class Implied:
         if found is None:
             return composed_values(V, self.f, values)
         values = divided_differences.kept(found.f.value, found.spectrum.values, self.support)
-        near = ldexp(composed(V, values), found.up[..., None, None])
+        near = ldexp(composed(V, values, V.mH), found.up[..., None, None])
         return completed(near, self.f, Spectrum(w, V, self.support), found)
 
     def gamma(self, w: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ class Implied:
     def composed_derivative(self, A: Tensor, w: Tensor, V: Tensor, G: Tensor) -> Tensor:
         """Return the same from differentiable operations, in which the eigenpairs are functions of ``A``."""
         w, V = attach(A, w, V, self.rule, self.range)
-        return V @ (self.gamma(w) * (V.mH @ hermitian(G) @ V)) @ V.mH
+        return congruence(V, self.gamma(w), hermitian(G))
 
 
 def series_derivative(V: Tensor, s: Tensor, G: Tensor, rule: GapRule, inverse: bool) -> Tensor:
@@ -124,5 +125,4 @@ def _room(G: Tensor) -> Tensor:
 def clamped_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     """Return V (Γ̂ ∘ Vᴴ sym(G) V) Vᴴ as :func:`_bounded` does, but from differentiable operations."""
     e = _room(G)
-    with full_precision(V):
-        return saturated(ldexp(V @ (gamma * (V.mH @ hermitian(ldexp(G, -e)) @ V)) @ V.mH, e))
+    return saturated(ldexp(congruence(V, gamma, hermitian(ldexp(G, -e))), e))

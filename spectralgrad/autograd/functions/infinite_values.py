@@ -7,12 +7,8 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...precision import any_beyond, exponent_range, ldexp
+from ...solvers.products import composed
 from .scalar_functions import EXP, Function
-
-
-def composed(V: Tensor, values: Tensor) -> Tensor:
-    """V diag(values) Vᴴ for finite values."""
-    return (V * values.unsqueeze(-2)) @ V.mH
 
 
 def overflows(f: Function, values: Tensor) -> bool:
@@ -34,15 +30,15 @@ def _limit(values: Tensor) -> float:
 
 def composed_values(V: Tensor, f: Function, values: Tensor) -> Tensor:
     """V diag(values) Vᴴ for values of f."""
-    return composed_with_infinite(V, values) if overflows(f, values) else composed(V, values)
+    return composed_with_infinite(V, values) if overflows(f, values) else composed(V, values, V.mH)
 
 
 def composed_with_infinite(V: Tensor, values: Tensor) -> Tensor:
     """V diag(values) Vᴴ in which infinite values do not turn zeros of V into NaN."""
     infinite = values.isinf()
-    signs = composed(V, torch.where(infinite, values.sign(), 0))
+    signs = composed(V, torch.where(infinite, values.sign(), 0), V.mH)
     beyond = torch.tensor(3.0 * exponent_range(V.dtype), device=V.device)
-    return added(composed(V, torch.where(infinite, 0, values)), ldexp(signs, beyond))
+    return added(composed(V, torch.where(infinite, 0, values), V.mH), ldexp(signs, beyond))
 
 
 def added(X: Tensor, Y: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import torch
@@ -89,11 +89,10 @@ def rescaled(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: S
         down: an exponent for each input, with the batch shape (*,).
         up: an exponent for each result.
     """
-    differentiated = not function.needs_no_gradient(*inputs) and function.reverse_only(*inputs, *up)
-    if differentiated and not any(map(function.tracked, up)):
-        results = function.run(_Rescaled, call, tuple(down), tuple(up), *inputs)
+    if function.needs_no_gradient(*inputs) or any(map(function.tracked, up)):
+        results = _composed(call, down, up, *inputs)
     else:
-        results = _composed(call, inputs, down, up)
+        results = function.apply(_Rescaled, call, tuple(down), tuple(up), *inputs)
     return results if len(results) > 1 else results[0]
 
 
@@ -149,7 +148,7 @@ def _outputs(results: Any) -> tuple[Tensor, ...]:
     return (results,) if isinstance(results, Tensor) else tuple(results)
 
 
-def _composed(call: Call, inputs: Sequence[Tensor], down: Sequence[Tensor], up: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def _composed(call: Call, down: Sequence[Tensor], up: Sequence[Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
     """The same in operations that autograd sees."""
     if any(map(function.tracked, up)):
         within: Any = _outputs(call(*(_shifted(x, -e) for x, e in zip(inputs, down, strict=True))))
@@ -170,14 +169,11 @@ def _moved(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
 class _Moved(function.DerivativeRule):
     """See :func:`_moved`."""
 
+    keeps = "e back"
+
     @staticmethod
     def forward(x: Tensor, e: Tensor, back: Tensor) -> Tensor:
         return _shifted(x, e)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
@@ -189,8 +185,10 @@ class _Moved(function.DerivativeRule):
         return _moved(dx, *ctx.saved_tensors)
 
 
-class _Rescaled(torch.autograd.Function):
-    """The results in reverse mode; the gradient is computed at the scaled inputs and scaled once."""
+class _Rescaled(function.ReverseRule):
+    """The gradient is computed at the scaled inputs, in a graph kept since the forward pass, and scaled once."""
+
+    composed = staticmethod(_composed)
 
     @staticmethod
     def forward(ctx, call, down, up, *inputs):  # type: ignore[no-untyped-def]
@@ -209,14 +207,11 @@ class _Rescaled(torch.autograd.Function):
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
         needed, inputs = ctx.needs_input_grad[3:], ctx.saved_tensors
         if function.differentiating():
-            with torch.enable_grad(), full_precision(inputs[0]):
-                inputs = [x.view_as(x) for x in inputs]  # one of them may be a function of another
-                results = _composed(ctx.settings[0], inputs, *ctx.settings[1:])
-            found = _gradients(results, inputs, needed, cotangents, create_graph=True)
-        else:
-            (leaves, results), (_, down, up) = ctx.inner, ctx.settings
-            found = _scaled_gradients(leaves, results, needed, cotangents, down, up)
-        return None, None, None, *found
+            with full_precision(inputs[0]):
+                again = function.recomputed(partial(_composed, *ctx.settings), inputs, needed, cotangents)
+            return None, None, None, *again
+        (leaves, results), (_, down, up) = ctx.inner, ctx.settings
+        return None, None, None, *_scaled_gradients(leaves, results, needed, cotangents, down, up)
 
 
 Cotangents = Sequence[Tensor | None]
@@ -241,25 +236,5 @@ def _scaled_gradients(
         sizes = torch.stack([torch.where(top > 0, exponent_of(top) + e, -torch.inf) for top, e in tops]).amax(0)
         common = torch.where(sizes > -torch.inf, sizes, 0)
     scaled = [None if g is None else _shifted(g, e - common) for g, e in zip(cotangents, up, strict=True)]
-    found = _gradients(results, leaves, needed, scaled, create_graph=False)
+    found = function.gradients(results, leaves, needed, scaled)
     return [None if g is None else _shifted(g, common - e) for g, e in zip(found, down, strict=True)]
-
-
-def _gradients(
-    results: Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    needed: Sequence[bool],
-    cotangents: Cotangents,
-    create_graph: bool,
-) -> list[Tensor | None]:
-    pairs = [(y, g) for y, g in zip(results, cotangents, strict=True) if g is not None and y.requires_grad]
-    sources = [x for x, n in zip(inputs, needed, strict=True) if n]
-    if not pairs:
-        return [None] * len(inputs)
-    values, directions = zip(*pairs, strict=True)
-    found = iter(
-        torch.autograd.grad(
-            values, sources, directions, retain_graph=True, create_graph=create_graph, allow_unused=True
-        )
-    )
-    return [next(found) if n else None for n in needed]

@@ -22,6 +22,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision
+from ...solvers.products import composed, from_basis, in_basis
 from ...solvers.symmetry import hermitian
 from .. import existence
 from ..eigen.vectors import attach
@@ -30,7 +31,7 @@ from ..pairwise import identity_mask
 from . import beyond_range, divided_differences, frechet_derivative
 from .domain import Domain, Spectrum
 from .implied_differences import Implied, clamped_derivative, series_derivative
-from .infinite_values import added, composed, composed_values, composed_with_infinite, overflows, small_enough
+from .infinite_values import added, composed_values, composed_with_infinite, overflows, small_enough
 from .scalar_functions import INV_SQRT, SQRT, Function
 from .spectral_scale import Scaled, at_ordinary_size, completed, scaled
 from .square_root import root_and_eigenpairs
@@ -94,14 +95,11 @@ def _attached(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricte
 class _Direct(function.DerivativeRule):
     """A function that the kernel has computed; its derivative is one kernel call as well."""
 
+    keeps = "A w V f restricted"
+
     @staticmethod
     def forward(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:
         return S
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, _, w, V, ctx.f, ctx.restricted = inputs
-        ctx.save_for_backward(A, w, V)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -166,14 +164,17 @@ def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:
     values = implied.values(w)
     if function.tracked(values):
         return _learning_by_rule(A, implied, w, V, values)
-    if function.reverse_only(A):
-        result: Tensor = _ByRule.apply(A, w, V, values, implied)
-        return result
+    result: Tensor = function.apply(_ByRule, A, w, V, values, implied)
+    return result
+
+
+def _attached_by_rule(A: Tensor, w: Tensor, V: Tensor, values: Tensor, implied: Implied) -> Tensor:
+    """Return the same from eigenpairs with the graph of ``A``."""
     S = implied.composed(w, V, values) if implied.rule.saturates else None
     w, V = attach(A, w, V, implied.rule, implied.range)
     if S is None:
         return _diagonal_by_values(A, w, V, implied.values(w), implied.gamma(w))
-    result = function.apply(_Saturating, A, S, V, implied.gamma(w))
+    result: Tensor = function.apply(_Saturating, A, S, V, implied.gamma(w))
     return result
 
 
@@ -243,7 +244,7 @@ def root_by_series(A: Tensor, rule: GapRule, inverse: bool, domain: Domain) -> T
     The rule must have ``series_terms`` and keep all eigenvalues as they are.
     """
     if solvers.prepared(A):
-        result: Tensor = function.run(_RootBySeries, A, rule, inverse, domain)
+        result: Tensor = _RootBySeries.run(A, rule, inverse, domain)
         return result
     settings = domain.operation, inverse, domain.solver_rtol, domain.clamp, domain.dtype
     found = solvers.root_and_eigenpairs.at_once(A, *settings)
@@ -265,8 +266,10 @@ def _diagonal_by_values(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: 
     return compose(A, w, V, values, gamma.masked_fill(identity_mask(w), 0))
 
 
-class _ByRule(torch.autograd.Function):
-    """V diag(values) Vᴴ in reverse mode, the common case; Γ̂ is computed in the backward pass."""
+class _ByRule(function.ReverseRule):
+    """V diag(values) Vᴴ; Γ̂ is computed in the backward pass."""
+
+    composed = staticmethod(_attached_by_rule)
 
     @staticmethod
     def forward(ctx, A, w, V, values, implied):  # type: ignore[no-untyped-def]
@@ -283,8 +286,8 @@ class _ByRule(torch.autograd.Function):
             return ctx.implied.composed_derivative(A, w, V, gS), None, None, None, None
 
 
-class _RootBySeries(torch.autograd.Function):
-    """The roots V f(λ) Vᴴ in reverse mode, computed by the kernel together with √λ, which is zero off the range."""
+class _RootBySeries(function.ReverseRule):
+    """The roots V f(λ) Vᴴ, computed by the kernel together with √λ, which is zero off the range."""
 
     @staticmethod
     def forward(ctx, A, rule, inverse, domain):  # type: ignore[no-untyped-def]
@@ -313,31 +316,27 @@ def compose(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> T
 class _Spectral(function.DerivativeRule):
     """V diag(values) Vᴴ with derivative Γ in A; (w, V) and Γ carry the graph of A for second derivatives."""
 
-    @staticmethod
-    def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
-        return composed(V, values)
+    keeps = "V gamma"
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, V, _, gamma = inputs
-        ctx.save_for_backward(V, gamma)
-        ctx.save_for_forward(V, gamma)
+    def forward(A: Tensor, w: Tensor, V: Tensor, values: Tensor, gamma: Tensor) -> Tensor:
+        return composed(V, values, V.mH)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
         with full_precision(V):
-            inner = V.mH @ hermitian(gS) @ V
-            return V @ (gamma * inner) @ V.mH, None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
+            inner = in_basis(V, hermitian(gS))
+            return from_basis(V, gamma * inner), None, None, inner.diagonal(dim1=-2, dim2=-1).real, None
 
     @staticmethod
     def jvp(ctx, dA, dw, dV, dvalues, dgamma):  # type: ignore[no-untyped-def]
         V, gamma = ctx.saved_tensors
         with full_precision(V):
-            inner = torch.zeros_like(V) if dA is None else gamma * (V.mH @ hermitian(dA) @ V)
+            inner = torch.zeros_like(V) if dA is None else gamma * in_basis(V, hermitian(dA))
             if dvalues is not None:
                 inner = inner + torch.diag_embed(dvalues.to(V.dtype))
-            return V @ inner @ V.mH
+            return from_basis(V, inner)
 
 
 class _Saturating(function.DerivativeRule):
@@ -346,14 +345,11 @@ class _Saturating(function.DerivativeRule):
     V and Γ carry the graph of A for second derivatives.
     """
 
+    keeps = "V gamma"
+
     @staticmethod
     def forward(A: Tensor, S: Tensor, V: Tensor, gamma: Tensor) -> Tensor:
         return S.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[2:])
-        ctx.save_for_forward(*inputs[2:])
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]

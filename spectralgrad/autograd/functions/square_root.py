@@ -24,6 +24,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import doubled, full_precision, ldexp, moderate, reciprocal
+from ...solvers.products import composed, congruence
 from ...solvers.symmetry import hermitian
 from . import rescaling
 from .domain import Domain
@@ -50,8 +51,8 @@ def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     if doubled(s) is s:
         return R, s, V
     root, s, V = doubled(R), doubled(s), doubled(V)
-    composed = _compose(V, s)
-    return composed if function.needs_no_gradient(R) else root + (composed - root).detach(), s, V
+    precise = composed(V, s, V.mH)
+    return precise if function.needs_no_gradient(R) else root + (precise - root).detach(), s, V
 
 
 def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
@@ -77,10 +78,6 @@ def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
     return function.apply(_Lyapunov, S, G, s, V)
 
 
-def _compose(V: Tensor, values: Tensor) -> Tensor:
-    return (V * values.unsqueeze(-2)) @ V.mH
-
-
 def inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
     """Return the pseudo-inverse Z and the null-space projector N of S = V diag(s) Vᴴ, differentiable in ``S``."""
     result: tuple[Tensor, Tensor] = function.apply(_InverseAndProjector, S, s, V)
@@ -88,14 +85,11 @@ def inverse_and_projector(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tens
 
 
 class _InverseAndProjector(function.DerivativeRule):
-    @staticmethod
-    def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
-        return _compose(V, reciprocal(s, s > 0)), _compose(V, (s == 0).to(s.dtype))
+    results = keeps = "Z N"
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
+    def forward(S: Tensor, s: Tensor, V: Tensor) -> tuple[Tensor, Tensor]:
+        return composed(V, reciprocal(s, s > 0), V.mH), composed(V, s == 0, V.mH)
 
     @staticmethod
     def backward(ctx, gZ, gN):  # type: ignore[no-untyped-def]
@@ -116,17 +110,14 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
 
 
 class _ExactRoot(function.DerivativeRule):
+    results = "R s V"
+    non_differentiable = "s V"
+    keeps = "A R s V inverse domain"
+    materialize_grads = False
+
     @staticmethod
     def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
         return root_and_eigenpairs(A, inverse, domain)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        A, ctx.inverse, ctx.domain = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(A, *output)
-        ctx.save_for_forward(A, *output)
 
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
@@ -168,14 +159,12 @@ def _solved_inverse(A: Tensor, G: Tensor, s: Tensor, V: Tensor, domain: Domain) 
 
 
 class _Lyapunov(function.DerivativeRule):
-    @staticmethod
-    def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
-        return solvers.congruence(V, solvers.inverse_sums(s), G)
+    results = "X"
+    keeps = "S G s V X"
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
+    def forward(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
+        return congruence(V, solvers.inverse_sums(s), G)
 
     @staticmethod
     def backward(ctx, gX):  # type: ignore[no-untyped-def]

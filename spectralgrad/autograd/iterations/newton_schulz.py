@@ -144,15 +144,11 @@ def inverse_given(S: Tensor, Z: Tensor) -> Tensor:
 class _LyapunovBackward(function.DerivativeRule):
     """Identity on the approximate root S in the forward pass, the Lyapunov iteration for dA in the backward."""
 
+    keeps = "result scale steps on_residual"
+
     @staticmethod
     def forward(A: Tensor, S: Tensor, scale: Tensor | None, steps: int, on_residual: OnResidual | None) -> Tensor:
         return S.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, _, scale, ctx.steps, ctx.on_residual = inputs
-        ctx.save_for_backward(output, scale)
-        ctx.save_for_forward(output, scale)
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
@@ -173,14 +169,11 @@ class _LyapunovBackward(function.DerivativeRule):
 class _InverseOf(function.DerivativeRule):
     """Identity on Z ≈ S⁻¹ in the forward pass, −Z dS Z in the derivatives."""
 
+    keeps = "result"
+
     @staticmethod
     def forward(S: Tensor, Z: Tensor) -> Tensor:
         return Z.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(output)
-        ctx.save_for_forward(output)
 
     @staticmethod
     def backward(ctx, gZ):  # type: ignore[no-untyped-def]

@@ -11,6 +11,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import exponent, ldexp, rank_tolerance, reciprocal
+from ...solvers.products import composed
 from ...solvers.symmetry import hermitian, mirrored
 from ..eigen.vectors import without_gradient
 from ..functions.domain import Spectrum
@@ -158,7 +159,7 @@ def _composed(f: Function, w: Tensor, V: Tensor, shift: Tensor | float = 0) -> T
     """V f(w − shift) Vᴴ over the positive eigenvalues."""
     support = ~(w <= 0)  # True for NaN
     values = f.value(torch.where(support, w, 1) - shift)
-    return (V * torch.where(support, values, 0).unsqueeze(-2)) @ V.mH
+    return composed(V, torch.where(support, values, 0), V.mH)
 
 
 @torch.library.custom_op("spectralgrad::random_start", mutates_args=())

@@ -86,15 +86,11 @@ def _across(v: Tensor, x: Tensor) -> Tensor:
 class _Iterated(function.DerivativeRule):
     """The last iterate, with the derivative at the top of this module."""
 
+    keeps = "M v iterations"
+
     @staticmethod
     def forward(M: Tensor, v: Tensor, iterations: int) -> Tensor:
         return _steps(M, v, iterations)[-1][0].clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[:2])
-        ctx.save_for_forward(*inputs[:2])
-        ctx.iterations = inputs[2]
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

@@ -61,16 +61,13 @@ def _solve(form: Form, tensors: Tensors, w: Tensor, V: Tensor, R: Tensor) -> Ten
 class _Pairs(function.DerivativeRule):
     """The eigenpairs of a matrix given by its entries."""
 
+    results = "w V"
+    keeps = "form w V values indices"
+    materialize_grads = False
+
     @staticmethod
     def forward(form: Form, values: Tensor, indices: Tensor | None) -> tuple[Tensor, Tensor]:
         return form.eigenpairs((values, indices))
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.form = inputs[0]
-        ctx.save_for_backward(*output, *inputs[1:])
-        ctx.save_for_forward(*output, *inputs[1:])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
@@ -117,15 +114,12 @@ def _judged(
 class _Solve(function.DerivativeRule):
     """The solve Z = S(R) with a matrix given by its entries."""
 
+    results = "Z"
+    keeps = "form Z w V R values indices"
+
     @staticmethod
     def forward(form: Form, w: Tensor, V: Tensor, R: Tensor, values: Tensor, indices: Tensor | None) -> Tensor:
         return form.solve((values, indices), w, V, R)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.form = inputs[0]
-        ctx.save_for_backward(output, *inputs[1:])
-        ctx.save_for_forward(output, *inputs[1:])
 
     @staticmethod
     def backward(ctx, Y):  # type: ignore[no-untyped-def]
@@ -147,6 +141,7 @@ class _Solve(function.DerivativeRule):
 class _PairsOfCallable(_Pairs, traceable=False):
     """The eigenpairs of a callable. Under vmap it is called for one element of the batch after the other."""
 
+    keeps = "form w V tensors"
     generate_vmap_rule = False
 
     @staticmethod
@@ -161,6 +156,7 @@ class _PairsOfCallable(_Pairs, traceable=False):
 class _SolveOfCallable(_Solve, traceable=False):
     """The solve with a callable; under vmap, one solve per element."""
 
+    keeps = "form Z w V R tensors"
     generate_vmap_rule = False
 
     @staticmethod
@@ -181,16 +177,16 @@ def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Te
     This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
     graph of ``AV`` contains V as a constant.
     """
-    result: tuple[Tensor, Tensor] = _Attached.apply(AV, w, V, form)  # type: ignore[no-untyped-call]
+    result: tuple[Tensor, Tensor] = function.apply(_Attached, AV, w, V, form)
     return result
 
 
-class _Attached(torch.autograd.Function):
+class _Attached(function.DerivativeRule):
+    keeps = "AV w V form"
+    materialize_grads = False
+
     @staticmethod
-    def forward(ctx, AV, w, V, form):  # type: ignore[no-untyped-def]
-        ctx.form = form
-        ctx.save_for_backward(AV, w, V)
-        ctx.set_materialize_grads(False)
+    def forward(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
         return w.clone(), V.clone()
 
     @staticmethod
@@ -202,14 +198,14 @@ class _Attached(torch.autograd.Function):
             observation.tell(ctx, lambda: _judged(ctx.form, ctx.form.closure.tensors, w, V, gw, gV))
         with torch.no_grad(), full_precision(V):
             G = _cotangent(ctx.form, ctx.form.closure.tensors, w, V, gw, gV)
-        return _Once.apply(G, AV, gw, gV), None, None, None
+        return function.apply(_Once, G, AV, gw, gV), None, None, None
 
 
-class _Once(torch.autograd.Function):
+class _Once(function.DerivativeRule):
     """The identity of G, which depends on the others in a way that has no derivative here."""
 
     @staticmethod
-    def forward(ctx, G, *others):  # type: ignore[no-untyped-def]
+    def forward(G: Tensor, AV: Tensor, gw: Tensor | None, gV: Tensor | None) -> Tensor:
         return G.clone()
 
     @staticmethod

@@ -49,20 +49,17 @@ def _squares(X: Tensor) -> Tensor:
 
 
 class _Procrustes(function.DerivativeRule):
+    results = "square Q S Vh"
+    non_differentiable = "Q S Vh"
+    keeps = "X Y Q S Vh"
+    materialize_grads = False
+
     @staticmethod
     def forward(X: Tensor, Y: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         factors = polar_on_range(X @ Y.mH, operation)
         Q = factors.isometry
         turned = Q @ Y
         return _squares(X - turned) + _squares(Y - Q.mH @ turned), *factors
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        X, Y, _ = inputs
-        ctx.mark_non_differentiable(*output[1:])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(X, Y, *output[1:])
-        ctx.save_for_forward(X, Y, *output[1:])
 
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]

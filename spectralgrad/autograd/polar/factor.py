@@ -94,17 +94,14 @@ def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
 
 
 class _Polar(function.DerivativeRule):
+    results = "Q h Vh"
+    non_differentiable = "h Vh"
+    keeps = "M h Vh Q"
+    materialize_grads = False
+
     @staticmethod
     def forward(M: Tensor, tolerance: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
         return decompose(M, tolerance, special, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        Q, h, Vh = output
-        ctx.mark_non_differentiable(h, Vh)
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(inputs[0], h, Vh, Q)
-        ctx.save_for_forward(inputs[0], h, Vh, Q)
 
     @staticmethod
     def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]

@@ -43,10 +43,6 @@ class _Finite(function.DerivativeRule):
         return checked_finite(M, "polar")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        pass
-
-    @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         return g
 

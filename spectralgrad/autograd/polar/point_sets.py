@@ -15,6 +15,7 @@ uses these formulas. Everything else (transforms, compilers, second derivatives)
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -45,9 +46,7 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
     if not ordinary:
         return _of_any_scale(given, options)
-    if not function.reverse_only(*given):
-        return composed(X, Y, w, options)
-    results: Results = function.run(_Alignment, X, Y, w, options)
+    results: Results = function.apply(_Alignment, X, Y, w, options)
     return results
 
 
@@ -134,8 +133,10 @@ def _margin(h: Tensor, rotation: bool) -> Tensor:
     return (values[-2] + values[-1] if rotation else values[-1]) / resolved(values[0])
 
 
-class _Alignment(torch.autograd.Function):
-    """The results in reverse mode, the common case, with the formulas above in the backward pass."""
+class _Alignment(function.ReverseRule):
+    """The results, with the formulas above in the backward pass."""
+
+    composed = staticmethod(composed)
 
     @staticmethod
     def forward(ctx, X, Y, w, options):  # type: ignore[no-untyped-def]
@@ -158,31 +159,17 @@ class _Alignment(torch.autograd.Function):
     @staticmethod
     def backward(ctx, gR, gt, gs, ge, _):  # type: ignore[no-untyped-def]
         X, Y, w, *saved = ctx.saved_tensors
-        wanted = list(ctx.needs_input_grad[:3])
+        wanted = ctx.needs_input_grad[:3]
         with full_precision(X):
             if function.differentiating():
-                return *_recomputed((X, Y, w), wanted, (gR, gt, gs, ge), ctx.options), None
+                again = partial(composed, options=ctx.options)
+                return *function.recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None
 
 
 Cotangents = tuple[Tensor | None, ...]
-
-
-def _recomputed(inputs: Cotangents, wanted: list[bool], cotangents: Cotangents, options: Options) -> Cotangents:
-    """The gradients by autograd through :func:`composed`, with a graph if they may be differentiated again."""
-    X, Y, w = inputs
-    with torch.enable_grad():
-        results = composed(X, Y, w, options)  # type: ignore[arg-type]
-    pairs = [(r, g) for r, g in zip(results, cotangents, strict=False) if g is not None and r.requires_grad]
-    if not pairs:
-        return None, None, None
-    values, directions = zip(*pairs, strict=True)
-    sources = [x for x, needed in zip(inputs, wanted, strict=True) if needed]
-    again = function.differentiating()
-    found = iter(torch.autograd.grad(values, sources, directions, create_graph=again, allow_unused=True))  # type: ignore[arg-type]
-    return tuple(next(found) if needed else None for needed in wanted)
 
 
 def _cotangents(

@@ -20,6 +20,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import full_precision, rank_tolerance
+from ...solvers.products import composed
 from ...solvers.symmetry import hermitian
 from ..functions.square_root import inverse_and_projector, solve_lyapunov
 from ..pairwise import norm
@@ -41,7 +42,7 @@ def polar_on_range(M: Tensor, operation: str, rank: Tensor | None = None) -> Pol
     else:
         S = S * (torch.arange(S.shape[-1], device=S.device) < rank.unsqueeze(-1))
     with full_precision(M):
-        return PolarFactors((U * (S > 0).to(U.dtype).unsqueeze(-2)) @ Vh, S, Vh)
+        return PolarFactors(composed(U, S > 0, Vh), S, Vh)
 
 
 def modulus(M: Tensor, factors: PolarFactors) -> Tensor:
@@ -58,14 +59,12 @@ def isometry(M: Tensor, factors: PolarFactors) -> Tensor:
 
 
 class _Modulus(function.DerivativeRule):
-    @staticmethod
-    def forward(M: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
-        return (Vh.mH * S.unsqueeze(-2)) @ Vh
+    results = "H"
+    keeps = "M S Vh H"
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs, output)
-        ctx.save_for_forward(*inputs, output)
+    def forward(M: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+        return composed(Vh.mH, S, Vh)
 
     @staticmethod
     def backward(ctx, gH):  # type: ignore[no-untyped-def]

@@ -26,6 +26,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, quotient
+from ...solvers import products
 from .. import existence
 from ..functions import frechet_derivative
 from ..functions.rescaling import overflowed, rescaled
@@ -95,13 +96,10 @@ def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
         triplets: their singular value decomposition without gradient.
         weights: the function, without gradient.
     """
-    result: Tensor
     if function.needs_no_gradient(M):
-        result = composed(triplets.U, weights.values, triplets.Vh)
-    elif function.reverse_only(M):
-        result = function.run(_InReverse, M, *triplets, weights)
-    else:
-        result = function.apply(SingularFunction, M, *triplets, weights.values, *weights.pairs(), weights.curvature())
+        return composed(triplets.U, weights.values, triplets.Vh)
+    last = (None, weights) if function.reverse_only(M) else (weights.curvature(), None)
+    result: Tensor = function.apply(_SingularFunction, M, *triplets, weights.values, *weights.pairs(), *last)
     return result
 
 
@@ -120,7 +118,7 @@ def compose_learning(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
 def composed(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
     """Return U diag(values) Vᴴ."""
     by_kernel = solvers.compose_singular(U, values, Vh)
-    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh if by_kernel is None else by_kernel
+    return products.composed(U, values, Vh) if by_kernel is None else by_kernel
 
 
 def _apart(S: Tensor, outer: Tensor) -> Tensor:
@@ -188,54 +186,37 @@ def _eigenpairs(triplets: Triplets, m: int, n: int) -> tuple[Tensor, Tensor]:
     return torch.cat([S, -S, S.new_zeros((*S.shape[:-1], rest))], -1), vectors
 
 
-class _InReverse(torch.autograd.Function):
-    """U f(S) Vᴴ in reverse mode, the common case: f″ is computed only if a second derivative is requested."""
+class _SingularFunction(function.DerivativeRule):
+    """U f(S) Vᴴ. In reverse mode f″ is left to ``lazy``: it is computed only if a second derivative is requested."""
 
-    @staticmethod
-    def forward(ctx, M, U, S, Vh, weights):  # type: ignore[no-untyped-def]
-        ctx.weights = weights
-        if observation.sources:
-            observation.record(ctx)
-        ctx.save_for_backward(M, U, S, Vh, *weights.pairs())
-        return composed(U, weights.values, Vh)
-
-    @staticmethod
-    def backward(ctx, g):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, joint, outer = ctx.saved_tensors
-        if observation.wanted():
-            observation.tell(ctx, lambda: ctx.weights.judged(S, U.mH @ g @ Vh.mH))
-        with full_precision(U):
-            if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, ctx.weights.curvature())
-            else:
-                gM = _derivative(g, U, S, Vh, joint, outer)
-            return gM, None, None, None, None
-
-
-class SingularFunction(function.DerivativeRule):
-    """U f(S) Vᴴ for compilers, transforms and forward mode; f″ is an input."""
+    keeps = "M U S Vh joint outer curvature lazy"
 
     @staticmethod
     def forward(
-        M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor, curvature: Tensor
+        M: Tensor,
+        U: Tensor,
+        S: Tensor,
+        Vh: Tensor,
+        values: Tensor,
+        joint: Tensor,
+        outer: Tensor,
+        curvature: Tensor | None,
+        lazy: Weights | None,
     ) -> Tensor:
         return composed(U, values, Vh)
 
     @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, _, *weights = inputs
-        ctx.save_for_backward(M, U, S, Vh, *weights)
-        ctx.save_for_forward(M, U, S, Vh, *weights)
-
-    @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, *weights = ctx.saved_tensors
+        M, U, S, Vh, joint, outer, curvature = ctx.saved_tensors
+        if ctx.lazy is not None and observation.wanted():
+            observation.tell(ctx, lambda: ctx.lazy.judged(S, U.mH @ g @ Vh.mH))
         with full_precision(U):
             if function.differentiating():
-                gM = _by_dilation(M, g, Triplets(U, S, Vh), *weights)
+                curvature = ctx.lazy.curvature() if curvature is None else curvature
+                gM = _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, curvature)
             else:
-                gM = _derivative(g, U, S, Vh, *weights[:2])
-            return gM, *[None] * 7
+                gM = _derivative(g, U, S, Vh, joint, outer)
+            return gM, *[None] * 8
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
@@ -247,15 +228,11 @@ class SingularFunction(function.DerivativeRule):
 class _Learning(function.DerivativeRule):
     """U diag(values) Vᴴ with the derivative of the weights in M, whose diagonal goes through the values."""
 
+    keeps = "U S Vh joint outer"
+
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, values: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
         return composed(U, values, Vh)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        _, U, S, Vh, _, *weights = inputs
-        ctx.save_for_backward(U, S, Vh, *weights)
-        ctx.save_for_forward(U, S, Vh, *weights)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
@@ -269,4 +246,4 @@ class _Learning(function.DerivativeRule):
         U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             dF = U.new_zeros((*U.shape[:-1], Vh.shape[-1])) if dM is None else _by_torch(dM, U, S, Vh, *weights)
-            return dF if dvalues is None else dF + (U * dvalues.to(U.dtype).unsqueeze(-2)) @ Vh
+            return dF if dvalues is None else dF + products.composed(U, dvalues, Vh)

@@ -28,6 +28,7 @@ from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, quotient, rank_tolerance
 from ...solvers import Ties
+from ...solvers.products import composed
 from .. import existence
 from ..eigen import second_derivatives
 from ..eigen.values import grouping
@@ -58,17 +59,14 @@ def gradient(M: Tensor, triplets: Triplets, slopes: Tensor, rule: GapRule, ties:
 
 
 class _Values(function.DerivativeRule):
+    results = "U S Vh"
+    non_differentiable = "U Vh"
+    keeps = "M U S Vh rule ties"
+    materialize_grads = False
+
     @staticmethod
     def forward(M: Tensor, rule: GapRule, operation: str, ties: Ties) -> tuple[Tensor, Tensor, Tensor]:
         return solvers.svd(M, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        M, ctx.rule, _, ctx.ties = inputs
-        ctx.save_for_backward(M, *output)
-        ctx.save_for_forward(M, *output)
-        ctx.mark_non_differentiable(output[0], output[2])
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, _, gS, __):  # type: ignore[no-untyped-def]
@@ -96,15 +94,16 @@ class _Values(function.DerivativeRule):
             return None, diagonal + (split - diagonal).detach(), None
 
 
-class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
+class _Gradient(function.DerivativeRule):
     """U diag(slopes) Vᴴ. The slopes may have more batch dimensions in front, which torch.func.vmap adds."""
 
+    keeps = "M U S Vh slopes rule ties"
     generate_vmap_rule = False
 
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, slopes: Tensor, rule: GapRule, ties: Ties) -> Tensor:
         with full_precision(U):
-            return _composed(U, slopes, Vh)
+            return composed(U, slopes, Vh)
 
     @staticmethod
     def vmap(info, in_dims, M, U, S, Vh, slopes, rule, ties):  # type: ignore[no-untyped-def]
@@ -133,12 +132,12 @@ class _Gradient(second_derivatives.SavesInputs, function.DerivativeRule):
             U, S, Vh = singular_vectors.attach(M, U, S, Vh, ctx.rule)
             change = torch.zeros_like(slopes) if dslopes is None else dslopes
             if dM is None:
-                return _composed(U, change, Vh)
+                return composed(U, change, Vh)
             X, split, Yh = solvers.split_singular_values(numbers, U.detach(), Vh.detach(), dM.detach())
             X, Yh = U + (X - U).detach(), Vh + (Yh - Vh).detach()  # vectors that are not turned have a derivative
             joint = second_derivatives.between(S, slopes, (split, change), numbers, ctx.ties)
             ratios = _ratios(S, slopes, numbers == -1, torch.zeros_like(slopes))
-            return formula(dM, U, Vh, joint, *ratios) + _composed(X, change, Yh)
+            return formula(dM, U, Vh, joint, *ratios) + composed(X, change, Yh)
 
 
 def _ratios(S: Tensor, slopes: Tensor, vanishing: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,7 +155,3 @@ def _own(hessian: second_derivatives.Curvature, vanishing: Tensor) -> Tensor:
     if function.eager(hessian.w, hessian.slopes) and not bool(vanishing.any()):
         return torch.zeros_like(hessian.slopes)
     return hessian.own()
-
-
-def _composed(U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
-    return (U * values.to(U.dtype).unsqueeze(-2)) @ Vh

@@ -19,6 +19,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function, observation
 from ...precision import full_precision, reciprocal, saturated
+from ...solvers.products import composed
 from .. import existence, gauge
 from ..gap_rule import GapRule
 from ..pairwise import differences, identity_mask, norm
@@ -35,6 +36,10 @@ def attach(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor, rule: GapRule) -> tuple[
 class SVD(function.DerivativeRule):
     """The factors of M: copies of given ones, or computed by the solver."""
 
+    results = "U S Vh"
+    keeps = "U S Vh rule"
+    materialize_grads = False
+
     @staticmethod
     def forward(
         M: Tensor, U: Tensor | None, S: Tensor | None, Vh: Tensor | None, rule: GapRule, operation: str
@@ -42,13 +47,6 @@ class SVD(function.DerivativeRule):
         if U is not None and S is not None and Vh is not None:
             return U.clone(), S.clone(), Vh.clone()
         return solvers.svd(M, operation)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.rule = inputs[4]
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
-        ctx.set_materialize_grads(False)
 
     @staticmethod
     def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
@@ -92,7 +90,7 @@ def _backward(factors: Factors, cotangents: Cotangents, rule: GapRule) -> Tensor
             return fused
     with full_precision(U):
         if gS is not None and gU is None and gVh is None:
-            return (U * gS.to(U.dtype).unsqueeze(-2)) @ Vh
+            return composed(U, gS, Vh)
         gU, gS, gVh = (torch.zeros_like(x) if g is None else g for x, g in zip(factors, cotangents, strict=True))
         return _formula(U, S, Vh, gU, gS, gVh, rule)
 
@@ -157,14 +155,11 @@ def one_sided_at_ties(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tens
 
 
 class _OneSided(function.DerivativeRule):
+    keeps = "U S Vh"
+
     @staticmethod
     def forward(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> tuple[Tensor, Tensor]:
         return U.clone(), Vh.clone()
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):  # type: ignore[no-untyped-def]
-        ctx.save_for_backward(*inputs[1:])
-        ctx.save_for_forward(*inputs[1:])
 
     @staticmethod
     def backward(ctx, gU, gVh):  # type: ignore[no-untyped-def]

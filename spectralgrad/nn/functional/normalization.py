@@ -97,7 +97,7 @@ def normalize(
         statistics = _statistics(feature_matrices.dense(X), groups, dtype, reduce)
     if eps is not None and not _representable(statistics[-1], eps):
         return _of_any_scale(X, matrix_of, weight, bias, groups, dtype, reduce, eps)
-    return Normalized(*_Normalize.apply(X, weight, bias, matrix_of, groups, dtype, reduce, *statistics))
+    return Normalized(*_Normalize.run(X, weight, bias, matrix_of, groups, dtype, reduce, *statistics))
 
 
 def _representable(C: Tensor, eps: float) -> bool:
@@ -243,7 +243,7 @@ def _composed(
     return out, mean.detach().flatten(), C.detach(), W.detach(), count.detach()
 
 
-class _Normalize(torch.autograd.Function):
+class _Normalize(function.ReverseRule):
     @staticmethod
     def forward(ctx, X, weight, bias, matrix_of, groups, dtype, reduce, mean, count, C):  # type: ignore[no-untyped-def]
         features = feature_matrices.dense(X)
@@ -317,14 +317,7 @@ def _small_gradients(
 
 
 def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
-    """The gradients as functions that autograd can differentiate again.
-
-    They are taken with respect to views of the inputs. If a layer is used twice, its weight is also upstream of its
-    second input; a view keeps that path out of this gradient, since the outer graph already accounts for it.
-    """
-    inputs: list[Any] = [None if x is None else x.view_as(x) for x in ctx.saved_tensors[:3]]
-    wanted = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
+    """The same as functions that autograd can differentiate again."""
     matrix_of, *options = ctx.options
-    out = _composed(inputs[0], matrix_of, *inputs[1:], *options)[0]
-    found = iter(torch.autograd.grad(out, wanted, G, create_graph=True))
-    return [next(found) if needed else None for needed in ctx.needs_input_grad[:3]]
+    call = lambda X, weight, bias: _composed(X, matrix_of, weight, bias, *options)[:1]  # noqa: E731
+    return function.recomputed(call, ctx.saved_tensors[:3], ctx.needs_input_grad[:3], [G])

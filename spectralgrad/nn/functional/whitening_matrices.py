@@ -16,6 +16,7 @@ from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
 from ...rules import Method
+from ...solvers.products import composed
 
 Whitening = Literal["zca", "pca", "cholesky"]
 OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
@@ -117,8 +118,7 @@ def standardized_projector(
         return torch.diag_embed(inverse)
     R = inverse.unsqueeze(-1) * C * inverse.unsqueeze(-2)
     w, V = eigh(R if watch is None else watch(R), method=method)
-    chosen = leading(w, keep).to(V.dtype)
-    return ((V * chosen.unsqueeze(-2)) @ V.mT) * inverse.unsqueeze(-2)
+    return composed(V, leading(w, keep), V.mT) * inverse.unsqueeze(-2)
 
 
 def check_keep(keep: int | float, d: int, where: str) -> None:
@@ -151,7 +151,7 @@ def leading(w: Tensor, keep: int | float) -> Tensor:
 def positive_part(C: Tensor) -> Tensor:
     """The nearest positive semi-definite matrix; rounding to float16 or bfloat16 can make eigenvalues negative."""
     w, V = eigh(C)
-    return (V * w.clamp_min(0).unsqueeze(-2)) @ V.mT
+    return composed(V, w.clamp_min(0), V.mT)
 
 
 def _principal(M: Tensor, method: Method) -> Tensor:

@@ -12,6 +12,7 @@ from ...native.functions import in_memory
 from ...precision import all_ordinary, magnitude
 from ..call_counts import counts
 from ..kernel import gradients
+from ..products import composed
 from . import choice
 from .fallbacks import SVD
 from .lapack import Factors
@@ -103,7 +104,7 @@ def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> T
         by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
         if by_kernel is not None:
             return by_kernel
-    return U @ Vh if signs is None else (U * signs.unsqueeze(-2)) @ Vh
+    return U @ Vh if signs is None else composed(U, signs, Vh)
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

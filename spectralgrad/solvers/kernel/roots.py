@@ -13,6 +13,7 @@ from ...precision import exponent, full_precision, ldexp, rank_tolerance, recipr
 from ..call_counts import counts
 from ..decompose import choice
 from ..decompose.fallbacks import EIGH
+from ..products import composed, congruence, from_basis, in_basis
 from ..symmetry import hermitian, mirrored, noise, refuse_asymmetric, refuse_negative
 
 
@@ -119,7 +120,7 @@ def _composed_root(
     s = torch.where(support, values, 0).sqrt()
     scale = torch.where(support, values.rsqrt(), 0) if inverse else s
     with full_precision(V):
-        return (V * scale.unsqueeze(-2)) @ V.mH, s
+        return composed(V, scale, V.mH), s
 
 
 def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
@@ -142,7 +143,8 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     z = reciprocal(s, s > 0)
     rows, columns = z.unsqueeze(-1), z.unsqueeze(-2)
     first = torch.where((rows > 0) & (columns > 0), -rows * columns, (rows + columns).square())
-    return congruence(V, first, hermitian(G), weights)
+    with full_precision(V):
+        return from_basis(V, first * in_basis(V, hermitian(G)) * weights)
 
 
 def root_derivative_by_kernel(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor | None:
@@ -180,9 +182,3 @@ def function_derivative_by_kernel(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor
     if plan is None or not gamma.dtype == V.dtype == G.dtype:
         return None
     return plan.function(in_memory(V), in_memory(gamma), in_memory(G))
-
-
-def congruence(V: Tensor, weights: Tensor, G: Tensor, factor: Tensor | float = 1) -> Tensor:
-    """Return V (weights ∘ VᴴGV ∘ factor) Vᴴ."""
-    with full_precision(V):
-        return V @ (weights * (V.mH @ G @ V) * factor) @ V.mH
