@@ -17,6 +17,8 @@ from ..precision import full_precision, narrow, widen
 from ..rules import Pade
 from .decompositions import matching, scaled_pencil
 
+__all__ = ["eigvalsh", "svdvals"]
+
 
 @shortened(solvers.eigvalsh.at_once)
 def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:

@@ -23,6 +23,8 @@ from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
+__all__ = ["matrix_exp", "matrix_function", "matrix_inv_sqrt", "matrix_log", "matrix_power", "matrix_sqrt"]
+
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
     found = solvers.root_and_eigenpairs.at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))

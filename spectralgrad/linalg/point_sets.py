@@ -14,6 +14,8 @@ from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix
 from ..precision import full_precision, narrow, real_dtype, widen
 
+__all__ = ["procrustes"]
+
 
 class ProcrustesResult(NamedTuple):
     """Rotation (*, k, k), translation (*, k), scale (*,), residual (*,) and margin (*,); see :func:`procrustes`."""

@@ -21,6 +21,8 @@ from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
 from ..precision import saturated
 
+__all__ = ["GapMethod", "Method"]
+
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
 ROOTS = frozenset({"sqrt", "inv_sqrt"})

@@ -15,6 +15,8 @@ from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method, named
 from .milestones import LastDecay, epoch_of, last_decay, move
 
+__all__ = ["HybridSwitch"]
+
 _LOG = logging.getLogger(__name__)
 
 

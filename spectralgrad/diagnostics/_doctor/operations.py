@@ -75,7 +75,7 @@ def _table() -> dict[Any, Operation]:
     for name in ("eig", "qr", "cholesky", "inv", "pinv", "matrix_sqrth", "polar"):
         if hasattr(t, name):
             found[getattr(t, name)] = Operation(f"torch.linalg.{name}", "other", _nothing)
-    for name in linalg.__all__:
+    for name in dir(linalg):
         function = getattr(linalg, name)
         if name.startswith(("matrix_", "spectral_projector")):
             found[function] = Operation(f"sg.{name}", "function", _nothing, ours=True)

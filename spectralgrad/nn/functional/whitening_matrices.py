@@ -17,6 +17,8 @@ from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
 from ...rules import Method
 
+__all__ = ["principal_projector", "whitening_matrix"]
+
 Whitening = Literal["zca", "pca", "cholesky"]
 OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
 DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
