@@ -4,6 +4,8 @@ import doctest
 import re
 from pathlib import Path
 
+from tools.api_page import expanded
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TEXTS = [*PAGES, *sorted((ROOT / "docs" / "papers").glob("*.md")), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
@@ -11,6 +13,11 @@ TEXTS = [*PAGES, *sorted((ROOT / "docs" / "papers").glob("*.md")), ROOT / "CHANG
 
 def text(path: Path) -> str:
     return path.read_text("utf-8")
+
+
+def api_page() -> str:
+    """The page of the library's names as mkdocs gets it."""
+    return expanded(text(ROOT / "docs" / "api.md"))
 
 
 def is_of_the_lab(page: Path) -> bool:

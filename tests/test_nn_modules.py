@@ -423,12 +423,9 @@ def test_every_method_trains_the_layer(name):
 def test_every_public_name_has_an_example_and_a_place_in_the_guide():
     docs = Path(__file__).resolve().parent.parent / "docs"
     guide = "".join((docs / page).read_text("utf-8") for page in ("layers.md", "training.md"))
-    api = (docs / "api.md").read_text("utf-8")
     for name in sg.nn.__all__:
         if name != "functional":
             assert ">>>" in getattr(sg.nn, name).__doc__, name
-            assert f"spectralgrad.nn.{name}" in api
             assert name in guide or name[:-2] in guide or name == "SpectralModule", name
     for name in sg.nn.functional.__all__:
         assert ">>>" in getattr(sg.nn.functional, name).__doc__, name
-        assert f"spectralgrad.nn.functional.{name}" in api

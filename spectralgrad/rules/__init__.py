@@ -4,6 +4,12 @@ from .._lazy import export as _export
 from .base import *
 from .classes import *
 from .pade import robust_pade as robust_pade
-from .registry import *
+from .registry import METHODS as METHODS
+from .registry import Defaults as Defaults
+from .registry import methods as methods
+from .registry import named as named
+from .registry import register_method as register_method
+from .registry import resolve as resolve
+from .registry import spelling as spelling
 
 _export(__name__)

@@ -13,8 +13,6 @@ from . import classes
 from .base import FUNCTIONS, OPERATIONS, ROOTS, Method
 from .parsing import parse
 
-__all__ = ["METHODS", "Defaults", "methods", "named", "register_method", "resolve", "spelling"]
-
 METHODS: dict[str, type[Method]] = {
     cls.name: cls for cls in vars(classes).values() if isinstance(cls, type) and issubclass(cls, Method)
 }
