@@ -1,6 +1,7 @@
 """The layers as citizens of torch.nn: state, train and eval, repr, copies, types, hooks, live methods."""
 
 import copy
+import inspect
 import io
 import pickle
 from pathlib import Path
@@ -418,6 +419,12 @@ def test_every_method_trains_the_layer(name):
         X = X.detach().requires_grad_()
         layer(X).square().sum().backward()
         assert X.grad.isfinite().all(), method
+
+
+def test_every_layer_is_in_the_lists_of_layers():
+    layers = {name for name in sg.nn.__all__ if inspect.isclass(getattr(sg.nn, name))}
+    other = {"OrthogonalConv2d", "SpectralModule", "WhiteningMSELoss"}  # a convolution, the base class, a loss
+    assert {name.partition("-")[0] for name in LAYERS} == layers - other, "add the layer to a list in tests/layers.py"
 
 
 def test_every_public_name_has_an_example_and_a_place_in_the_guide():
