@@ -145,7 +145,7 @@ def _of_matrices(
 
 
 def _of_features(methods: Sequence[str], trained: TrainedLayer) -> tuple[dict[str, float], dict[str, int]]:
-    """The same for covariance pooling, where the gradient of the features is measured.
+    """Median errors and missing gradients for covariance pooling, measured on the gradient of the features.
 
     Its covariances have zero eigenvalues, where the square root has no gradient; the gradient of the features exists.
     """

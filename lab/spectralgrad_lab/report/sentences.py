@@ -56,7 +56,7 @@ def _failures(found: Sequence[Summary]) -> str:
 
 
 def details(summaries: Sequence[Summary], gradients: GradientErrors | None) -> list[str]:
-    """One sentence each on the cause of failures, the gradients and the test errors, as far as known."""
+    """One sentence each on the cause of failures, the gradients and the test errors, if known."""
     return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries)) if said]
 
 

@@ -55,7 +55,7 @@ def spans(length: int, stride: int, margin: int, side: int) -> list[Span]:
     Args:
         length: a multiple of ``stride``.
         stride: pixels per position of the features.
-        margin: pixels to read on both sides, as far as there are any; rounded up to a multiple of ``stride``.
+        margin: pixels to read on both sides, fewer at the borders; rounded up to a multiple of ``stride``.
         side: largest length of a part.
 
     Example:
