@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from spectralgrad.cli import main
 from spectralgrad.diagnostics import gradient_error_plot
 from spectralgrad.rules import METHODS
 
-from .documents import PAGES, ROOT, TEXTS, api_page, is_of_the_lab, run_examples, text
+from .documents import PAGES, ROOT, TEXTS, WRITTEN, api_page, is_of_the_lab, run_examples, text
 
 
 def anchors(path: Path) -> set[str]:
@@ -48,6 +49,33 @@ def test_every_public_name_is_documented():
 def test_every_method_has_its_section():
     sections = text(ROOT / "docs" / "methods.md")
     assert [name for name in sg.methods() if f"\n## {name}\n" not in sections] == []
+
+
+def test_lines_have_at_most_120_columns():
+    """Except in tables, examples and headings, and on pages that are generated."""
+    long = [f"{page.relative_to(ROOT)}:{number}" for page in WRITTEN for number in _long_lines(text(page))]
+    assert long == []
+
+
+def _long_lines(page: str) -> Iterator[int]:
+    in_code = False
+    for number, line in enumerate(page.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif len(line) > 120 and not in_code and not line.lstrip().startswith(("|", "#")):
+            yield number
+
+
+def test_sentences_name_the_thing_again():
+    """Nouns are repeated: "that of", "those of" and "of which" make a reader look back. Comparable libraries have 4."""
+    folders = (ROOT / "spectralgrad", ROOT / "lab" / "spectralgrad_lab")
+    code = [file for folder in folders for file in folder.rglob("*") if file.suffix in (".py", ".hpp", ".cpp", ".j2")]
+    found = {file.relative_to(ROOT).as_posix(): len(_BACKWARDS.findall(text(file))) for file in (*WRITTEN, *code)}
+    left = {name: count for name, count in found.items() if count}
+    assert sum(left.values()) <= 90, f"reword one of {left}"
+
+
+_BACKWARDS = re.compile(r"\b(?:that|those)\s+of\b|\bof\s+which\b", re.IGNORECASE)
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.relative_to(ROOT).as_posix())
