@@ -52,7 +52,8 @@ def grouping(*inputs: Tensor) -> Ties:
     """Return which eigenvalues are to be treated as tied in forward mode.
 
     If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
-    in the direction. Dual numbers do not tell, so they get as little as possible.
+    in the direction. With dual numbers the order of differentiation is unknown; only eigenvalues equal to rounding are
+    grouped.
     """
     if function.forward_over_reverse():
         return Ties.NEAR

@@ -178,7 +178,7 @@ class _SolveOfCallable(_Solve, traceable=False):
 def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V), given without gradient, as functions of ``AV``, the operator's product with V.
 
-    This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
+    This is for callables that hide the tensors on which they depend. A second derivative raises an error, because the
     graph of ``AV`` contains V as a constant.
     """
     result: tuple[Tensor, Tensor] = _Attached.apply(AV, w, V, form)  # type: ignore[no-untyped-call]
