@@ -2,7 +2,7 @@ r"""Check results before they are timed, against float64 references in plain tor
 
 The reference of :math:`A^{-1/2}` and its gradient is :math:`V(\Gamma\circ V^HGV)V^H` with
 :math:`\Gamma_{ij}=-1/(r_ir_j(r_i+r_j))`, :math:`r=\sqrt\lambda`; for :math:`C^{1/2}`, :math:`\Gamma_{ij}=1/(r_i+r_j)`.
-The reference of :math:`Uf(\Sigma)V^H` is in :mod:`.singular_filter`.
+The reference of :math:`Uf(\Sigma)V^H` is in :mod:`.studies.singular_filter`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""The derivative of a few eigenpairs at one end of the spectrum, from products with the operator.
 
-Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`.eigenvectors`; orthogonal to it
+Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`..eigen.vectors`; orthogonal to it
 :math:`(\lambda_i-A)\,dv_i=(I-VV^H)\,dA\,v_i`. The transposed map sends the cotangents of λ and V to the cotangent of
 :math:`AV`,
 

@@ -1,7 +1,8 @@
 """A few eigenpairs of a matrix given by its entries, and the linear systems of their gradient, as operators of torch.
 
-The entries belong to a dense matrix, or to a sparse one and come with their places. Like the operators in
-:mod:`.operators` these have no derivatives; under ``torch.func.vmap`` they run for one matrix after the other.
+The entries belong to a dense matrix, or to a sparse one and come with their places. Like
+the operators in :mod:`spectralgrad.solvers.decompose.operators`, these have no derivatives; under ``torch.func.vmap``
+they run for one matrix after the other.
 """
 
 from __future__ import annotations
