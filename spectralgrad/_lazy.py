@@ -1,4 +1,4 @@
-"""The public names of packages: what ``dir`` lists, and subpackages that are imported on first use."""
+"""The public names of packages: what they export, what ``dir`` lists, and subpackages that load on first use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,22 @@ def load(name: str) -> ModuleType:
     if name not in _LAZY:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
     return import_module(f"{_PACKAGE}.{name}")
+
+
+def export(package: str, *others: str) -> None:
+    """Make every public name that a package's ``__init__`` imports a name that the package exports.
+
+    Sets ``__all__`` and ``__dir__``. Each file states its public names once, in its own ``__all__``, and the packages
+    above import ``*`` from it; type checkers follow such imports, but no ``__all__`` that is computed in their sight.
+
+    Args:
+        package: name of the package.
+        others: further names: modules, which are left out otherwise, and what starts with an underscore.
+    """
+    module = sys.modules[package]
+    imported = {name for name, x in vars(module).items() if name[0] != "_" and not isinstance(x, ModuleType)}
+    module.__all__ = sorted({*others, *imported - {"TYPE_CHECKING"}})  # type: ignore[attr-defined]
+    module.__dir__ = listing(package)  # type: ignore[method-assign, assignment]
 
 
 def listing(package: str) -> Callable[[], list[str]]:

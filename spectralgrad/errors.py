@@ -15,6 +15,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+__all__ = [
+    "ArgumentError",
+    "AsymmetricError",
+    "ConvergenceError",
+    "IndefiniteError",
+    "MethodError",
+    "NonFiniteError",
+    "NotDefiniteError",
+    "ShapeError",
+    "SolverError",
+    "SpectralError",
+]
+
 _LISTED = 8  # number of batch positions listed in a message before "and n more"
 DTYPES = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
 DTYPES |= {torch.complex32, torch.complex64, torch.complex128}

@@ -57,7 +57,7 @@ def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def rounded_to(A: Tensor) -> torch.dtype:
-    """Return the type whose rounding error ``A`` may contain: its own, or under autocast that of matrix products."""
+    """Return the type of the rounding errors in ``A``: its own, or under autocast the type of matrix products."""
     kind = "cpu" if A.is_cpu else A.device.type
     if A.dtype == torch.float32 and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
@@ -216,7 +216,7 @@ def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     The error of a backward-stable solver is a few :math:`\epsilon\|A\|` and in practice grows like :math:`\sqrt d`. The
     computed null eigenvalues of graph Laplacians exceed :math:`\sqrt d\,\epsilon\|A\|` and stay below three times that
     (``tests/test_rank_deficiency.py``). The customary :math:`d\,\epsilon` would discard eigenvalues of large matrices
-    that are accurate to a few per cent. For half types :math:`\epsilon` is that of float32, in which they are computed:
+    that are accurate to a few per cent. For half types :math:`\epsilon` is float32's, in which they are computed:
     many of their matrices, such as diagonal ones, have small eigenvalues that rounding did not change.
     """
     return torch.finfo(working_dtype(dtype)).eps * max(8.0, 3 * d**0.5)

@@ -42,10 +42,20 @@ class Package:
             modules = {path.stem for path in file.parent.iterdir() if path.suffix in ("", ".py")}
             for node in ast.parse(file.read_text(encoding="utf-8")).body:
                 if isinstance(node, ast.ImportFrom) and node.module:  # `from . import name` imports the module itself
-                    both = {alias.asname or alias.name for alias in node.names} & modules
+                    both = set(self._imported_names(file, node)) & modules
                     if both:
                         found[self.name(file)] = both
         return found
+
+    def _imported_names(self, file: Path, node: ast.ImportFrom) -> list[str]:
+        """The names that a statement in an ``__init__.py`` defines, also for ``import *`` from a file of the folder."""
+        names = [alias.asname or alias.name for alias in node.names]
+        source = file.parent / f"{node.module}.py"
+        if names != ["*"] or node.level != 1 or not source.exists():
+            return names
+        body = ast.parse(source.read_text(encoding="utf-8")).body
+        lists = [x.value for x in body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "__all__"]
+        return [name for value in lists for name in ast.literal_eval(value)]
 
     def inits_that_compute(self) -> list[str]:
         """The ``__init__.py`` that do more than to re-export."""

@@ -35,7 +35,8 @@ def _folded():
 
 WEIGHT = nn.Parameter(torch.eye(3))
 
-# An example for each required argument, by its name; "function.argument" where the name alone is ambiguous.
+# An example for each required argument, by its name; "function.argument" where the name alone is ambiguous. The X and Y
+# of layers and their functions are features.
 EXAMPLES = {
     "A": _spd,
     "B": _spd,
@@ -77,27 +78,16 @@ EXAMPLES = {
     "in_channels": lambda: 3,
     "out_channels": lambda: 3,
     "num_features": lambda: 3,
-    "CovariancePooling.X": _features,
-    "DropCov.X": _features,
     "TokenPooling.X": lambda: _features().mT,
     "embed_dim": lambda: 3,
-    "cross_covariance_pooling.X": _features,
-    "cross_covariance_pooling.Y": _features,
-    "dropcov_rate.X": _features,
     "importance": lambda: torch.ones(4, 3, dtype=torch.float64),
-    "rankfeat.X": _features,
     "DecorrelatedBatchNorm2d.X": lambda: _features()[..., None],
     "DecorrelatedBatchNorm3d.X": lambda: _features()[..., None, None],
     "PCADenoising2d.X": lambda: _features()[..., None],
     "WhiteningColoring2d.content": lambda: _features()[..., None],
     "x": lambda: _features()[..., None].float(),
-    "color.X": _features,
-    "whiten.X": _features,
-    "normalize.X": _features,
-    "apply_matrix.X": _features,
     "apply_matrix.mean": lambda: torch.zeros(3, dtype=torch.float64),
     "apply_matrix.matrix": lambda: _spd()[None],
-    "covariance_pooling.X": _features,
     "content": _features,
     "views": lambda: torch.randn(2, 8, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
     "hook": lambda: lambda layer, matrices: None,
@@ -212,7 +202,10 @@ def arguments_of(name, parameters):
 
 
 def _example(function, argument):
-    for key in (f"{function}.{argument}", argument):
-        if key in EXAMPLES:
-            return EXAMPLES[key]()
+    if f"{function}.{argument}" in EXAMPLES:
+        return EXAMPLES[f"{function}.{argument}"]()
+    if argument in ("X", "Y") and function in (*sg.nn.__all__, *sg.nn.functional.__all__):
+        return _features()
+    if argument in EXAMPLES:
+        return EXAMPLES[argument]()
     raise LookupError(f"add an example of {function}.{argument} to EXAMPLES in tests/arguments.py")

@@ -4,13 +4,26 @@ import doctest
 import re
 from pathlib import Path
 
+from tools.api_page import expanded
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+WRITTEN = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]  # by hand
 TEXTS = [*PAGES, *sorted((ROOT / "docs" / "papers").glob("*.md")), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
 
 
 def text(path: Path) -> str:
     return path.read_text("utf-8")
+
+
+def in_one_line(path: Path) -> str:
+    """The page without its line breaks, to look for sentences."""
+    return " ".join(text(path).split())
+
+
+def api_page() -> str:
+    """The page of the library's names as mkdocs gets it."""
+    return expanded(text(ROOT / "docs" / "api.md"))
 
 
 def is_of_the_lab(page: Path) -> bool:

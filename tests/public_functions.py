@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from types import FunctionType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,15 +64,30 @@ def _normalize(A: Tensor) -> Tensor:
     return functional.normalize(_features(A), lambda C: sg.matrix_inv_sqrt(C), None, None).output
 
 
-# The names before a blank are those of the public functions. Features and other arguments are functions of A, so that
-# the gradient reaches every argument.
-CALLS: dict[str, Callable[[Tensor], Tensor]] = {
-    "affine_invariant": lambda A: sg.affine_invariant(A, _other(A)),
+# Required arguments by their names, as functions of A, so that the gradient reaches every argument.
+ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
+    "A": lambda A: A,
+    "B": _other,
+    "M": _tall,
+    "X": _tall,
+    "Y": lambda A: _tall(_other(A)),
+    "operator": lambda A: A,
+    "k": lambda A: 2,
+    "p": lambda A: 1.5,
+    "f": lambda A: torch.tanh,
+    "tau": lambda A: 0.7,
+}
+FEATURES: dict[str, Callable[[Tensor], Any]] = {  # arguments of layers
+    "X": _features,
+    "content": _features,
+    "S": lambda A: A,
+    "views": lambda A: _features(A)[..., 0].permute(2, 0, 1),
+}
+# Functions whose arguments have other names, that need optional ones, or whose result is not unique; and calls in
+# another form, whose name follows after a blank.
+_CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "apply_matrix": lambda A: functional.apply_matrix(_features(A), A[0], A[None]),
-    "bures_wasserstein": lambda A: sg.bures_wasserstein(A, _other(A)),
     "color": lambda A: functional.color(_features(A), _features(A).cos()),
-    "covariance": lambda A: sg.covariance(_tall(A)),
-    "covariance_pooling": lambda A: functional.covariance_pooling(_features(A)),
     "covariance_sqrt": lambda A: sg.covariance_sqrt(_tall(A), eps=0.1),
     "cross_covariance_pooling": lambda A: functional.cross_covariance_pooling(_tokens(A), _tokens(_other(A))),
     "dropcov_rate": lambda A: A.sum() + functional.dropcov_rate(_features(A), _features(A).mean((2, 3))),
@@ -78,41 +95,40 @@ CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigh of a pencil": lambda A: _pairs(*sg.eigh(A, _other(A))),
     "eigh with k": lambda A: _pairs(*sg.eigh(A, k=2)),
     "eigsh": lambda A: _pairs(*sg.eigsh(A, 2)),
-    "eigvalsh": lambda A: sg.eigvalsh(A),
     "eigvalsh of a pencil": lambda A: sg.eigvalsh(A, _other(A)),
-    "frechet_distance": lambda A: sg.frechet_distance(_tall(A), _tall(_other(A))),
-    "gaussian_transport": lambda A: sg.gaussian_transport(A, _other(A)),
     "gaussian_wasserstein": lambda A: sg.gaussian_wasserstein(A[0], A, A[1], _other(A)),
-    "log_euclidean": lambda A: sg.log_euclidean(A, _other(A)),
-    "low_rank": lambda A: sg.low_rank(_tall(A), 2),
     "lyapunov": lambda A: sg.linalg.lyapunov(A, A @ A).solution,
-    "matrix_exp": lambda A: sg.matrix_exp(A),
-    "matrix_function": lambda A: sg.matrix_function(A, torch.tanh),
-    "matrix_inv_sqrt": lambda A: sg.matrix_inv_sqrt(A),
-    "matrix_log": lambda A: sg.matrix_log(A),
     "matrix_power": lambda A: sg.matrix_power(A, 0.3),
-    "matrix_sqrt": lambda A: sg.matrix_sqrt(A),
     "newton_schulz": lambda A: _together(*sg.linalg.newton_schulz(A, steps=2)),
     "normalize": _normalize,
-    "nuclear_norm": lambda A: sg.nuclear_norm(_tall(A)),
-    "polar": lambda A: sg.polar(_tall(A)),
     "polar special": lambda A: sg.polar(A, special=True),
     "principal_projector": lambda A: functional.principal_projector(A, 2, 1e-3, sg.Pade()),
     "procrustes": _procrustes,
-    "rankfeat": lambda A: functional.rankfeat(_features(A)),
-    "schatten_norm": lambda A: sg.schatten_norm(_tall(A), 1.5),
-    "singular_value_function": lambda A: sg.singular_value_function(_tall(A), torch.tanh),
-    "singular_value_threshold": lambda A: sg.singular_value_threshold(_tall(A), 0.7),
-    "spectral_norm": lambda A: sg.spectral_norm(_tall(A)),
-    "spectral_projector": lambda A: sg.spectral_projector(A, 2),
     "svd": lambda A: _triplets(*sg.svd(_tall(A))),
-    "svdvals": lambda A: sg.svdvals(_tall(A)),
-    "upper_triangle": lambda A: functional.upper_triangle(A),
     "wct": lambda A: functional.wct(_features(A), _features(A).cos()),
-    "whiten": lambda A: functional.whiten(_features(A)),
     "whiten pca": lambda A: functional.whiten(_features(A), whitening="pca"),
     "whitening_matrix": lambda A: functional.whitening_matrix(A, "zca", sg.Exact()),
-    "whitening_mse": lambda A: functional.whitening_mse(_features(A)[..., 0].permute(2, 0, 1)),
+}
+
+
+def public_functions() -> dict[str, FunctionType]:
+    """The public functions of tensors by name."""
+    found = {name: getattr(room, name) for room in (sg.linalg, functional) for name in room.__all__}
+    return {name: function for name, function in found.items() if isinstance(function, FunctionType)}
+
+
+def _by_signature(name: str, function: FunctionType) -> Callable[[Tensor], Tensor]:
+    """A call with examples of the required arguments."""
+    examples = FEATURES if name in functional.__all__ else ARGUMENTS
+    required = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
+    if not set(required) <= set(examples):
+        raise LookupError(f"tests/public_functions.py: add a call of {name}{(*required,)} to _CALLS")
+    return lambda A: function(**{argument: examples[argument](A) for argument in required})
+
+
+CALLS: dict[str, Callable[[Tensor], Tensor]] = {
+    **{name: _by_signature(name, function) for name, function in public_functions().items() if name not in _CALLS},
+    **_CALLS,
 }
 # Every method that has an operation, with its default parameters.
 METHODS = {
@@ -122,12 +138,6 @@ METHODS = {
     **{f"matrix_power {m}": lambda A, m=m: sg.matrix_power(A, 0.3, method=m) for m in sg.methods("power")},
     **{f"polar {m}": lambda A, m=m: sg.polar(_tall(A), method=m) for m in sg.methods("polar")},
 }
-
-
-def public_functions() -> set[str]:
-    """The names of the public functions of tensors."""
-    rooms = (sg.linalg, functional)
-    return {name for room in rooms for name in room.__all__ if isinstance(getattr(room, name), FunctionType)}
 
 
 def loss(call: Callable[[Tensor], Tensor], seed: int = 1) -> Callable[[Tensor], Tensor]:

@@ -1,10 +1,15 @@
 """A method in one word."""
 
+import ast
+import re
+from dataclasses import fields
+
 import pytest
 
 import spectralgrad as sg
 from spectralgrad.rules import METHODS, resolve
-from spectralgrad.rules.base import parameters
+
+from .documents import ROOT, text
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -56,33 +61,21 @@ def test_layers_and_functions_take_them():
     assert "svd-taylor:degree=19" in repr(layer)
 
 
-DEFAULTS = {  # as the papers have them, and ours
-    "exact": {},
-    "svd": {"faithful": False, "clamp": None, "stop": None},
-    "svd-clip": {"threshold": 100.0, "relative": False, "clamp": None},
-    "svd-trunc": {"threshold": 1e10, "relative": False, "clamp": None, "faithful": False},
-    "svd-topn": {"keep": 200, "clamp": None},
-    "svd-taylor": {"degree": 9, "faithful": False, "clamp": None},
-    "svd-pade": {"floor": None, "faithful": False, "degree": 100, "clamp": None},
-    "svd-pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "unrolled": False},
-    "pi": {"iterations": 19, "eps": 1e-4, "energy": 1 - 1e-4, "tolerance": 0.1, "seed": 0, "faithful": False},
-    "newton-schulz": {"steps": 5, "normalize": "trace", "backward": "unrolled", "lyapunov_steps": 20},
-    "mtp": {"degree": 10, "lyapunov_steps": 8},
-    "mpa": {"degree": 5, "lyapunov_steps": 8},
-    "svd-newton": {"steps": 10, "normalize": "trace"},
-    "lorentzian": {"broadening": 1e-6},
-    "masked": {"tolerance": None},
-    "svd-inv": {"faithful": False},
-    "polar-express": {"steps": 5, "lowest": 1e-3, "cushion": 0.02407327424182761, "safety": 1.01, "faithful": False},
-    "muon": {"steps": 5},
-}
+def documented(name):
+    """The call in the method's section of ``docs/methods.md`` that states its parameters."""
+    section = text(ROOT / "docs" / "methods.md").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    kind = METHODS[name].__name__
+    found = re.search(rf"`(sg\.{kind}\([^`]*\))`", section)
+    assert found, f"docs/methods.md: state the parameters of {name} in its section: `sg.{kind}(name=default, …)`"
+    return ast.parse(found[1], mode="eval").body
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_defaults_are_the_documented_ones(name):
-    assert name in DEFAULTS, f"add the parameters of {name} to DEFAULTS above"
-    method = METHODS[name]()
-    assert {field: getattr(method, field) for field in parameters(type(method))} == DEFAULTS[name]
+    written = {keyword.arg: ast.literal_eval(keyword.value) for keyword in documented(name).keywords}
+    assert {
+        field.name: getattr(METHODS[name](), field.name) for field in fields(METHODS[name]) if field.init
+    } == written
 
 
 @pytest.mark.parametrize(

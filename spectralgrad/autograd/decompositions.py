@@ -1,8 +1,8 @@
 """Eigenpairs and singular triplets as functions of a matrix, also if a loss uses the values alone.
 
-A loss of vectors is differentiated as in :mod:`.eigenvectors` and :mod:`.singular_vectors`, any number of times. If it
-does not use them, as ``eigh(A).eigenvalues.log().sum()``, its gradient is computed as in :mod:`.eigenvalues` or
-:mod:`.singular_values`, which has an exact derivative at ties. In forward mode over reverse mode it is not known in
+A loss of vectors is differentiated as in :mod:`.eigen.vectors` and :mod:`.singular.vectors`, any number of times. If it
+does not use them, as ``eigh(A).eigenvalues.log().sum()``, its gradient is computed as in :mod:`.eigen.values` or
+:mod:`.singular.values`, which has an exact derivative at ties. In forward mode over reverse mode it is not known in
 advance whether the vectors will be used. There the values come from a function of their own, with tangents that belong
 to other vectors within a tie than those returned. A loss of both has no exact second derivative at a tie in any way; to
 leave it as it is elsewhere, only values equal to rounding are grouped. Rules that are not exact for distinct values

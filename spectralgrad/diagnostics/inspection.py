@@ -21,6 +21,8 @@ from ..solvers.symmetry import mirrored
 from .spectrum import ratio, spectrum
 from .table import number, render
 
+__all__ = ["Inspection", "inspect"]
+
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 

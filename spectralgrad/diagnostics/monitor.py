@@ -21,6 +21,8 @@ from .sinks import CSV, Sink, TensorBoard, leading_process
 from .smoothness import effective_smoothness
 from .table import number, render
 
+__all__ = ["Monitor"]
+
 _SHOWN = ("condition", "rank", "gap", "ties", "cut", "gradient_norm", "fallbacks")
 # Records of one layer that may wait for their gradient. Beyond it the oldest is written without: its backward pass may
 # never happen.

@@ -15,6 +15,8 @@ from ..autograd.pairwise import differences, identity_mask, norm
 from ..precision import full_precision, rank_tolerance, widen
 from ..rules import Method
 
+__all__ = ["Record"]
+
 NAN = float("nan")
 
 

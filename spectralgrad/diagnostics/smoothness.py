@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import SpectralError
 
+__all__ = ["effective_smoothness"]
+
 
 @checked
 def effective_smoothness(

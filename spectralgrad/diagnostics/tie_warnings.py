@@ -11,6 +11,8 @@ from ..autograd.existence import KINDS, REMEDIES, Flaw
 from ..dispatch import observation
 from ._doctor.places import calling_place
 
+__all__ = ["GaugeWarning", "gauge_warnings"]
+
 
 class GaugeWarning(UserWarning):
     """A derivative does not exist at a tie or a kink, or a function composed by hand loses part of its gradient."""

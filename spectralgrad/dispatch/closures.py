@@ -1,4 +1,4 @@
-"""The tensors that a callable uses without taking them as arguments, and calls of it with others in their place.
+"""Find the tensors that a callable captures, and call it with replacements.
 
 The derivative of a solution that a solver computes needs the tensors on which the callable depends as explicit inputs.
 A ``TorchFunctionMode`` sees the arguments of every torch function that the callable calls, and can exchange them. It

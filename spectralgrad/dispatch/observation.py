@@ -1,4 +1,4 @@
-"""Who is told, during a backward pass, which derivatives do not exist.
+"""The observers of a backward pass, which get the derivatives that do not exist.
 
 A diagnostic is a source of observers. While one is on, a call that may be differentiated asks it for an observer, so
 that the diagnostic knows which call a backward pass belongs to. Calls from before are asked about when their backward

@@ -31,6 +31,8 @@ from ..errors import ArgumentError, ShapeError, check_matrix
 from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 
+__all__ = ["covariance", "covariance_sqrt"]
+
 
 @overridable
 def covariance(X: Tensor, *, center: bool = True, correction: int = 0, eps: float = 0.0) -> Tensor:

@@ -19,6 +19,8 @@ from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_ma
 from ..precision import full_precision, narrow, widen
 from ..rules import GapMethod, Method, Pade, resolve
 
+__all__ = ["eigh", "svd"]
+
 _DEFAULT = Pade()
 
 

@@ -17,6 +17,8 @@ from ..precision import full_precision, narrow, widen
 from ..rules import Pade
 from .decompositions import matching, scaled_pencil
 
+__all__ = ["eigvalsh", "svdvals"]
+
 
 @shortened(solvers.eigvalsh.at_once)
 def eigvalsh(A: Tensor, B: Tensor | None = None) -> Tensor:
@@ -104,8 +106,8 @@ def svdvals(M: Tensor) -> Tensor:
     No singular vectors are computed if no gradient is required. Ties are treated as in :func:`eigvalsh`, for
     first and second derivatives. A singular value has no gradient at zero, where it has a kink like
     :math:`\lvert x\rvert`; the result there is of norm at most one. A loss that is even in the singular values, such as
-    :math:`\sum_i\log(1+\sigma_i^2)`, has its exact gradient and Hessian there too. Of other Hessians the part that does
-    not exist at zero is left out.
+    :math:`\sum_i\log(1+\sigma_i^2)`, has its exact gradient and Hessian there too. For other losses, the terms of the
+    Hessian that do not exist at zero are dropped.
 
     Args:
         M: matrices (*, m, n), real or complex; half types are computed in float32.

@@ -30,6 +30,8 @@ from ..rules import Exact
 from .covariances import root_of_count
 from .spd_distances import finished
 
+__all__ = ["bures_wasserstein", "frechet_distance", "gaussian_transport", "gaussian_wasserstein"]
+
 
 @overridable
 def bures_wasserstein(

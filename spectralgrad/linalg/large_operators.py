@@ -22,6 +22,8 @@ from ..rules import Pade
 from ..solvers.large import krylov
 from .decompositions import EighResult
 
+__all__ = ["eigsh"]
+
 _LAYOUTS = frozenset({torch.strided, torch.sparse_coo, torch.sparse_csr, torch.sparse_csc})
 _LAYOUTS |= {torch.sparse_bsr, torch.sparse_bsc}
 

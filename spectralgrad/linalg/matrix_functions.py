@@ -25,6 +25,8 @@ from ..errors import ShapeError, check_layout, check_square
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Method, resolve
 
+__all__ = ["matrix_exp", "matrix_function", "matrix_inv_sqrt", "matrix_log", "matrix_power", "matrix_sqrt"]
+
 _REAL = (torch.float32, torch.float64)
 
 

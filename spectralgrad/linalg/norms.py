@@ -17,6 +17,8 @@ from ..dispatch.overrides import overridable
 from ..errors import check_matrix
 from ..precision import full_precision, narrow, rank_tolerance, resolved, widen
 
+__all__ = ["nuclear_norm", "schatten_norm", "spectral_norm"]
+
 
 @overridable
 def nuclear_norm(M: Tensor) -> Tensor:

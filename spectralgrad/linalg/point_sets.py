@@ -14,6 +14,8 @@ from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix
 from ..precision import full_precision, narrow, real_dtype, widen
 
+__all__ = ["procrustes"]
+
 
 class ProcrustesResult(NamedTuple):
     """Rotation (*, k, k), translation (*, k), scale (*,), residual (*,) and margin (*,); see :func:`procrustes`."""
@@ -43,8 +45,8 @@ def procrustes(
     cross-covariance C are equal, and for planar clouds (coplanar points in three dimensions), whose rotation is
     determined. Where R is not determined (collinear points in three dimensions, a single point, a cloud and its mirror
     image if two singular values are equal, only zero weights), it is one of the minimisers, and the directions in
-    which it is not determined contribute no gradient; ``margin`` is zero there. So is the scale's gradient where all
-    points of X coincide; its value is then 1. Points of any size are aligned; results that overflow are ±inf.
+    which it is not determined contribute no gradient; ``margin`` is zero there. If all points of X coincide, the scale
+    is 1 and its gradient zero. Points of any size are aligned; results that overflow are ±inf.
 
     Args:
         X: points (*, n, k), real or complex; half types are computed in float32.

@@ -10,6 +10,8 @@ from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Method, resolve
 
+__all__ = ["polar"]
+
 
 @overridable
 def polar(M: Tensor, *, method: str | Method = "exact", rtol: float | None = None, special: bool = False) -> Tensor:

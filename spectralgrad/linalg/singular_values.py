@@ -21,6 +21,8 @@ from ..precision import full_precision, narrow, rank_tolerance, real_dtype, wide
 from ..rules import Pade
 from .matrix_functions import check_of_batch
 
+__all__ = ["low_rank", "singular_value_function", "singular_value_threshold"]
+
 
 @overridable
 def singular_value_function(M: Tensor, f: Scalar, df: Scalar | None = None, *, rtol: float | None = None) -> Tensor:

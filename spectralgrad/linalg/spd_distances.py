@@ -16,6 +16,8 @@ from ..errors import check_pair
 from ..precision import doubled, exponent, full_precision, moderate, narrow, widen
 from ..rules import Exact
 
+__all__ = ["affine_invariant", "log_euclidean"]
+
 
 @overridable
 def log_euclidean(

@@ -15,6 +15,8 @@ from ..errors import check_square
 from ..precision import full_precision, rounded_to, widen
 from ..rules import Pade
 
+__all__ = ["spectral_projector"]
+
 
 @overridable
 def spectral_projector(A: Tensor, k: int) -> Tensor:

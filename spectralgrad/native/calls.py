@@ -163,7 +163,7 @@ class Derivatives(NamedTuple):
         return self._frechet(self.roots[inverse], terms, 0.0, V, s.data_ptr(), None, G)
 
     def function(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-        """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ, of which only the lower triangle is read."""
+        """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ; only its lower triangle is read."""
         return self._frechet(self.codes["given"], 0, 0.0, V, None, gamma.data_ptr(), G)
 
     def scalar(self, V: Tensor, w: Tensor, G: Tensor, f: Scalar) -> Tensor:
@@ -188,8 +188,7 @@ class Derivatives(NamedTuple):
     ) -> Tensor:
         """Return the gradient (*, d, d) with respect to a symmetric matrix from those with respect to w and V.
 
-        ``gaps`` is the gap matrix (*, d, d), or the floor of that of SVD-Padé. ``filters`` and ``saturates`` are those
-        of a gap rule.
+        ``gaps`` is the gap matrix (*, d, d), or SVD-Padé's floor. ``filters`` and ``saturates`` come from a gap rule.
         """
         (w, V), (gw, gV), (K, floor) = eigenpairs, cotangents, _gaps(gaps)
         gA = torch.empty_like(V)
@@ -261,8 +260,7 @@ class SingularDerivatives(NamedTuple):
     ) -> Tensor:
         """Return the gradient (*, m, n) with respect to a matrix from those with respect to U, S and Vh.
 
-        ``gaps`` is the gap matrix (*, k, k), or the floor of that of SVD-Padé. ``filters`` and ``saturates`` are those
-        of a gap rule.
+        ``gaps`` is the gap matrix (*, k, k), or SVD-Padé's floor. ``filters`` and ``saturates`` come from a gap rule.
         """
         K, floor = _gaps(gaps)
         gM = factors[0].new_empty(*self.shape)
@@ -335,5 +333,5 @@ def _addresses(*tensors: Tensor | None) -> list[int | None]:
 
 
 def _gaps(gaps: Tensor | float) -> tuple[Tensor | None, float]:
-    """The gap matrix and the floor of SVD-Padé's, of which one is not used."""
+    """The gap matrix and the floor of SVD-Padé's; one of them is unused."""
     return (gaps, 0.0) if isinstance(gaps, Tensor) else (None, gaps)

@@ -16,6 +16,8 @@ from ..dispatch.overrides import refuse_script
 from ..errors import ArgumentError, SpectralError
 from ..rules import Defaults, Method, resolve
 
+__all__ = ["SpectralModule", "spectral_layers"]
+
 GradientWatcher = Callable[[Tensor], None]
 Watcher = Callable[["SpectralModule", Tensor], GradientWatcher | None]
 

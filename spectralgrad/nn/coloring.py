@@ -10,6 +10,8 @@ from ..rules import Method
 from .base import SpectralModule
 from .functional.coloring import wct
 
+__all__ = ["WhiteningColoring2d"]
+
 
 class WhiteningColoring2d(SpectralModule):
     r"""Whitening and colouring transform: give content features the mean and covariance of a style.

@@ -14,6 +14,8 @@ from ..errors import ArgumentError
 from . import attachments
 from .whitening import DecorrelatedBatchNorm1d, DecorrelatedBatchNorm2d, DecorrelatedBatchNorm3d, _DecorrelatedBatchNorm
 
+__all__ = ["convert_decorrelated_batchnorm"]
+
 _STATE = {"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}
 Which = str | Iterable[str] | Callable[[str, nn.Module], bool]
 

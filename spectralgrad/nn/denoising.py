@@ -15,6 +15,8 @@ from .functional.normalization import Normalized
 from .functional.whitening_matrices import check_keep, standardized_projector
 from .running_norm import RunningNorm
 
+__all__ = ["PCADenoising1d", "PCADenoising2d"]
+
 
 class _PCADenoising(RunningNorm):
     operation = "eigh"

@@ -14,6 +14,8 @@ from ..linalg.covariances import covariance
 from .functional.dropcov import drop_channels, dropcov_rate
 from .functional.pooling import upper_triangle
 
+__all__ = ["DropCov"]
+
 
 class DropCov(nn.Module):
     r"""Covariance pooling without a matrix function: channels are dropped before it, at a rate that adapts.

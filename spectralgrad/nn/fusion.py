@@ -22,6 +22,8 @@ from .base import SpectralModule
 from .functional.normalization import with_affine
 from .running_norm import RunningNorm
 
+__all__ = ["fuse_whitening"]
+
 _LIBRARY = f"{__package__}."
 
 

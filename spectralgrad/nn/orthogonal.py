@@ -25,6 +25,8 @@ from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import ArgumentError, NonFiniteError, ShapeError, check_features, check_matrix
 from ..precision import full_precision, widen
 
+__all__ = ["OrthogonalConv2d", "orthogonality_loss"]
+
 # A series at a larger norm loses more than two digits to cancellation. Beyond it, exp(J) is applied as exp(J/n)ⁿ.
 _FARTHEST = 4.0
 

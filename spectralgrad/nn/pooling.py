@@ -14,6 +14,8 @@ from .base import SpectralModule, Watch
 from .functional.pooling import Side, covariance_pooling, operation_of
 from .functional.pooling_heads import Head, check_head
 
+__all__ = ["CovariancePooling"]
+
 
 class CovariancePooling(SpectralModule):
     r"""Global covariance pooling: replaces each sample's features by a matrix function of their covariance.

@@ -10,6 +10,8 @@ from ..dispatch.overrides import refuse_script
 from ..errors import ShapeError, check_features
 from .functional.cross_covariance import Center, cross_covariance_pooling
 
+__all__ = ["TokenPooling"]
+
 
 class TokenPooling(nn.Module):
     r"""Multi-headed cross-covariance pooling: replaces tokens by normalised second moments of two projections.

@@ -15,6 +15,8 @@ from .base import Watch
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 from .running_norm import RunningNorm, Statistics
 
+__all__ = ["DecorrelatedBatchNorm1d", "DecorrelatedBatchNorm2d", "DecorrelatedBatchNorm3d"]
+
 
 class _DecorrelatedBatchNorm(RunningNorm):
     @checked

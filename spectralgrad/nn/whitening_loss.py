@@ -12,6 +12,8 @@ from .base import SpectralModule
 from .functional.whitening_loss import check_partition, whitening_mse
 from .functional.whitening_matrices import DEFAULT, OPERATION, Whitening
 
+__all__ = ["WhiteningMSELoss"]
+
 
 class WhiteningMSELoss(SpectralModule):
     r"""Whitening loss W-MSE for self-supervised learning: the distance between whitened embeddings of the same samples.

@@ -1,28 +1,13 @@
 """Treatments (NOG, OLR) of the layer before a spectral layer as optimiser hooks; inverse roots and eigenbases."""
 
-from .._lazy import listing
-from .coupled_roots import CoupledRoot, coupled_inverse_root
-from .eigenbases import Eigenbasis, eigenbasis
-from .nearest_gradient import NearestOrthogonalGradient, nearest_orthogonal
-from .optimal_rate_hook import OptimalLearningRate
-from .optimal_rates import optimal_rate
-from .preconditioning import inverse_root, inverse_roots
-from .step_hook import ConditioningWarning
-from .tracing import PreSpectral, pre_spectral_layers
+from .._lazy import export as _export
+from .coupled_roots import *
+from .eigenbases import *
+from .nearest_gradient import *
+from .optimal_rate_hook import *
+from .optimal_rates import *
+from .preconditioning import *
+from .step_hook import *
+from .tracing import *
 
-__dir__ = listing(__name__)
-__all__ = [
-    "ConditioningWarning",
-    "CoupledRoot",
-    "Eigenbasis",
-    "NearestOrthogonalGradient",
-    "OptimalLearningRate",
-    "PreSpectral",
-    "coupled_inverse_root",
-    "eigenbasis",
-    "inverse_root",
-    "inverse_roots",
-    "nearest_orthogonal",
-    "optimal_rate",
-    "pre_spectral_layers",
-]
+_export(__name__)

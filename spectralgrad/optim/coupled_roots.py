@@ -26,6 +26,8 @@ from ..errors import ArgumentError, check_square
 from ..precision import full_precision, largest, narrow, rounded_to, widen
 from ..solvers.symmetry import checked_hermitian
 
+__all__ = ["CoupledRoot", "coupled_inverse_root"]
+
 Iteration = Literal["newton", "newton-db"]
 Scale = Literal["bound", "frobenius"]
 _POWERS_OF_TWO = 3  # the bound is the norm of A^8

@@ -20,6 +20,8 @@ from ..linalg.decompositions import eigh
 from ..precision import full_precision, largest, narrow, quotient, rounded_to, widen
 from ..solvers.symmetry import checked_hermitian
 
+__all__ = ["Eigenbasis", "eigenbasis"]
+
 
 class Eigenbasis(NamedTuple):
     """An orthonormal basis in which matrices are nearly diagonal.

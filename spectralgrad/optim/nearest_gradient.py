@@ -22,6 +22,8 @@ from ..solvers.products import composed
 from .parameters import Chosen
 from .step_hook import Treatment
 
+__all__ = ["NearestOrthogonalGradient", "nearest_orthogonal"]
+
 # Odd polynomials a x + b x³ + c x⁵ of the singular values. The first multiplies small values by up to 3.44 per step and
 # leaves the others in 0.68…1.13 (Jordan et al., Muon, 2024); the second then converges to 1 with order three.
 _LIFT, _SETTLE = (3.4445, -4.7750, 2.0315), (15 / 8, -10 / 8, 3 / 8)

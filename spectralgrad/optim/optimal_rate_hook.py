@@ -16,6 +16,8 @@ from .optimal_rates import rate_of
 from .parameters import Chosen, Target
 from .step_hook import ConditioningWarning, Treatment, treatments
 
+__all__ = ["OptimalLearningRate"]
+
 _ONE_ONLY = (
     "OptimalLearningRate: {have} orthogonal and {lack} not. Eq. 20 then follows the ratio ‖W‖/‖G‖ with one of the two "
     "norms fixed. ECCV 2022 finds that η* attenuates and reports a larger error than for OLR alone (Table 3: 19.77 % "

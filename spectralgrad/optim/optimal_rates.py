@@ -22,6 +22,8 @@ from ..dispatch.finite import check_finite
 from ..errors import ShapeError, check_matrix
 from ..precision import full_precision
 
+__all__ = ["optimal_rate"]
+
 OBJECTIVES = ("paper", "exact")
 _REAL = 1e-6  # a root of the cubic counts as real up to this relative imaginary part: rounding splits double roots
 _DOUBT = 64 * np.finfo(np.float64).eps  # relative rounding error of a value of the quartic

@@ -16,6 +16,8 @@ from ..dispatch.arguments import check_range, check_tolerance, checked
 from ..errors import ArgumentError, AsymmetricError, IndefiniteError, NonFiniteError, check_square
 from ..precision import narrow, rounded_to, widen
 
+__all__ = ["inverse_root", "inverse_roots"]
+
 
 @checked
 def inverse_root(

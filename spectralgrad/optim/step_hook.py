@@ -14,6 +14,8 @@ from torch.utils.hooks import RemovableHandle
 from ..errors import SpectralError
 from .parameters import Chosen, Target, targets
 
+__all__ = ["ConditioningWarning"]
+
 _attached: WeakKeyDictionary[Optimizer, list[Treatment]] = WeakKeyDictionary()
 
 

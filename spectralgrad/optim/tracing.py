@@ -17,6 +17,8 @@ from ..errors import SpectralError
 from ..nn.base import spectral_layers
 from ..nn.orthogonal import OrthogonalConv2d
 
+__all__ = ["PreSpectral", "pre_spectral_layers"]
+
 _LINEAR = (_ConvNd, nn.Linear, nn.Bilinear, OrthogonalConv2d)
 
 

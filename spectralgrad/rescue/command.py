@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         default="svd-pade",
         metavar="NAME",
-        help="a method that serves both eigh and svd, see `spectralgrad info` (default: svd-pade)",
+        help="a method for both eigh and svd, see `spectralgrad info` (default: svd-pade)",
     )
     programs.add_program(parser, "[--method NAME]")
     parser.set_defaults(run=rescue)

@@ -90,7 +90,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         return self
 
     def disable(self) -> None:
-        """Switch it off, from whatever thread; without effect if it is off.
+        """Switch it off, from any thread; no effect if it is off.
 
         Other threads in which it was on call torch again at once. They keep a mode that passes all calls on, until they
         end or call this method themselves.

@@ -87,7 +87,7 @@ def enable(rescue: Any) -> None:
 
 
 def disable(rescue: Any) -> None:
-    """Switch it off again, from whatever thread."""
+    """Switch it off again, from any thread."""
     with _lock:
         _forget(rescue)
         if not _enabled:

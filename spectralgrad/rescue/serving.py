@@ -1,4 +1,4 @@
-"""How a call of torch that a ``TorchFunctionMode`` has intercepted is served by this library."""
+"""Answers a call of torch that a ``TorchFunctionMode`` has intercepted with the function of this library."""
 
 from __future__ import annotations
 

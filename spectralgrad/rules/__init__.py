@@ -1,44 +1,15 @@
 """The named gradient methods, each a frozen dataclass, and the registry that looks them up by name."""
 
-from .._lazy import listing
-from .base import GapMethod, Method
-from .gaps import Analytic, Clip, Taylor, TopN, Trunc
-from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
-from .pade import Pade, robust_pade
-from .polar_iterations import Muon, PolarExpress
-from .registry import METHODS, Defaults, methods, named, register_method, resolve, spelling
-from .relative_gaps import Lorentzian, Masked
-from .root_approximants import MPA, MTP
-from .svd_inv import SVDInv
+from .._lazy import export as _export
+from .base import *
+from .classes import *
+from .pade import robust_pade as robust_pade
+from .registry import METHODS as METHODS
+from .registry import Defaults as Defaults
+from .registry import methods as methods
+from .registry import named as named
+from .registry import register_method as register_method
+from .registry import resolve as resolve
+from .registry import spelling as spelling
 
-__dir__ = listing(__name__)
-__all__ = [
-    "METHODS",
-    "MPA",
-    "MTP",
-    "PI",
-    "SVDPI",
-    "Analytic",
-    "Clip",
-    "Defaults",
-    "Exact",
-    "GapMethod",
-    "Lorentzian",
-    "Masked",
-    "Method",
-    "Muon",
-    "NewtonSchulz",
-    "Pade",
-    "PolarExpress",
-    "SVDInv",
-    "SVDNewton",
-    "Taylor",
-    "TopN",
-    "Trunc",
-    "methods",
-    "named",
-    "register_method",
-    "resolve",
-    "robust_pade",
-    "spelling",
-]
+_export(__name__)

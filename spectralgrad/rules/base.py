@@ -21,6 +21,8 @@ from ..dispatch.arguments import Kind, kinds_of, refuse
 from ..errors import MethodError, SpectralError
 from ..precision import saturated
 
+__all__ = ["GapMethod", "Method"]
+
 DECOMPOSITIONS = frozenset({"eigh", "svd"})
 FUNCTIONS = frozenset({"sqrt", "inv_sqrt", "power", "log", "exp", "function"})
 ROOTS = frozenset({"sqrt", "inv_sqrt"})
@@ -99,7 +101,7 @@ class Method:
     def decompose_at_once(self, A: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the result of :meth:`decompose` if it takes one call of the kernel, otherwise None.
 
-        This saves small matrices the time of all checks; ``A`` may be anything.
+        Skips all checks, which dominate for small matrices; ``A`` is unvalidated.
         """
         return None
 

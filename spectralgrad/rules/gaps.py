@@ -23,6 +23,8 @@ from ..precision import quotient, reciprocal, saturated
 from .base import require
 from .released_form import PublishedRule, repaired
 
+__all__ = ["Analytic", "Clip", "Trunc", "TopN", "Taylor"]
+
 _MOST_TERMS = 2**31 - 1  # the kernel counts them in 32 bits; a series of fewer has converged
 
 

@@ -24,6 +24,8 @@ from .base import FUNCTIONS, POLAR, ROOTS, GapMethod, Method, require
 from .gaps import Taylor
 from .pade import Pade
 
+__all__ = ["Exact", "SVDPI", "PI", "SVDNewton", "NewtonSchulz"]
+
 
 @dataclass(frozen=True)
 class Exact(Method):

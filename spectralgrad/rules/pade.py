@@ -23,6 +23,8 @@ from ..precision import reciprocal, saturated
 from .base import require
 from .released_form import PublishedRule, repaired
 
+__all__ = ["Pade"]
+
 
 @dataclass(frozen=True)
 class Pade(PublishedRule):

@@ -14,6 +14,8 @@ from ..autograd.polar.iterations import Quintic, composed_quintics
 from ..errors import MethodError
 from .base import POLAR, Method, require
 
+__all__ = ["PolarExpress", "Muon"]
+
 _LISTED = 8  # number of steps in the paper's listing; only its last one is without the safety factor
 
 

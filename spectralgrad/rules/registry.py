@@ -9,25 +9,13 @@ from typing import Any
 
 from ..errors import MethodError
 from ..io import plugins
+from . import classes
 from .base import FUNCTIONS, OPERATIONS, ROOTS, Method
-from .gaps import Analytic, Clip, Taylor, TopN, Trunc
-from .iterations import PI, SVDPI, Exact, NewtonSchulz, SVDNewton
-from .pade import Pade
 from .parsing import parse
-from .polar_iterations import Muon, PolarExpress
-from .relative_gaps import Lorentzian, Masked
-from .root_approximants import MPA, MTP
-from .svd_inv import SVDInv
 
 METHODS: dict[str, type[Method]] = {
-    cls.name: cls
-    for cls in (
-        Exact, Analytic, Clip, Trunc, TopN, Taylor, Pade, SVDPI, PI, SVDNewton, NewtonSchulz, MTP, MPA, Lorentzian,
-        Masked, SVDInv, PolarExpress, Muon,
-    )
-}  # fmt: skip
-
-
+    cls.name: cls for cls in vars(classes).values() if isinstance(cls, type) and issubclass(cls, Method)
+}
 # Instances with default parameters; they are immutable, so all calls can share them.
 _SHARED: dict[type[Method], Method] = {cls: cls() for cls in METHODS.values()}
 Defaults = Mapping[str, Mapping[str, Any]]
@@ -157,6 +145,7 @@ def spelling(method: Method) -> str | None:
     Parameters for which a layer has its own default are always written, so that a layer makes an equal method too.
 
     Example:
+        >>> from spectralgrad import Exact, Taylor
         >>> spelling(Taylor(degree=19)), spelling(Exact())
         ('svd-taylor:degree=19', 'exact')
     """

@@ -13,6 +13,8 @@ from ..autograd.pairwise import differences, identity_mask, norm, resolution
 from ..precision import quotient, reciprocal, saturated
 from .base import GapMethod, require
 
+__all__ = ["Lorentzian", "Masked"]
+
 
 @dataclass(frozen=True)
 class Lorentzian(GapMethod):

@@ -12,6 +12,8 @@ from ..autograd.iterations import root_approximants
 from .base import ROOTS, Method, require
 from .iterations import root_at_any_scale
 
+__all__ = ["MTP", "MPA"]
+
 
 @dataclass(frozen=True)
 class _Approximant(Method):

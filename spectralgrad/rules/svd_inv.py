@@ -12,6 +12,8 @@ from ..autograd.singular import vectors as singular_vectors
 from ..precision import reciprocal
 from .base import GapMethod
 
+__all__ = ["SVDInv"]
+
 
 @dataclass(frozen=True)
 class SVDInv(GapMethod):

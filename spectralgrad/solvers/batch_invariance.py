@@ -30,7 +30,7 @@ class batch_invariant(ContextDecorator):  # noqa: N801
 
     * ``eigh``, ``eigvalsh``, ``svd``, ``svdvals``: up to size 48 the kernel in SIMD lanes, above it the kernel one
       matrix at a time, and LAPACK one matrix at a time where the kernel is not used;
-    * roots, their derivatives and the gradients of decompositions, as far as the kernel computes them.
+    * roots, their derivatives and the gradients of decompositions, where the kernel computes them.
 
     Not included are products by torch, on which larger functions are built: BLAS chooses its algorithm by the batch as
     well. The bits may differ between machines, versions of this library, and numbers of threads if LAPACK is used.

@@ -1,7 +1,7 @@
 r"""The basis in which a perturbation is diagonal within each group of tied eigenvalues or singular values.
 
 To first order a perturbation Z splits a multiple eigenvalue into the eigenvalues of its block of :math:`V^HZV`, and the
-eigenvectors of the block are the directions in which they leave. Groups are found for each matrix separately.
+eigenvectors of the block are the first-order eigenvectors. Groups are found for each matrix separately.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def groups(w: Tensor, ties: Ties, d: int | None = None) -> Tensor:
 
 
 def singular_groups(S: Tensor, ties: Ties, d: int) -> Tensor:
-    """The same for singular values, descending; those equal to zero up to rounding error get −1."""
+    """Return the number of the group of each of the descending singular values; −1 for zero up to rounding error."""
     numbers = groups(S, ties, d)
     if ties is Ties.NONE or S.shape[-1] == 0:
         return numbers
@@ -136,7 +136,7 @@ def _outside(Z: Tensor, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor, Te
 def _blocks(numbers: Tensor, inner: Tensor) -> Iterator[tuple[Tensor, int, slice]]:
     """Yield the rows of the batch that have a group in common, its number, and its place, for groups to be turned.
 
-    Matrices of which the perturbation is not finite have none.
+    Matrices with a perturbation that is not finite have none.
     """
     finite = torch.isfinite(inner).flatten(1).all(-1)
     tied = (numbers.diff(dim=-1) == 0).any(-1) | (numbers == -1).any(-1)

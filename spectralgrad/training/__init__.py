@@ -1,8 +1,7 @@
 """Training protocols for networks with spectral layers: the hybrid switch and renewed running statistics."""
 
-from .._lazy import listing
-from .hybrid import HybridSwitch
-from .statistics import renew_statistics
+from .._lazy import export as _export
+from .hybrid import *
+from .statistics import *
 
-__dir__ = listing(__name__)
-__all__ = ["HybridSwitch", "renew_statistics"]
+_export(__name__)

@@ -15,6 +15,8 @@ from ..nn.base import SpectralModule, spectral_layers
 from ..rules import Method, named
 from .milestones import LastDecay, epoch_of, last_decay, move
 
+__all__ = ["HybridSwitch"]
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -30,8 +32,8 @@ class HybridSwitch:
     ``spectralgrad.training.hybrid``, with the layer's name and both methods.
 
     Call :meth:`step` after ``scheduler.step()``. The method depends only on the epoch. To resume training, load the
-    state of the switch in addition to those of model, optimiser and scheduler, in any order; without it, the layers
-    start with ``first``. The optimiser is not modified.
+    state of the switch, the model, the optimiser and the scheduler, in any order; without it, the layers start with
+    ``first``. The optimiser is not modified.
 
     Args:
         model: every :class:`SpectralModule` in it is switched, except those whose operation is not available in one of
@@ -121,14 +123,14 @@ class HybridSwitch:
         """Set the layers for an epoch.
 
         Args:
-            epoch: the epoch (default: that of the scheduler; without a scheduler, the next one).
+            epoch: the epoch (default: the scheduler's; without a scheduler, the next one).
         """
         self.epoch = self.due_epoch if epoch is None else epoch
         self._set()
 
     @property
     def due_epoch(self) -> int:
-        """The epoch that :meth:`step` sets by default: that of the scheduler; without a scheduler, the next one."""
+        """The epoch that :meth:`step` sets by default: the scheduler's; without a scheduler, the next one."""
         return self.epoch + 1 if self._scheduler is None else epoch_of(self._scheduler)
 
     def state_dict(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ class Decay(NamedTuple):
 
 
 class LastDecay(NamedTuple):
-    """The epoch of the last decay, and all decays at that epoch: those of chained schedulers may coincide."""
+    """The epoch of the last decay, and all decays at that epoch: chained schedulers may decay at the same time."""
 
     epoch: int
     decays: tuple[Decay, ...]

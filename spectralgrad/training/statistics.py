@@ -15,6 +15,8 @@ from ..dispatch.arguments import checked
 from ..errors import SpectralError
 from ..nn.running_norm import RunningNorm
 
+__all__ = ["renew_statistics"]
+
 Layer: TypeAlias = "RunningNorm | _BatchNorm"
 
 

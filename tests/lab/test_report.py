@@ -186,7 +186,7 @@ def test_the_headline_is_made_from_the_numbers():
 def test_the_sentence_on_gradients_names_nearest_farthest_and_missing():
     found = GradientErrors("inv_sqrt", (), {}, {"svd": 5e-3, "exact": 1e-6, "svd-pi": 13.0}, {"svd": 3, "exact": 0}, 64)
     (said,) = details([], found)
-    assert "exact has a relative error of 1×10⁻⁶, that of svd-pi one of 13; svd has no gradient on 3 of 64." in said
+    assert "exact has a relative error of 1×10⁻⁶, and svd-pi's has 13; svd has no gradient on 3 of 64." in said
 
 
 def test_methods_stand_in_the_order_of_a_comparison_whichever_ended_first(tmp_path):
@@ -440,7 +440,7 @@ def test_runs_that_failed_are_counted_beside_their_steps(tmp_path):
 
 def test_settings_are_words(tmp_path):
     said = text_of(tmp_path, [done("exact", 0, 30.0, milestones=(1,))])
-    for word in ("milestones 1", "nog no", "init –", "hybrid –", "clip off", "train size all", "eps that of the layer"):
+    for word in ("milestones 1", "nog no", "init –", "hybrid –", "clip off", "train size all", "eps the layer's own"):
         assert f" {word} " in said
     assert "None" not in said
     assert "default" not in said

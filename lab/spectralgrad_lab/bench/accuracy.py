@@ -1,8 +1,8 @@
 r"""Check results before they are timed, against float64 references in plain torch that use none of our code.
 
 The reference of :math:`A^{-1/2}` and its gradient is :math:`V(\Gamma\circ V^HGV)V^H` with
-:math:`\Gamma_{ij}=-1/(r_ir_j(r_i+r_j))`, :math:`r=\sqrt\lambda`; that of :math:`C^{1/2}` has
-:math:`\Gamma_{ij}=1/(r_i+r_j)`. That of :math:`Uf(\Sigma)V^H` is in :mod:`.singular_filter`.
+:math:`\Gamma_{ij}=-1/(r_ir_j(r_i+r_j))`, :math:`r=\sqrt\lambda`; for :math:`C^{1/2}`, :math:`\Gamma_{ij}=1/(r_i+r_j)`.
+The reference of :math:`Uf(\Sigma)V^H` is in :mod:`.studies.singular_filter`.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def polar_factor(M: Tensor) -> Judge:
 def whitened(X: Tensor, G: Tensor, reference: Callable[[Tensor], Tensor], picked: slice | Tensor) -> Judge:
     """Value and gradient in X of ⟨layer(X), G⟩ against the same layer in float64, within 30 √d ε κ of the covariance.
 
-    The layer whitens all samples together; those of the positions ``picked`` are compared. ``reference`` may be
+    The layer whitens all samples together; the positions ``picked`` are compared. ``reference`` may be
     differentiated by autograd: in float64, the gaps of a sample covariance leave nine digits.
     """
     leaf = widened(X).requires_grad_()

@@ -25,7 +25,7 @@ TITLES = {
     "fourth_root": "A^(-1/4) without gradient",
 }
 LEGEND = (
-    "Rows: size d (batch B). a:b is the time of b divided by that of a, each the minimum of alternating runs; torch\n"
+    "Rows: size d (batch B). a:b is b's time divided by a's, each the minimum of alternating runs; torch\n"
     "uses its best thread count. exact, taylor, ours, function: spectralgrad; function is singular_value_function,\n"
     "where ours is composed from the factors of svd. autograd: through torch.linalg.eigh.\n"
     "ns5, ns10: Newton–Schulz in plain torch. mtp, mpa: approximants of Song et al. (2022), methods of spectralgrad.\n"

@@ -60,7 +60,7 @@ def _headline(found: list[Row]) -> str:
     graded = [row.grade for row in found if row.grade]
     below = graded.count(BELOW)
     if not graded:
-        return f"{len(found)} comparisons, none of which has a floor"
+        return f"{len(found)} comparisons without a floor"
     return f"{below} of {len(graded)} comparisons are below their floor" if below else "Every cell reaches its floor"
 
 

@@ -21,13 +21,13 @@ def plan(
     spectra: tuple[str, ...] | None = None,
     quick: bool = False,
 ) -> list[Cell]:
-    """The contests and cases of a run; without arguments those of the project's table of goals.
+    """The contests and cases of a run; without arguments, of the project's table of goals.
 
     Args:
         only: names of contests.
-        dtypes: types in place of those of the table. With these or ``spectra``, a contest has the sizes of its first
+        dtypes: types in place of the table's. With these or ``spectra``, a contest has the sizes of its first
             group of goals.
-        spectra: spectra of symmetric matrices in place of those of the table.
+        spectra: spectra of symmetric matrices in place of the table's.
         quick: leave out large matrices and unusual spectra.
 
     Example:

@@ -11,7 +11,7 @@ from torch import Tensor
 def newton_schulz(A: Tensor, steps: int, *, inverse: bool = False) -> Tensor:
     r"""Matrix root by the coupled Newton–Schulz iteration with trace normalization, as used in networks.
 
-    Products with the identity in the first step, and those of the last step that are not needed, are skipped.
+    Products with the identity in the first step, and unneeded products in the last one, are skipped.
 
     Args:
         A: positive definite matrices (*, d, d).

@@ -64,7 +64,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
     _add_running(parser)
     parser.add_argument("--preset", metavar="NAME", help="start from this preset of `spectralgrad train`")
     parser.add_argument(
-        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace those of the preset"
+        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace the preset's"
     )
     add_fields(parser, DEFAULT, TITLES, _VARIED)
     parser.set_defaults(run=short_warnings()(_compare))
@@ -163,7 +163,7 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _base(options: argparse.Namespace) -> Config:
-    """The values that all runs share: those of the preset, then of the file, then of the flags."""
+    """The values that all runs share: from the preset, then the file, then the flags."""
     given = {name: value for name, value in vars(options).items() if name in FIELDS and name not in _VARIED}
     config = preset(options.preset) if options.preset else Config() if options.config else DEFAULT
     if config is DEFAULT and given.get("dataset", config.dataset) != DEFAULT.dataset:
@@ -189,7 +189,7 @@ def _methods(options: argparse.Namespace, base: Config) -> tuple[str, ...]:
 
 
 def _group_sizes(options: argparse.Namespace, base: Config) -> tuple[int | None, ...]:
-    """The given group sizes, or that of the preset or file, or that of the demo."""
+    """The given group sizes, or the one of the preset or file, or the demo's."""
     if options.group_sizes is not None:
         return tuple(options.group_sizes)
     return (base.group_size,) if options.preset or options.config else GROUP_SIZES

@@ -62,7 +62,7 @@ def add_train_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--preset", metavar="NAME", help=f"start from this preset; listed below (default: {START})")
     parser.add_argument(
-        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace those of the preset"
+        "--config", type=path_argument, metavar="FILE", help="TOML file whose values replace the preset's"
     )
     parser.add_argument(
         "--out",

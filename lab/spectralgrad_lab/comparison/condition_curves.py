@@ -1,7 +1,7 @@
 """Condition numbers of covariances over training under each treatment of ECCV 2022 (its Figs 1–5), on small networks.
 
-As in the paper, κ is that of the covariance to which no ε is added. It is computed in float64 from the features as the
-network has them, in float32.
+As in the paper, κ is the condition number of the covariance without ε. It is computed in float64 from the features as
+the network has them, in float32.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TASKS = {
 CHANNELS, EPS, BATCH, RATE = 16, 1e-6, 64, 0.1
 POOLED_CHANNELS = 32
 LARGEST = 1e20
-"""Condition numbers are cut here, so that those of covariances with exact zeros can be drawn."""
+"""Condition numbers are cut here, so that covariances with exact zeros can be drawn."""
 
 Data = dict[str, tuple[Tensor, Tensor]]
 
@@ -84,7 +84,7 @@ def record(layer: nn.Module, curve: Curve, every: int, eps: float) -> RemovableH
 
 
 def covariances(layer: nn.Module, features: Tensor) -> Tensor:
-    """In float64: of all positions of the batch (1, C, C), or before pooling those of 16 images (16, C, C)."""
+    """Covariances in float64: one over the batch (1, C, C), or before pooling one for each of 16 images (16, C, C)."""
     if isinstance(layer, sg.nn.CovariancePooling):
         return sg.covariance(features[:16].flatten(2).double())
     return sg.covariance(features.transpose(0, 1).flatten(1).double())[None]

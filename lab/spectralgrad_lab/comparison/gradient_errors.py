@@ -40,7 +40,7 @@ class GradientErrors:
         spectrum: ascending eigenvalues of the first of these matrices.
         run: name of the run with the trained layer.
         size: of the matrices.
-        of_features: True if the errors are those of the gradient of the features, as for covariance pooling.
+        of_features: True for errors of the features' gradient, as for covariance pooling.
 
     Example:
         >>> found = GradientErrors("sqrt", (0.1, 0.0), {"exact": (1e-7, 2e-7)})
@@ -145,7 +145,7 @@ def _of_matrices(
 
 
 def _of_features(methods: Sequence[str], trained: TrainedLayer) -> tuple[dict[str, float], dict[str, int]]:
-    """The same for covariance pooling, where the gradient of the features is measured.
+    """Median errors and missing gradients for covariance pooling, measured on the gradient of the features.
 
     Its covariances have zero eigenvalues, where the square root has no gradient; the gradient of the features exists.
     """

@@ -19,7 +19,7 @@ from .results import RESULTS, ResultsFile, run_key
 
 BATCHNORM = "batchnorm"
 METHODS = ("svd", "pi", "svd-clip", "svd-pi", "svd-taylor", "svd-pade", "newton-schulz", "exact", BATCHNORM)
-"""The methods of a comparison with a preset: those of TPAMI's Table 4, and the others that whitening can use."""
+"""The methods of a comparison with a preset: TPAMI's Table 4, and the others that whitening can use."""
 DEMO_METHODS = tuple(name for name in METHODS if name != "pi")
 """The methods of a comparison without a preset."""
 GROUP_SIZES: tuple[int | None, ...] = (16,)
@@ -56,7 +56,7 @@ def grid(
         methods: names or objects; ``batchnorm`` is a network without a spectral layer, one run per seed.
         group_sizes: channels whitened together; None for all channels.
         seeds: of initial weights, order and augmentation.
-        eps_of: ε of the layer by method, where it is not that of ``base``: TPAMI's Table 4 has 1e-4 for power
+        eps_of: ε of the layer by method, where it differs from ``base``: TPAMI's Table 4 has 1e-4 for power
             iteration and 1e-2 for the Taylor series.
         poolings: before the classifier (default: the one of ``base``); one that has no method is one run per seed.
 

@@ -65,7 +65,7 @@ def carry_out(job: Job) -> Result:
 
 
 def _in_worker(job: Job) -> Result:
-    """The same in a worker process."""
+    """Carry out a job in a worker process, whose errors are reported with the job's name."""
     with worker_errors(job.name):
         return carry_out(job)
 
@@ -153,8 +153,8 @@ class Processes:
 
         Raises:
             JobError: a process was killed.
-            KeyboardInterrupt: a signal stopped a run. Ctrl-C reaches the workers too, and perhaps only them: a shell
-                that starts a command in the background makes it ignore Ctrl-C.
+            KeyboardInterrupt: a signal stopped a run. Workers receive Ctrl-C too. A command in the background ignores
+                it, so the workers may be the only ones to react.
         """
         if not tasks:
             return

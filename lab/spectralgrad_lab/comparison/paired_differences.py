@@ -19,11 +19,11 @@ BASELINE = "exact"
 
 @dataclass(frozen=True)
 class PairedDifferences:
-    """The runs of a method, paired with those of the baseline that have the same seed and group size.
+    """The runs of a method, paired with the baseline's runs that have the same seed and group size.
 
     Attributes:
         label: the method, or ``batchnorm``, which has no groups: it is paired with the baseline averaged over groups.
-        differences: test error minus that of the baseline, in percentage points; pairs with a failed run are left out.
+        differences: test error minus the baseline's, in percentage points; pairs with a failed run are left out.
         done: number of finished runs.
         runs: number of all runs.
 

@@ -20,7 +20,7 @@ from .errors import DataError, require_file
 if TYPE_CHECKING:
     from PIL import Image
 
-# Formats of pictures; Pillow knows others, some of which start another program to decode a file.
+# Formats of pictures; Pillow knows others, and some start another program to decode a file.
 FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "TIFF", "BMP", "GIF", "PPM", "JPEG2000", "TGA")
 _SOURCE = "Get the file again, or remove it from the dataset."
 

@@ -16,8 +16,8 @@ MACHINE_EPSILON = 2.0**-52
 def in_form(form: str, method: str | Method, layer: SpectralModule) -> Method:
     """The method of a layer in one of two forms.
 
-    ``"sound"`` is the library's: skew-symmetric rules, no eigenvalue changed. ``"published"`` is that of the paper that
-    proposes the layer. Parameters in the name take precedence, and a method object is used as it is.
+    ``"sound"`` is the library's: skew-symmetric rules, no eigenvalue changed. ``"published"`` is the form in the paper
+    that proposes the layer. Parameters in the name take precedence, and a method object is used as it is.
 
     * Whitening and denoising (NeurIPS 2019, TPAMI 2021): eigenvalues are raised to the layer's ε (TPAMI Algorithm 2,
       line 5, and Algorithm 3, line 3), which makes exact ties; SVD-Taylor has the sign of Eq. 61 there. The baselines

@@ -67,7 +67,7 @@ def read_released(path: str | Path) -> dict[str, Tensor]:
 def from_released(state: Mapping[str, Tensor], net: nn.Module) -> dict[str, Tensor]:
     """A state dict of the released code as one of ``net``.
 
-    * Names are translated, also those of networks inside DataParallel.
+    * Names are translated, also from networks inside DataParallel.
     * The matrices ``running_subspace0``, … of a whitening layer become one ``running_whitening``, so ``net`` needs
       ``statistics="whitening"`` and as many groups; columns (C, 1) become vectors.
     * A classifier of whole matrices, :math:`d^2` features, becomes one of their upper triangles: the weights of (i, j)
@@ -78,7 +78,7 @@ def from_released(state: Mapping[str, Tensor], net: nn.Module) -> dict[str, Tens
         net: a network of this package, from :func:`~spectralgrad_lab.networks.build`.
 
     Returns:
-        what ``net.load_state_dict`` accepts. Counters of batches that the released code does not have are those of
+        what ``net.load_state_dict`` accepts. Counters of batches, which the released code does not have, are taken from
         ``net``.
 
     Raises:

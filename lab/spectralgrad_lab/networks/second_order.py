@@ -146,7 +146,7 @@ class SignedRoots(nn.Module):
 
     An entry x becomes :math:`x/\sqrt{|x|+\delta}` with δ = 1e-8, which is :math:`\mathrm{sign}(x)\sqrt{|x|}` for
     |x| ≫ δ and has a derivative of at most :math:`1/\sqrt\delta` at zero, where the root has none. Entries above the
-    diagonal are multiplied by √2, so norms and inner products are those of the whole matrix, at half its size.
+    diagonal are multiplied by √2, so norms and inner products equal the whole matrix's, at half its size.
 
     Example:
         >>> SignedRoots()(torch.tensor([[[1.0, -4.0], [-4.0, 16.0]]])) * 5

@@ -29,7 +29,7 @@ def rounded(values: Iterable[Any]) -> list[float]:
 
 
 def canvas(rows: int = 1, columns: int = 1, width: float = 5.2, height: float = 3.8, **options: Any) -> tuple[Any, Any]:
-    """A white figure and its axes, an array unless there is one; ``width`` and ``height`` are those of one panel."""
+    """A white figure and its axes, an array unless there is one; ``width`` and ``height`` are one panel's."""
     figure = blank(width * columns, height * rows)
     return figure, figure.subplots(rows, columns, **options)
 

@@ -15,7 +15,7 @@ NAMES = {
     "success": "success", "mean": "mean", "error": "mean", "top1": "mean", "sd": "sd", "min": "best", "best": "best",
     "top5": "top5", "best_top5": "best_top5", "failures": "failures",
 }  # fmt: skip
-"""The names of numbers in the files, and those of a :class:`~spectralgrad_lab.published.tables.Cell`."""
+"""The names of numbers in the files, and in a :class:`~spectralgrad_lab.published.tables.Cell`."""
 _COLUMNS = "columns"
 _COORDINATES = {
     "dataset", "d", "eps", "percentage", "vectors", "treatment", "method", "degree", "iterations", _COLUMNS

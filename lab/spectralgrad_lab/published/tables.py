@@ -102,7 +102,7 @@ class Cell:
 
 
 def _top1_top5(top1: float, top5: float, sd: float = math.nan) -> str:
-    """A top-1 number with its deviation, and a top-5 number, as far as they are known."""
+    """A top-1 number with its deviation, and a top-5 number, where they are known."""
     said = "" if math.isnan(top1) else f"{top1:.2f}" + ("" if math.isnan(sd) else f" ± {sd:.2f}")
     return said if math.isnan(top5) else f"{said} / {top5:.2f}"
 

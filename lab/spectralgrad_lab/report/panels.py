@@ -1,4 +1,4 @@
-"""Small multiples: one panel per method, with its lines in color and those of the other methods in gray."""
+"""Small multiples: one panel per method, with its lines in color and the other methods' lines in gray."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def settings(results: Sequence[Result]) -> dict[str, str]:
         >>> from spectralgrad_lab import Config
         >>> found = settings([Result(Config(milestones=(2, 4)), "done")])
         >>> [found[name] for name in ("milestones", "train size", "eps", "clip", "hybrid", "nog")]
-        ['2, 4', 'all', 'that of the layer', 'off', '–', 'no']
+        ['2, 4', 'all', "the layer's own", 'off', '–', 'no']
     """
     return {name.replace("_", " "): _said(name, value) for name, value in shared_settings(results).items()}
 

@@ -27,7 +27,7 @@ _LAYERS: dict[str, type[SpectralModule]] = {
 def published(config: Config) -> Cell | None:
     """The published cell for a run; None if no paper trained such a network.
 
-    Dataset, network, layer, method, ε, group size, treatment and hybrid protocol must be those of the paper, and the
+    Dataset, network, layer, method, ε, group size, treatment and hybrid protocol must agree with the paper, and the
     method must have its published form. The length of training and the number of images may differ.
 
     Example:
@@ -77,7 +77,7 @@ def coordinates(config: Config) -> dict[str, Any]:
 
 
 def _layer(config: Config, layer: str) -> SpectralModule | None:
-    """A small layer of the same kind, which knows its default ε and those of the methods."""
+    """A small layer of the same kind, which knows its default ε and the methods' defaults."""
     chosen = {} if config.eps is None else {"eps": config.eps}
     return _LAYERS[layer](1, **chosen) if layer in _LAYERS else None  # type: ignore[arg-type]
 

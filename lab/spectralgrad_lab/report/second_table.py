@@ -1,4 +1,4 @@
-"""The second table of a page: failed runs, top-5 errors and times, as far as the runs recorded them."""
+"""The second table of a page: failed runs, and the top-5 errors and times that the runs recorded."""
 
 from __future__ import annotations
 

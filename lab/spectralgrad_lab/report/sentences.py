@@ -12,10 +12,10 @@ from . import ties
 from .axes import short_number
 
 _REMARKS = {
-    "svd-pi": "svd-pi discards small eigenpairs in the forward pass too, so its gradient is that of another function.",
-    "newton-schulz": "newton-schulz stops after five steps, before it converges; its gradient is that of the result.",
-    "mtp": "mtp evaluates a polynomial of degree 10; its gradient is neither that of the result nor that of the root.",
-    "mpa": "mpa evaluates a rational function; its gradient is neither that of the result nor that of the root.",
+    "svd-pi": "svd-pi discards small eigenpairs in the forward pass too, so its gradient belongs to another function.",
+    "newton-schulz": "newton-schulz stops after five steps, before it converges; its gradient belongs to the result.",
+    "mtp": "mtp evaluates a polynomial of degree 10; its gradient belongs neither to the result nor to the root.",
+    "mpa": "mpa evaluates a rational function; its gradient belongs neither to the result nor to the root.",
 }
 
 
@@ -56,7 +56,7 @@ def _failures(found: Sequence[Summary]) -> str:
 
 
 def details(summaries: Sequence[Summary], gradients: GradientErrors | None) -> list[str]:
-    """One sentence each on the cause of failures, the gradients and the test errors, as far as known."""
+    """One sentence each on the cause of failures, the gradients and the test errors, if known."""
     return [said for said in (_cause(summaries), _gradients(gradients), _errors(summaries)) if said]
 
 
@@ -85,7 +85,7 @@ def _gradients(gradients: GradientErrors | None) -> str:
     lowest = short_number(known[best])
     said = f"On the matrices of a trained layer, the gradient of {best} has a relative error of {lowest}"
     if worst != best:
-        said += f", that of {worst} one of {short_number(known[worst])}"
+        said += f", and {worst}'s has {short_number(known[worst])}"
     none = [f"{name} has no gradient on {count} of {gradients.matrices}" for name, count in lost.items()]
     return said + (f"; {_listed(none)}." if none else ".")
 

@@ -17,7 +17,7 @@ class Moments(NamedTuple):
 
 
 def color_moments(colors: Tensor, weight: Tensor | None = None) -> Moments:
-    """Compute the moments of colours, relative to the first colour, so that those of a single colour are exact.
+    """Compute the moments of colours, relative to the first colour, so that a single colour has exact moments.
 
     Args:
         colors: (*, 3, n).

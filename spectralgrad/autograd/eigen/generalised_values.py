@@ -2,7 +2,7 @@ r"""The derivatives of the eigenvalues of A x = λ B x alone, with the exact Hes
 
 With the eigenvectors X at hand, which are not differentiated, :math:`X^HBX=I`. If B changes, this product is
 :math:`LL^H` with the Cholesky factor :math:`L=I` but :math:`dL\ne0`. With :math:`Y=XL^{-H}` the problem becomes the
-ordinary one of :math:`C=Y^HAY=\Lambda`, whose gradient :math:`\bar C` is computed as in :mod:`.eigenvalues`. Since
+ordinary one of :math:`C=Y^HAY=\Lambda`, whose gradient :math:`\bar C` is computed as in :mod:`.values`. Since
 :math:`\bar C` commutes with C, and the eigenvectors of the pencil are Y times the eigenvectors of C,
 
 .. math:: \bar A=Y\bar CY^H,\qquad \bar B=-Y\,\mathrm{sym}(C\bar C)\,Y^H .

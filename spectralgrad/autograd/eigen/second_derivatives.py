@@ -152,7 +152,8 @@ def _excess(w: Tensor, slopes: Tensor, changes: tuple[Tensor, Tensor], same: Ten
 def mapped(w: Tensor, slopes: Tensor, of_w: int | None, of_slopes: int | None) -> tuple[Tensor, Tensor, int]:
     """Place the dimension that torch.func.vmap maps over such that ``w`` (*, d) and ``slopes`` (..., *, d) broadcast.
 
-    It is the first of ``w``, which stays as it is if possible: a view would have another place in the graph.
+    The mapped dimension becomes the first of ``w``. Returns ``w`` itself if possible: autograd would treat a view as a
+    different tensor.
 
     Args:
         w, slopes: with the mapped dimension.

@@ -1,12 +1,12 @@
 r"""The derivatives of eigenvalues alone, with the exact Hessian of symmetric losses at ties.
 
 The gradient of :math:`g(\lambda(A))` is :math:`\bar A=V\,\mathrm{diag}(\bar\lambda)V^H` with
-:math:`\bar\lambda=\nabla g`. Differentiating this product with the eigenvectors as in :mod:`.eigenvectors` is right
+:math:`\bar\lambda=\nabla g`. Differentiating this product with the eigenvectors as in :mod:`.vectors` is right
 where the eigenvalues are distinct. Within a tie the eigenvectors have no derivative, but the product has one if g
 treats the tied eigenvalues alike.
 
 Reverse mode over reverse mode. The derivative of :math:`\bar A` in A is the self-adjoint map
-:math:`Z\mapsto V(\Gamma\circ V^HZV)V^H` of :mod:`.curvature`, which finds the coefficients by differentiating
+:math:`Z\mapsto V(\Gamma\circ V^HZV)V^H` of :mod:`.second_derivatives`, which finds the coefficients by differentiating
 :math:`\bar\lambda` once more. The diagonal is left to autograd, which takes :math:`\mathrm{diag}(V^HZV)` from
 :math:`\bar\lambda` to λ and from there to A.
 
@@ -53,7 +53,8 @@ def grouping(*inputs: Tensor) -> Ties:
     """Return which eigenvalues are to be treated as tied in forward mode.
 
     If only forward mode is applied, or reverse mode to its result, no rotation is needed, and the derivative is linear
-    in the direction. The dual numbers of ``torch.autograd.forward_ad`` do not tell, so they get as little as possible.
+    in the direction. With dual numbers the order of differentiation is unknown; only eigenvalues equal to rounding are
+    grouped.
     """
     if torch_internals.reverse_inside_forward():
         return Ties.NEAR

@@ -1,4 +1,4 @@
-"""Functions of matrices of which values or divided differences are infinite: the derivative is ±inf, and never NaN.
+"""Functions of matrices with infinite values or divided differences: the derivative is ±inf, and never NaN.
 
 A product of matrices with infinite entries would be NaN. So finite and infinite divided differences are applied in two
 products. In the second one each infinite entry is its sign, and a power of two makes the result infinite.
@@ -79,7 +79,7 @@ def missing(A: Tensor, f: Function, spectrum: Spectrum, found: Scaled, differenc
 def completed_derivative(
     call: Callable[[Tensor], Tensor], A: Tensor, spectrum: Spectrum, left: tuple[Tensor, Tensor] | None
 ) -> Tensor:
-    """Return ``call(A)``, to whose derivative that of the divided differences ``left`` is added, if there are any."""
+    """Return ``call(A)``; its derivative includes the part of the divided differences ``left``, if there are any."""
     if left is None:
         return call(A)
     w, V, support = spectrum
@@ -114,7 +114,7 @@ def values_with_parameters(f: Function, w: Tensor, support: Tensor, values: Tens
         f: the function.
         w: eigenvalues (*, d) with their gradient.
         support: the mask (*, d) of the range.
-        values: f(w), of which some are infinite.
+        values: f(w), some infinite.
     """
     finite = support & values.detach().isfinite()
     w = torch.where(small_enough(values), w, w.detach())
@@ -125,7 +125,7 @@ def values_with_parameters(f: Function, w: Tensor, support: Tensor, values: Tens
 
 
 def copies(A: Tensor) -> tuple[Tensor, Tensor]:
-    """Return A twice. Where the gradient of the second copy is infinite, that of the first does not count."""
+    """Return A twice. Where the gradient of the second copy is infinite, the first copy's does not count."""
     result: tuple[Tensor, Tensor] = function.apply(_Copies, A)
     return result
 
@@ -137,7 +137,7 @@ def clamped(A: Tensor) -> Tensor:
 
 
 def _prevailing(near: Tensor, far: Tensor) -> Tensor:
-    """Return the sum, in each real and imaginary part of which an infinite ``far`` counts alone."""
+    """Return the sum; in each real and imaginary part, an infinite ``far`` counts alone."""
     if far.dtype.is_complex:
         return torch.complex(_prevailing(near.real, far.real), _prevailing(near.imag, far.imag))
     return torch.where(far.isinf(), far, near + far)

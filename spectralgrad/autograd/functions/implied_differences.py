@@ -59,14 +59,14 @@ class Implied:
     def gamma(self, w: Tensor) -> Tensor:
         """Return K̂ᵢⱼfᵢ + K̂ⱼᵢfⱼ off the diagonal and f′ on it; for a skew K̂ it is exactly K̂ᵢⱼ(fᵢ − fⱼ).
 
-        If f was scaled, K̂ is still that of the true eigenvalues, because the thresholds of some rules are absolute.
+        If f was scaled, K̂ still belongs to the true eigenvalues, because the thresholds of some rules are absolute.
         Both terms are clamped, if the rule saturates, so that sums of d entries cannot overflow.
         """
         K, found = within(self.rule.gaps(torch.where(self.range, w, 0)), self.range), self.found
         gamma = self._product(K, self.f, w)
         if found is not None:
             moved = ldexp(w, -found.down.unsqueeze(-1))
-            moved = found.spectrum.values + (moved - moved.detach())  # the derivative is that of w, for second ones
+            moved = found.spectrum.values + (moved - moved.detach())  # with w's derivative, for second derivatives
             near = self._product(ldexp(K, found.down[..., None, None]), found.f, moved)
             half = 2.0 ** (exponent_range(w.dtype) // 2)
             within_range = (near.abs() > 1 / half) & (near.abs() < half)

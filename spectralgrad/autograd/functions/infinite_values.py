@@ -1,4 +1,4 @@
-"""Matrices composed of eigenvectors and values of which some are infinite: ±inf where these count, and never NaN."""
+"""Matrices composed of eigenvectors and partly infinite values: ±inf where these count, and never NaN."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ and ±inf where they are not. Powers of two are exact, so scaling adds no roundi
 The eager backward pass also scales the cotangents: of several results, those that are too small to matter vanish.
 
 Transforms, compilers and second derivatives differentiate through the powers of two. There a cotangent times
-:math:`2^{eq}` could overflow before it is multiplied by :math:`2^{-ep}`. So all cotangents between the two are those of
-the true derivative times :math:`2^{-c}`, where c is the largest eq: leaving multiplies them by :math:`2^{eq-c}`, and
-entering by :math:`2^{c-ep}`. The derivative of one step is the other, so this holds to any order.
+:math:`2^{eq}` could overflow before it is multiplied by :math:`2^{-ep}`. So all cotangents between the two are the true
+ones times :math:`2^{-c}`, where c is the largest eq: leaving multiplies them by :math:`2^{eq-c}`, and entering by
+:math:`2^{c-ep}`. The derivative of one step is the other, so this holds to any order.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, d
 
     Args:
         call: returns matrices (*, m, n); its gradient is not scaled.
-        s: numbers (*, d), of which those that are zero do not matter. The smallest of the others becomes about one.
+        s: numbers (*, d). Zeros do not matter, and the smallest of the others becomes about one.
         G: matrices (*, m, n).
         degree: of ``call`` in s.
     """
@@ -149,7 +149,7 @@ def _outputs(results: Any) -> tuple[Tensor, ...]:
 
 
 def _composed(call: Call, down: Sequence[Tensor], up: Sequence[Tensor], *inputs: Tensor) -> tuple[Tensor, ...]:
-    """The same in operations that autograd sees."""
+    """Return the results of ``call`` on scaled inputs, scaled back, in operations that autograd differentiates."""
     if any(map(function.tracked, up)):
         within: Any = _outputs(call(*(_shifted(x, -e) for x, e in zip(inputs, down, strict=True))))
         return tuple(_shifted(y, e) for y, e in zip(within, up, strict=True))

@@ -179,7 +179,7 @@ def _attached_by_rule(A: Tensor, w: Tensor, V: Tensor, values: Tensor, implied: 
 
 
 def _learning_by_rule(A: Tensor, implied: Implied, w: Tensor, V: Tensor, values: Tensor) -> Tensor:
-    """Return f(A) where f has trainable parameters; ``values`` is f(λ), of which some may be infinite."""
+    """Return f(A) where f has trainable parameters; ``values`` is f(λ), where some may be infinite."""
     f, rule, plain = implied.f, implied.rule, Spectrum(w, V, implied.support)
     beyond = _beyond_range(f, values)
     X, Y = A, A

@@ -131,8 +131,8 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
 def _common(least: Tensor, most: Tensor, p: Tensor) -> Tensor:
     """The even exponent by which to divide eigenvalues between 2^least and 2^most.
 
-    That of the eigenvalue at which the power is largest, unless the smallest or the largest one would leave the range
-    of normal numbers. Then it moves as far as the power and its derivative allow.
+    It belongs to the eigenvalue with the largest power, unless the smallest or the largest eigenvalue would leave the
+    range of normal numbers. Then it moves within the limits of the power and its derivative.
     """
     reach = exponent_range(least.dtype) - 4
     room = 2 * torch.floor(reach / torch.where(p < 0, 1 - p, p.clamp_min(1)) / 2)

@@ -80,7 +80,7 @@ def approximate_root(A: Tensor, inverse: bool, approximant: Approximant, lyapuno
         if not inverse:
             S, scale = torch.where(live, R * root, 0), torch.where(live, root, 0)[..., 0, 0]
             return lyapunov_derivative(A, S, lyapunov_steps, scale=scale)
-        # The derivative is that of a matrix of ordinary size, so that no product overflows before the last one.
+        # The derivative is taken at a matrix of ordinary size, so that no product overflows before the last one.
         B = torch.where(live, R / torch.where(live, norm, 1).sqrt(), 0)
         return lyapunov_derivative(inverse_given(A / size, B @ B), B, lyapunov_steps) / size.sqrt()
 

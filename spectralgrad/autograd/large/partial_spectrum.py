@@ -1,6 +1,6 @@
 r"""The derivative of a few eigenpairs at one end of the spectrum, from products with the operator.
 
-Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`.eigenvectors`; orthogonal to it
+Derivation. Only :math:`dA\,V` is needed. In the span of V it acts as in :mod:`..eigen.vectors`; orthogonal to it
 :math:`(\lambda_i-A)\,dv_i=(I-VV^H)\,dA\,v_i`. The transposed map sends the cotangents of λ and V to the cotangent of
 :math:`AV`,
 
@@ -174,7 +174,7 @@ class _SolveOfCallable(_Solve, traceable=False):
 def attach(AV: Tensor, w: Tensor, V: Tensor, form: Products) -> tuple[Tensor, Tensor]:
     """Return the eigenpairs (w, V), given without gradient, as functions of ``AV``, the operator's product with V.
 
-    This serves callables that hide the tensors on which they depend. A second derivative raises an error, because the
+    This is for callables that hide the tensors on which they depend. A second derivative raises an error, because the
     graph of ``AV`` contains V as a constant.
     """
     result: tuple[Tensor, Tensor] = function.apply(_Attached, AV, w, V, form)

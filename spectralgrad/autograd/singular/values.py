@@ -2,17 +2,17 @@ r"""The derivatives of singular values alone, with the exact Hessian of symmetri
 
 The gradient of :math:`g(\sigma(M))` is :math:`\bar M=U\,\mathrm{diag}(\bar\sigma)V^H`. The matrix
 :math:`\begin{pmatrix}0&M\\M^H&0\end{pmatrix}` has the eigenvalues :math:`\pm\sigma_i`, so its second derivative follows
-from the second derivative of eigenvalues (:mod:`.eigenvalues`). With :math:`P=U^HZV`, its Hermitian part :math:`P_h`
+from the second derivative of eigenvalues (:mod:`..eigen.values`). With :math:`P=U^HZV`, its Hermitian part :math:`P_h`
 and its skew part :math:`P_s`, it is
 
 .. math:: U\bigl(\mathrm{diag}(\nabla^2g\;\mathrm{diag}P_h)+\Gamma^-\circ P_h+\Gamma^+\circ P_s\bigr)V^H
           +(I-UU^H)ZV\,\mathrm{diag}\Bigl(\frac{g_i}{\sigma_i}\Bigr)V^H,\qquad
           \Gamma^\pm_{ij}=\frac{g_i\pm g_j}{\sigma_i\pm\sigma_j}
 
-for m ≥ n, with :math:`\Gamma^-_{ii}=0`. :mod:`.curvature` defines :math:`\Gamma^-`. At :math:`\sigma_i=0` the second
-derivative exists if g is even in :math:`\sigma_i`, as :math:`\sum\log(1+\sigma^2)`; there :math:`g_i/\sigma_i` and
-:math:`\Gamma^+` become :math:`g_{ii}`. If g is not even, as the nuclear norm, this leaves out the part that does not
-exist.
+for m ≥ n, with :math:`\Gamma^-_{ii}=0`. :mod:`..eigen.second_derivatives` defines :math:`\Gamma^-`. At
+:math:`\sigma_i=0` the second derivative exists if g is even in :math:`\sigma_i`, as :math:`\sum\log(1+\sigma^2)`; there
+:math:`g_i/\sigma_i` and :math:`\Gamma^+` become :math:`g_{ii}`. If g is not even, as the nuclear norm, this leaves out
+the part that does not exist.
 
 In forward mode over reverse mode, the vectors of tied singular values are rotated such that :math:`P_h` is diagonal
 between them, and the vectors of vanishing singular values become the singular vectors of Z restricted to the orthogonal

@@ -1,4 +1,4 @@
-"""What an einsum means in which factors of a decomposition take part: only the letters of its equation decide."""
+"""Recognise V f(λ) Vᴴ, and other products of the factors of a decomposition, in the equation of an einsum."""
 
 from __future__ import annotations
 

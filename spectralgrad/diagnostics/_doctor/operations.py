@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ... import linalg, solvers
+from ...linalg import eigenvalues, matrix_functions, norms, polar_factor, singular_values, subspaces
 from ...precision import widen
 from .measures import Factors
 
@@ -59,6 +60,16 @@ def _nothing(result: Any) -> Factors:
     return {}
 
 
+_KINDS = {  # of the functions that a file defines
+    eigenvalues: "values",
+    matrix_functions: "function",
+    subspaces: "function",
+    norms: "singular function",
+    polar_factor: "singular function",
+    singular_values: "singular function",
+}
+
+
 def _table() -> dict[Any, Operation]:
     t: Any = torch.linalg
     found = {
@@ -75,14 +86,9 @@ def _table() -> dict[Any, Operation]:
     for name in ("eig", "qr", "cholesky", "inv", "pinv", "matrix_sqrth", "polar"):
         if hasattr(t, name):
             found[getattr(t, name)] = Operation(f"torch.linalg.{name}", "other", _nothing)
-    for name in linalg.__all__:
-        function = getattr(linalg, name)
-        if name.startswith(("matrix_", "spectral_projector")):
-            found[function] = Operation(f"sg.{name}", "function", _nothing, ours=True)
-        elif name in ("eigvalsh", "svdvals"):
-            found[function] = Operation(f"sg.{name}", "values", _values, ours=True)
-        elif name.startswith(("polar", "low_rank", "singular_value_")) or name.endswith("_norm"):
-            found[function] = Operation(f"sg.{name}", "singular function", _nothing, ours=True)
+    for module, kind in _KINDS.items():
+        read = _values if kind == "values" else _nothing
+        found |= {getattr(module, name): Operation(f"sg.{name}", kind, read, ours=True) for name in module.__all__}
     return found
 
 

@@ -42,7 +42,7 @@ class Watch(TorchFunctionMode):
         self._observing.__exit__(None, None, None)
 
     def _observer(self) -> observation.Observer | None:
-        """Return who is told of flaws in the gradient of what is computed now; None outside the calls watched here."""
+        """Return the observer of gradients for the decomposition being computed; None outside the watched calls."""
         thread, call = self._running
         return call.finding.note_flaws if call is not None and thread == threading.get_ident() else None
 

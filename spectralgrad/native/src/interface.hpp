@@ -34,7 +34,8 @@ template <class T> struct Task {
   bool any_sign = false;      // of a scalar function: the matrix may be indefinite
 };
 
-// The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
+// One piece of work for singular value decompositions of m × n matrices. U and Vh are null if only the values are
+// wanted.
 template <class T> struct SvdTask {
   const T* A;
   T *U, *S, *Vh;
@@ -44,10 +45,10 @@ template <class T> struct SvdTask {
   Team team = {};
 };
 
-// The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
+// The gradient with respect to the matrices, from the gradients with respect to their factors; each may be null.
 template <class T> struct SvdGradient {
   const T *U, *S, *Vh, *gU, *gS, *gVh;
-  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
+  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for SVD-Padé's with this floor
   T* gM;
   int64_t batch, first;
   int count, m, n;
@@ -56,11 +57,11 @@ template <class T> struct SvdGradient {
   void* work;
 };
 
-// The gradient with respect to symmetric matrices from those with respect to eigenvectors and eigenvalues, of which one
+// The gradient with respect to symmetric matrices, from the gradients with respect to eigenvectors and eigenvalues; one
 // may be null.
 template <class T> struct EighGradient {
   const T *V, *w, *gV, *gw;
-  const T* K;             // gap matrices (d × d), or null for those of SVD-Padé with this floor
+  const T* K;             // gap matrices (d × d), or null for SVD-Padé's with this floor
   T* gA;
   int64_t batch, first;
   int count, d;
@@ -111,7 +112,7 @@ template <class T> struct Divided {
   void* work;
 };
 
-// One way to compute singular value decompositions; the functions are those of an Eigensolver.
+// An SVD algorithm; the fields mean the same as in Eigensolver.
 template <class T> struct SvdMethod {
   int (*group)(int64_t m, int64_t n);
   int (*lanes)(int64_t m, int64_t n);

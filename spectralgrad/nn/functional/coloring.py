@@ -24,6 +24,8 @@ from .normalization import normalize
 from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
 
+__all__ = ["color", "wct", "whiten"]
+
 
 @checked
 def whiten(

@@ -23,6 +23,8 @@ from ...errors import ShapeError, check_alike, check_features
 from ...linalg.singular_values import singular_value_function
 from ...precision import full_precision, quotient, rank_tolerance, widen
 
+__all__ = ["cross_covariance_pooling"]
+
 Center = Literal["tokens", "entries", "none"]
 _DAMPING = 1e-5  # added to the divisor of the rest in the released code
 

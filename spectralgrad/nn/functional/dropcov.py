@@ -18,6 +18,8 @@ from ...errors import ShapeError, check_features
 from ...linalg.covariances import covariance
 from ...precision import quotient
 
+__all__ = ["dropcov_rate"]
+
 _STRENGTH = 10.0
 
 

@@ -8,6 +8,8 @@ from ...dispatch.arguments import check_count, checked
 from ...errors import ShapeError, check_features
 from ...linalg.singular_values import low_rank
 
+__all__ = ["rankfeat"]
+
 
 @checked
 def rankfeat(X: Tensor, k: int = 1) -> Tensor:

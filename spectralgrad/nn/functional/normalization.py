@@ -36,6 +36,8 @@ from ...precision import exponent_of, exponent_range, full_precision, largest, w
 from ..distributed import Reduce
 from . import feature_matrices
 
+__all__ = ["apply_matrix", "normalize"]
+
 MatrixOf = Callable[..., Tensor]
 
 

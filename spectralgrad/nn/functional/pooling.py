@@ -29,6 +29,8 @@ from ...precision import full_precision, rank_tolerance
 from ...rules import Exact, Method, resolve
 from .pooling_heads import Head, check_head, in_head
 
+__all__ = ["covariance_pooling", "upper_triangle"]
+
 Side = Literal["auto", "channels", "positions"]
 
 

@@ -19,6 +19,8 @@ from ...rules import Method
 from .coloring import whiten
 from .whitening_matrices import Whitening
 
+__all__ = ["whitening_mse"]
+
 Watch = Callable[[Tensor], Tensor]
 
 

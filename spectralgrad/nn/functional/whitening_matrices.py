@@ -18,8 +18,10 @@ from ...precision import rank_tolerance
 from ...rules import Method
 from ...solvers.products import composed
 
+__all__ = ["principal_projector", "whitening_matrix"]
+
 Whitening = Literal["zca", "pca", "cholesky"]
-OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # what a method must serve
+OPERATION = {"zca": "inv_sqrt", "pca": "eigh", "cholesky": "inv_sqrt"}  # the operation that a method must support
 DEFAULT = {"zca": "exact", "pca": "svd-pade", "cholesky": "exact"}
 
 

@@ -1,6 +1,6 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
-The table of thresholds.py alone determines the choice.
+Shape, type and batch-invariant mode determine the choice, by the table of thresholds.py and the sizes below.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .lapack import Factors
 from .thresholds import NAMES, table
 
 _MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
-_FEW, _LONG = 5, 512  # up to so many columns, rotations add up whole columns; rounding grows with their length
+_FEW, _LONG = 5, 512  # Jacobi rotations up to 5 columns; their error grows with the rows, so not beyond 512
 _INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
 _REAL = (torch.float32, torch.float64)
 GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
@@ -47,7 +47,7 @@ def prepared(A: object) -> bool:
 
 
 def prepared_svd(M: object) -> bool:
-    """The same for singular value decompositions of matrices (*, m, n)."""
+    """True if ``M`` is a tensor of real matrices that carries a gradient and whose SVD the kernel computes."""
     return function.recorded(M) and singular(M) is not None and not M.is_complex()  # type: ignore[arg-type, attr-defined]
 
 
@@ -61,7 +61,7 @@ def _symmetric(shape: torch.Size, dtype: torch.dtype, invariant: bool, roots: bo
 
 
 def singular(M: Tensor) -> Singular | None:
-    """The same for singular value decompositions of matrices (*, m, n)."""
+    """Return the calls that compute SVDs of matrices (*, m, n) in the kernel, or None if another solver does."""
     if kernel() is None or not M.is_cpu:
         return None
     return _singular(M.shape, M.dtype, bool(anywhere) and batch_invariant())
@@ -100,7 +100,7 @@ def _derivatives(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> Deri
 
 
 def singular_derivatives(U: Tensor, Vh: Tensor) -> SingularDerivatives | None:
-    """The same for gradients of a singular value decomposition and for functions of singular values."""
+    """Return the calls for gradients of an SVD and functions of singular values in the kernel, or None."""
     return _singular_derivatives(U.shape, Vh.shape, U.dtype) if kernel() is not None and U.is_cpu else None
 
 
@@ -146,7 +146,7 @@ def _in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | 
 
 
 def svd_in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
-    """The same as :func:`in_lanes` for singular value decompositions."""
+    """Return whether the kernel computes SVDs in lanes (True), one at a time (False), or not at all (None)."""
     return _svd_in_lanes(shape, dtype, batch_invariant())
 
 
@@ -179,7 +179,7 @@ def eigh(A: Tensor) -> Factors:
 
 
 def eigh_by_lapack(A: Tensor) -> Factors:
-    """The same without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    """Decompose without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
     if batch_invariant():
         return lapack.separately(lapack.eigh, A)
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1

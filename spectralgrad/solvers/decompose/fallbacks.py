@@ -62,7 +62,7 @@ class Problem:
         return factors
 
     def by_kernel(self, A: Tensor, operation: str = "", dtype: torch.dtype | None = None) -> Factors | None:
-        """The same by the kernel; None if it is not used. It checks for NaN and asymmetry itself."""
+        """Decompose in the kernel, which checks for NaN and asymmetry itself; None if it is not used."""
         plan = self.plan(A)
         if plan is None:
             return None
@@ -95,7 +95,7 @@ class Problem:
         return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
-        """Replace factors that are not finite by those of the fallbacks, in place; return the batch positions.
+        """Replace factors that are not finite by the fallbacks' results, in place; return the batch positions.
 
         The last factors may be left out.
         """

@@ -3,7 +3,7 @@ r"""The generalised problem A x = λ B x with positive definite B, reduced to an
 With :math:`DBD=LL^H` the pencil has the eigenvalues of :math:`C=L^{-1}DAD\,L^{-H}=Y\Lambda Y^H` and the vectors
 :math:`X=DL^{-H}Y`, for which :math:`X^HBX=I`. The powers of two D make the diagonal of DBD about one, so that badly
 scaled variables cost no accuracy (van der Sluis). The reduction loses as many digits as the condition number of DBD
-has, so single precision is used only where that of B is small, and double precision elsewhere.
+has, so single precision is used only where B's is small, and double precision elsewhere.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def eigh(A: Tensor, B: Tensor, operation: str) -> Factors:
 
 
 def eigvalsh(A: Tensor, B: Tensor, operation: str) -> Tensor:
-    """The same for eigenvalues alone."""
+    """Return the ascending eigenvalues (*, d) alone."""
     return _in_two_precisions(lambda C, _: (eigenvalues(C, operation),), A, B, operation)[0]
 
 
 def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor, B: Tensor, operation: str) -> Factors:
-    """Call ``decompose`` with C and L⁻¹D: in double precision, or for well-conditioned matrices in that of the input.
+    """Call ``decompose`` with C and L⁻¹D: in double precision, or for well-conditioned matrices in the input's.
 
     Both are computed for the whole batch if one matrix needs double precision, so that no matrix depends on the others.
     """

@@ -31,7 +31,7 @@ def eigvalsh(A: Tensor) -> tuple[Tensor, int]:
 
 @unintercepted
 def eigvalsh_separately(A: Tensor) -> tuple[Tensor, int]:
-    """The same for each matrix by itself, see :func:`separately`."""
+    """torch.linalg.eigvalsh, called for each matrix by itself: see :func:`separately`."""
     return _with_failures(*separately(lambda M: (torch.linalg.eigvalsh(M),), A))
 
 

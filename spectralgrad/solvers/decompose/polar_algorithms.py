@@ -54,7 +54,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
 def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, h and Vh with M = Q V diag(h) Vh for square M; det Q = 1, and only the last of h may be negative.
 
-    A complex matrix has no reflections to exclude: its factors are those of :func:`polar_factors`, whose determinant
+    A complex matrix has no reflections to exclude: its factors come from :func:`polar_factors`, and their determinant
     has modulus one.
     """
     if M.dtype.is_complex or not M.numel():
@@ -135,7 +135,7 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
-    """Decompose part of a batch by the solver that serves the whole batch, so that it does not depend on the rest."""
+    """Decompose part of a batch by the solver for the whole batch, so that results do not depend on the rest."""
     part = M[which]
     plan = choice.singular_part(part, M)
     if plan is None:

@@ -68,11 +68,11 @@ class Table:
         return self.single[_ORDER[dtype]]
 
     def smallest_svd_batch(self, m: int, n: int, dtype: torch.dtype) -> int | None:
-        """The same as :meth:`smallest_batch` for singular value decompositions of m×n matrices."""
+        """Return the smallest batch of m×n matrices whose SVD the kernel computes in lanes, or None."""
         return _entry(getattr(self, f"svd_{NAMES[dtype]}"), math.isqrt(m * n))
 
     def largest_single_svd(self, dtype: torch.dtype) -> int:
-        """The same as :meth:`largest_single` for the larger of m and n."""
+        """Return the largest size, the larger of m and n, up to which smaller batches are decomposed one at a time."""
         return self.svd_single[_ORDER[dtype]]
 
 

@@ -17,7 +17,7 @@ from ..decompose import choice
 
 _SMALL = 32  # rows and columns up to which one call of the kernel is faster than several of torch
 Gaps = Callable[[Tensor], Tensor | float | None]
-"""Given the values, returns the gap matrix, or the floor of that of SVD-Padé, or None if neither applies."""
+"""Given the values, returns the gap matrix, or SVD-Padé's floor, or None if neither applies."""
 
 
 def eigh_gradient(
@@ -31,7 +31,7 @@ def eigh_gradient(
 
     Args:
         eigenpairs: eigenvalues w (*, d) and eigenvectors V (*, d, d).
-        cotangents: the gradients with respect to them, of which one may be None for zero.
+        cotangents: the gradients with respect to them; one may be None for zero.
         gaps: of w, (*, d, d).
         filters: drop couplings at rounding level between tied vectors.
         saturates: clamp products with the gap matrix that would overflow.
@@ -90,10 +90,10 @@ def _by_plan(
 
 
 def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None:
-    """Return the gradient (*, m, n) with respect to M = Q V diag(h) Vh from that with respect to Q, or None.
+    """Return the gradient (*, m, n) with respect to M = Q V diag(h) Vh from Q's gradient, or None.
 
-    It is that of a singular value decomposition without gaps: U = Q V and V turn against each other only. The last
-    of h may be negative.
+    It is the gradient of a singular value decomposition without gaps: U = Q V and V turn against each other only. The
+    last of h may be negative.
     """
     plan = None if max(Q.shape[-2:]) > _SMALL else choice.singular_derivatives(Q, Vh)
     if plan is None or not _of_type(Q.dtype, h, Vh, G):

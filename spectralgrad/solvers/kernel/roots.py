@@ -54,7 +54,7 @@ def root_and_eigenpairs(
 def root_by_kernel(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """The same by the kernel, or None if it is not used."""
+    """Return the root, its eigenvalues and the eigenvectors by one call of the kernel, or None if it is not used."""
     plan = choice.symmetric(A, roots=True)
     if plan is None:
         return None
@@ -80,7 +80,7 @@ def repair(
 
     Errors for NaN and asymmetric input come first; then the failed matrices are decomposed again; then eigenvalues that
     are negative beyond rounding raise an error. What the kernel composed stands, except where rounding of a half type,
-    of which it does not know, explains the negative eigenvalues.
+    unknown to the kernel, explains the negative eigenvalues.
     """
     S, s, V = results
     refuse_asymmetric(A, operation, dtype)
@@ -127,10 +127,9 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
     r"""Return the derivative of the root in the direction of the Hermitian part of G; ``s`` is √λ, zero off the range.
 
     The divided differences are :math:`1/(s_i+s_j)`, or :math:`-1/(s_is_j(s_i+s_j))` for the inverse root and
-    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. Those of the inverse root are applied as two
-    factors, whose product could overflow where the result does not. With ``terms`` = n > 0 the derivative is that of
-    SVD-Taylor: n terms of its series multiply an off-diagonal entry by :math:`1-x^n`, where :math:`x=\min/\max` of the
-    two eigenvalues.
+    :math:`f(\lambda)/\lambda=s^{-3}` between range and null space. The inverse root's are applied as two factors, whose
+    product could overflow where the result does not. With ``terms`` = n > 0 the derivative is SVD-Taylor's: n terms of
+    its series multiply an off-diagonal entry by :math:`1-x^n`, where :math:`x=\min/\max` of the two eigenvalues.
     """
     found = root_derivative_by_kernel(V, s, G, inverse, terms)
     if found is not None:
@@ -148,7 +147,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
 
 
 def root_derivative_by_kernel(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor | None:
-    """The same by the kernel, or None if it is not used."""
+    """Return the derivative of a root by one call of the kernel, or None if it is not used."""
     plan = choice.derivatives(V)
     if plan is None or not s.dtype == V.dtype == G.dtype:  # hooks on saved tensors may change types
         return None
@@ -177,7 +176,7 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
 
 
 def function_derivative_by_kernel(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor | None:
-    """The same by the kernel, or None if it is not used."""
+    """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ by one call of the kernel, or None if it is not used."""
     plan = choice.derivatives(V)
     if plan is None or not gamma.dtype == V.dtype == G.dtype:
         return None

@@ -1,7 +1,8 @@
 """A few eigenpairs of a matrix given by its entries, and the linear systems of their gradient, as operators of torch.
 
-The entries are those of a dense matrix, or those of a sparse one together with their places. Like the operators in
-:mod:`.operators` these have no derivatives; under ``torch.func.vmap`` they run for one matrix after the other.
+The entries belong to a dense matrix, or to a sparse one and come with their places. Like
+the operators in :mod:`spectralgrad.solvers.decompose.operators`, these have no derivatives; under ``torch.func.vmap``
+they run for one matrix after the other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from . import krylov, projected_gradients
 def matrix(values: Tensor, indices: Tensor | None, n: int) -> Tensor:
     """Return the matrix (n, n): ``values`` itself, or a sparse tensor with these values at ``indices`` (2, m).
 
-    Its layout is CSR if torch has a fast product for it, which was 15 times faster than that of COO.
+    The layout is CSR where torch has an MKL product, which was 15 times faster than COO's.
     """
     if indices is None:
         return values

@@ -79,7 +79,10 @@ _INDEFINITE = (
 
 
 def solve_any(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float) -> Tensor:
-    """The same; R may come from ``torch.autograd.grad(is_grads_batched=True)``, whose vmap knows operators only."""
+    """Solve as :func:`solve` does, by an operator if R comes from ``torch.autograd.grad(is_grads_batched=True)``.
+
+    The vmap of that function knows operators only.
+    """
     if not is_batched_gradient(R):
         return solve(product, w, V, R, sign, tol)
     key = next(_keys)

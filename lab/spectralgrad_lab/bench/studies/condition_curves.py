@@ -4,7 +4,7 @@ A small network with a whitening layer is trained on the embedded images (with `
 each treatment. There are two whitening tasks: ``wide``, a 5×5 first convolution with 25 inputs for 16 channels, whose
 covariance can have full rank; and ``deficient``, a 3×3 convolution with 9 inputs for 16 channels, as in the paper (27
 for 64). The orthogonal convolution is the same in both. ``pooling`` is a network with covariance pooling. Condition
-numbers are those of the covariance without ε, as in the paper; the table also has them with ε.
+numbers are taken of the covariance without ε, as in the paper; the table also has them with ε.
 """
 
 from __future__ import annotations

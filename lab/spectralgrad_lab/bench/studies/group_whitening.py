@@ -100,7 +100,7 @@ def features(shape: tuple[int, ...] = SHAPE) -> Tensor:
 
 
 def check(X: Tensor, groups: int = GROUPS) -> list[Figure]:
-    """Relative errors: all values against float64, the exact gradient too, and that of both clip rules.
+    """Relative errors: all values against float64, the exact gradient too, and the gradients of both clip rules.
 
     Args:
         X: features (N, C, H, W).

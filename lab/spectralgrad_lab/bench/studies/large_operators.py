@@ -7,7 +7,7 @@ Laplacian alone take about 80 times as long at 10 000 rows. A ripple of 0.1 in t
 eigenvalues, because torch.linalg.eigh has the gradient NaN if any are equal. The loss is a weighted density of the six
 eigenvectors plus the six eigenvalues.
 
-Each measurement has a process of its own with one thread. Times are those of the processor. The memory is the peak of
+Each measurement has a process of its own with one thread. Times are processor times. The memory is the peak of
 the process above what it had before the call.
 """
 

@@ -46,7 +46,7 @@ def first_weight(seed: int) -> Tensor:
 
 
 def first_convolution() -> dict[str, float]:
-    """The same for first convolutions, 64×27, as ResNets initialise them, and for a tenth of these weights.
+    """Eq. 20 for first convolutions, 64×27, as ResNets initialise them, and for a tenth of these weights.
 
     They lie below orthogonal and would have to grow. Eq. 20 shrinks them, whatever its sign.
     """

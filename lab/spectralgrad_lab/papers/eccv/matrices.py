@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 SHAPES = ((8, 8), (5, 9), (9, 5), (64, 27))
-"""Shapes of gradients: square, wide, tall, and that of a first convolution with 3×3 filters of colour images."""
+"""Shapes of gradients: square, wide, tall, and a first convolution's with 3×3 filters of colour images."""
 
 
 def eye(n: int) -> Tensor:

@@ -71,7 +71,7 @@ def quoted_gains() -> Mapping[str, Value]:
 
 @computes("eccv/O26")
 def differences_of_table_5() -> Mapping[str, Value]:
-    """Accuracies minus those of plain SVD, in the order of the rows."""
+    """Accuracies minus plain SVD's, in the order of the rows."""
     table = rows("table-5")
     plain, others = table["SVD"], [row for name, row in table.items() if name != "SVD"]
     return {name: [round(row[name] - plain[name], 9) for row in others] for name in ("top1", "top5")}

@@ -36,7 +36,7 @@ class Case:
     Attributes:
         dtype: of the matrix and the arithmetic.
         size: of the matrix.
-        condition: ratio of the largest eigenvalue to that of the last pair.
+        condition: ratio of the largest eigenvalue to the eigenvalue of the last pair.
         gap: relative distance within a pair; 0 is an exact tie, in a diagonal matrix.
     """
 

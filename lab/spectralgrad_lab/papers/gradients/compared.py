@@ -40,19 +40,19 @@ def torch_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plain_eigh(A: Tensor) -> tuple[Tensor, Tensor]:
-    """The same with the library's textbook gradient."""
+    """Eigenvalues and eigenvectors with the library's textbook gradient."""
     w, V = sg.eigh(A, method="svd")
     return w, V
 
 
 def torch_svd(A: Tensor) -> tuple[Tensor, Tensor]:
-    """The same by torch's singular value decomposition, for a positive definite matrix."""
+    """Eigenvalues and eigenvectors of a positive definite matrix by torch's singular value decomposition."""
     _, S, Vh = torch.linalg.svd(A)
     return S, Vh.mT
 
 
 def plain_svd(A: Tensor) -> tuple[Tensor, Tensor]:
-    """The same by the library's singular value decomposition."""
+    """Eigenvalues and eigenvectors of a positive definite matrix by the library's singular value decomposition."""
     _, S, Vh = sg.svd(A, method="svd")
     return S, Vh.mT
 

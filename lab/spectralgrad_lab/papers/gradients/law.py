@@ -81,7 +81,7 @@ def multiplied() -> Mapping[str, Value]:
 
 @computes("gradients/G3")
 def unsymmetrized() -> Mapping[str, Value]:
-    """The norm of Eq. 2 of TPAMI for √A over that of the true gradient, before and after symmetrising."""
+    """The norm of Eq. 2 of TPAMI for √A over the norm of the true gradient, before and after symmetrising."""
     raw_over_true, symmetrized = [], []
     for gap in (1e-2, 1e-6, 1e-10):
         A, reference, G = paired(1e2, gap)

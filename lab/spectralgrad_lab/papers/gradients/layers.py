@@ -41,7 +41,7 @@ def convolved(dtype: torch.dtype, white: bool = False) -> Tensor:
 
 
 def to_features(gradient_of_matrix: Tensor, X: Tensor) -> Tensor:
-    """The gradient of X from that of the covariance XXᵀ/n."""
+    """The gradient of X from the gradient of the covariance XXᵀ/n."""
     return 2 / X.shape[1] * sym(gradient_of_matrix) @ X
 
 

@@ -27,7 +27,7 @@ def minus(one: Sequence[float], other: Sequence[float]) -> list[float]:
 
 
 def margins(table: Rows, method: str, columns: slice) -> list[float]:
-    """Error of the best other remedy minus that of a method, by column."""
+    """Error of the best other remedy minus a method's error, by column."""
     others = [name for name in REMEDIES if name != method and name in table]
     best = [min(column) for column in zip(*(table[name][columns] for name in others), strict=True)]
     return minus(best, table[method][columns])

@@ -73,7 +73,7 @@ def asymmetry() -> Mapping[str, Value]:
 
 @computes("iccv/P39")
 def pooled_size() -> Mapping[str, Value]:
-    """The entries on and above the diagonal of the pooled matrix of 256 channels, and those of the layer."""
+    """The number of entries on and above the diagonal of the pooled matrix of 256 channels, and the layer's."""
     S = sg.covariance_sqrt(uniform(256, 7))
     rows, columns = torch.triu_indices(*S.shape)
     return {

@@ -27,7 +27,7 @@ def settings() -> Settings:
 
 @trains("iccv/training-smoothness")
 def over_training(train: Training) -> Mapping[str, Value]:
-    """Medians of every epoch, averaged over the runs, and β of each method over that of Newton–Schulz."""
+    """Medians of every epoch, averaged over the runs, and β of each method over β of Newton–Schulz."""
     found = train.run(settings())
     values: dict[str, Value] = {"methods": list(METHODS)}
     values |= {name: [_curve(found[method], name) for method in METHODS] for name in RECORDED}

@@ -105,7 +105,7 @@ def _compared(found: Mapping[str, Summary], names: Sequence[str]) -> dict[str, l
 
 
 def published_gains(kind: str, methods: Sequence[str]) -> list[float]:
-    """Top-1 errors of Table 2 minus that of Newton–Schulz, alone or after Newton–Schulz."""
+    """Top-1 errors of Table 2 minus Newton–Schulz's, alone or after Newton–Schulz."""
     column = {"standalone": 0, "hybrid": 2}[kind]
     return [round(_printed(method, column) - _printed(NEWTON_SCHULZ, column), 3) for method in methods]
 

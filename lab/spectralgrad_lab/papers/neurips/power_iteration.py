@@ -92,7 +92,7 @@ def limit() -> Mapping[str, Value]:
 def bound() -> Mapping[str, Value]:
     """Eq. 12–13: ‖dL/dM‖ over nK/ε·‖dL/dv‖ and over K/λ1·‖dL/dv‖, largest of 300 matrices for K = 1, 9, 19.
 
-    The symmetrised gradient of ⟨v, g⟩ is that of Eq. 4, u vᵀ with u ⟂ v, divided by √2.
+    The symmetrised gradient of ⟨v, g⟩ is the one of Eq. 4, u vᵀ with u ⟂ v, divided by √2.
     """
     eps = 0.01
     w, g = uniform(300, 6, low=eps).sort(-1).values, gaussian(300, 6, seed=1)

@@ -151,7 +151,7 @@ def draw_whitening(values: Mapping[str, Any]) -> Any:
 
 @draws("neurips/figure-3")
 def draw_denoising_errors(values: Mapping[str, Any]) -> Any:
-    """Published errors above, with their deviations; those of the small network below, on an axis of their own."""
+    """Published errors above, with their deviations; the small network's below, on an axis of their own."""
     figure, panels = canvas(2, 3, width=3.6, height=2.7, sharey="row", sharex="col")
     for column, (panel, (_, label)) in zip(panels.T, PANELS.items(), strict=True):
         places = range(len(values[f"{panel}_settings"]))

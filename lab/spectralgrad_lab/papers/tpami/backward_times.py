@@ -88,7 +88,7 @@ def speed() -> Mapping[str, Value]:
 
 @computes("tpami/R46")
 def forward_against_backward() -> Mapping[str, Value]:
-    """The time of the forward pass over that of the backward pass with Taylor's gradient, for d = 4 … 32."""
+    """The time of the forward pass over the time of the backward pass with Taylor's gradient, for d = 4 … 32."""
     X = first_features(0)
     ratios = [forward_time(X, d, TAYLOR) / backward_time(X, d, TAYLOR) for d in SIZES[:-1]]
     return {"ratio": ratios, "lowest": min(ratios), "highest": max(ratios)}

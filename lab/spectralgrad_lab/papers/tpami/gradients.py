@@ -23,7 +23,7 @@ DEGREES = (0, 1, 3, 9, 19)
 
 @computes("tpami/R3")
 def float32_range() -> Mapping[str, Value]:
-    """The smallest and the largest numbers of float32 against those of section 2.1."""
+    """The smallest and the largest numbers of float32 against section 2.1."""
     with np.errstate(over="ignore", under="ignore"):
         return {
             "kept": float(np.float32(1.40e-45)),

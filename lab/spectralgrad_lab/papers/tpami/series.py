@@ -16,7 +16,7 @@ from ..inputs import EPS, SPECTRUM, gaussian, gradient, pair_gap, tensor, unifor
 from ..registry import computes
 
 TIED = (0.2, 0.5, 0.5, 0.9, 1.0)
-"""Five eigenvalues of which two are equal."""
+"""Five eigenvalues, two of them equal."""
 
 
 def left_out(x: float, degree: int) -> float:

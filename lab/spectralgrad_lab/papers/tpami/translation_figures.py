@@ -35,13 +35,13 @@ def architecture() -> Mapping[str, Value]:
 
 @trains("tpami/figure-9")
 def details(train: Training) -> Mapping[str, Value]:
-    """How much sharper the translations of SVD-WCT are than those of GD-WCT, in both directions."""
+    """How much sharper the translations of SVD-WCT are than GD-WCT's, in both directions."""
     return {"ahead": _ahead(train, "sharpness")}
 
 
 @trains("tpami/figure-10")
 def removed_style(train: Training) -> Mapping[str, Value]:
-    """How much more often translations of SVD-WCT pass for pictures of the other domain than those of GD-WCT."""
+    """How much more often translations of SVD-WCT pass for pictures of the other domain than GD-WCT's do."""
     return {"ahead": _ahead(train, "accuracy")}
 
 

@@ -57,7 +57,7 @@ def published(rows: Mapping[str, Any], style: int) -> list[float]:
 
 @trains(TABLE)
 def accuracies(train: Training) -> Mapping[str, Value]:
-    """The share of crops that the classifier takes for those of a domain, beside the printed ones of Van Gogh."""
+    """The share of crops that the classifier takes for pictures of a domain, beside the printed ones of Van Gogh."""
     found, columns = runs(train), TABLE_8["columns"]
     rows = {name: row["accuracy"] for name, row in TABLE_8.items() if isinstance(row, dict)}
     values = measure(found, "accuracy")

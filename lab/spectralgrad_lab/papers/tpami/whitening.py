@@ -89,7 +89,7 @@ def normalized_power() -> Mapping[str, Value]:
 
 @computes("tpami/R20")
 def whitening_and_coloring() -> Mapping[str, Value]:
-    """Mean and covariance of S_c S_w (X_A − μ_A) + μ_B against those of X_B (Eq. 30–33), by hand and by the layer."""
+    """Mean and covariance of S_c S_w (X_A − μ_A) + μ_B against X_B's (Eq. 30–33), by hand and by the layer."""
     content, style = features(seed=1), features(seed=5)
     moved = sg.matrix_sqrt(sg.covariance(style)) @ sg.matrix_inv_sqrt(sg.covariance(content)) @ centered(content)
     moved = moved + style.mean(-1, keepdim=True)

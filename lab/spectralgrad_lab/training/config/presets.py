@@ -1,6 +1,6 @@
 """The training protocols of the papers by name, and small ones for a CPU.
 
-Values are those of the papers; ``docs/train.md`` lists what the papers leave open. Method, group size and treatments
+Values come from the papers; ``docs/train.md`` lists what the papers leave open. Method, group size and treatments
 are set by flags: ``--preset tpami-cifar10 --method svd-pi --group-size 16``. The papers' presets use the published form
 of the methods; ``--form sound`` uses the library's own.
 """
@@ -52,7 +52,7 @@ _ALEXNET = Config(
 )
 
 # "The same training setup as in" MPN-COV (TPAMI 2021, Section 5.2.1): rates logspace(-1.2, -5.2, 20) and 100 images a
-# step in the code of MPN-COV. ε and degree are those of the paper's other experiments.
+# step in the code of MPN-COV. ε and degree come from the paper's other experiments.
 _TPAMI_ALEXNET = _ALEXNET.replaced(
     method="svd-taylor:degree=9",
     eps=1e-2,

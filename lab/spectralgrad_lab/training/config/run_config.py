@@ -55,7 +55,7 @@ class Config(Settings):
     train_size: int | None = setting(None, DATA, "use this many training images (default: all)", minimum=1)
     test_size: int | None = setting(None, DATA, "use this many test images (default: all)", minimum=1)
     augmentation: str | None = setting(
-        None, DATA, "random changes of training images (default: those of the dataset)", *AUGMENTATIONS
+        None, DATA, "random changes of training images (default: the dataset's)", *AUGMENTATIONS
     )
     workers: int = setting(0, DATA, "threads that prepare batches in advance", minimum=0)
 
@@ -69,9 +69,9 @@ class Config(Settings):
         "exact", NETWORK, "gradient method of the spectral layers; `spectralgrad info` lists them"
     )
     form: str = setting(
-        "sound", NETWORK, "form of the methods: the library's own (sound), or that of the papers (published)", *FORMS
+        "sound", NETWORK, "form of the methods: the library's own (sound), or the papers' (published)", *FORMS
     )
-    eps: float | None = setting(None, NETWORK, "ε of the spectral layer (default: that of the layer)", minimum=0)
+    eps: float | None = setting(None, NETWORK, "ε of the spectral layer (default: the layer's own)", minimum=0)
     statistics: str = setting(
         "covariance", NETWORK, "matrix averaged for evaluation; `projector` is for denoising",
         "covariance", "whitening", "projector",
@@ -133,7 +133,7 @@ class Config(Settings):
         10.0, RUNNING, "minutes between checkpoints; one is always saved at the end of an epoch", minimum=0
     )
     patience: int = setting(
-        3, RUNNING, "epochs without a training loss below that of guessing before a run fails; 0: unlimited", minimum=0
+        3, RUNNING, "epochs without a training loss better than guessing before a run fails; 0: unlimited", minimum=0
     )
     record: str | None = setting(
         None, RUNNING, f"also record, when condition numbers are: any of {','.join(RECORDS)}, separated by commas"

@@ -124,7 +124,7 @@ class FailureWatch:
 
 
 class Patience:
-    """Stopping rule: a run has failed if its training loss stays at that of guessing.
+    """Stopping rule: a run has failed if its training loss stays no better than guessing.
 
     Args:
         classes: number of classes; guessing has loss ln(classes).
@@ -151,7 +151,7 @@ class Patience:
     @property
     def reason(self) -> str:
         """The reason to record."""
-        return f"the loss does not fall: {self.epochs} epochs at or above {self.limit:.3f}, 99 % of that of guessing"
+        return f"the loss does not fall: {self.epochs} epochs at or above {self.limit:.3f}, 99 % of a guess's loss"
 
 
 def total_norm(tensors: Iterable[Tensor | None]) -> Tensor:

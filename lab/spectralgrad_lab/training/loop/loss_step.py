@@ -80,8 +80,8 @@ class Learner:
     """Minimizes a weighted sum of losses, over all processes.
 
     Every process computes the losses of its share of a batch; shares must have equal sizes, so that the mean over the
-    processes is that of one process with the whole batch. There is no DistributedDataParallel, so a step may run parts
-    of the network in any order and any number of times.
+    processes equals the mean over the whole batch in one process. There is no DistributedDataParallel, so a step may
+    run parts of the network in any order and any number of times.
 
     Args:
         net: the network; only parameters that require gradients when this is created are trained.

@@ -1,7 +1,7 @@
 """Quantities of the papers' figures that a run measures on request, at the steps at which it records condition numbers.
 
-See :func:`spectralgrad_lab.training.loop.spectra.measure` for those of the matrices. ``smoothness`` is the effective
-β-smoothness of the loss, with steps up to the current learning rate.
+Quantities of the matrices are in :func:`spectralgrad_lab.training.loop.spectra.measure`. ``smoothness`` is the
+effective β-smoothness of the loss, with steps up to the current learning rate.
 """
 
 from __future__ import annotations

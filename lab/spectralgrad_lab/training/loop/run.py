@@ -61,7 +61,7 @@ def train(
         the result.
 
     Raises:
-        ConfigError: the configuration differs from that of the run in the folder, or does not fit the network.
+        ConfigError: the configuration differs from the one of the run in the folder, or does not fit the network.
         DataError: the images are missing or damaged.
         RunBusyError: another process is writing to the folder.
         RunExistsError: the folder contains a run and ``resume`` is false.

@@ -77,7 +77,7 @@ def _ratios(w: Tensor) -> dict[str, float]:
 
 def _conditions(layer: SpectralModule, w: Tensor) -> dict[str, float]:
     eps = float(getattr(layer, "eps", 0.0))
-    if isinstance(layer, CovariancePooling):  # the matrix of positions lacks zero eigenvalues of that of the channels
+    if isinstance(layer, CovariancePooling):  # the matrix of positions lacks zero eigenvalues of the channels' matrix
         missing = (layer.reduce_to or layer.in_channels) - w.shape[-1]
         w = torch.nn.functional.pad(w, (max(0, missing), 0))
     clamped = w.clamp(min=getattr(layer.method, "clamp", None) or eps or _EPSILON)

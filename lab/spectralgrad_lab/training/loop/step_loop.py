@@ -87,7 +87,7 @@ def run_steps(
         the result.
 
     Raises:
-        ConfigError: the configuration differs from that of the run in the folder.
+        ConfigError: the configuration differs from the one of the run in the folder.
         RunBusyError: another process is writing to the folder.
         RunExistsError: the folder contains a run and ``resume`` is false.
         CheckpointError: the checkpoint is damaged.

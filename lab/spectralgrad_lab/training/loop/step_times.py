@@ -18,8 +18,8 @@ FORWARD, BACKWARD = "layer_forward_ms", "layer_backward_ms"
 class StepTimer:
     """Milliseconds of a training step: forward and backward pass of the network, and of its spectral layers together.
 
-    The backward pass of a layer begins when the gradient of its output is complete and ends when that of its input is.
-    On a GPU every measurement waits for the device, which slows the run down.
+    The backward pass of a layer begins when the gradient of its output is complete and ends when the gradient of its
+    input is. On a GPU every measurement waits for the device, which slows the run down.
 
     Args:
         net: the network; hooks are attached to its spectral layers.

@@ -121,7 +121,7 @@ class Group:
 
 @contextmanager
 def processes(device: str = "auto") -> Iterator[Group]:
-    """The group of processes: that of torchrun's environment variables or the caller's process group, else one process.
+    """The group of processes: from torchrun's environment variables, or the caller's group, else one process.
 
     Raises:
         WorkerLostError: another process died inside the block.

@@ -1,7 +1,7 @@
 """Colour transfer between images as files store them, tile by tile.
 
 Mean and covariance are accumulated over tiles in float64, then the map is applied to tiles. Floats exist for one tile
-at a time; besides, there are the samples of the image and those of the result, one byte each for 8-bit images.
+at a time; besides, there are the samples of image and result, one byte each for 8-bit images.
 """
 
 from __future__ import annotations

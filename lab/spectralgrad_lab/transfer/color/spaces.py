@@ -22,7 +22,7 @@ _LAB_SLOPE, _LAB_OFFSET = 3 * _LAB_THRESHOLD**2, 4 / 29
 
 
 def _xyz_of_white() -> np.ndarray:
-    """The matrix from linear RGB to X, Y and Z divided by those of white: each row adds up to one."""
+    """The matrix from linear RGB to X, Y and Z relative to white: each row adds up to one."""
 
     def xyz(chromaticity: tuple[float, float]) -> list[float]:
         x, y = chromaticity

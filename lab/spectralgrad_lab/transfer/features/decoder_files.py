@@ -1,4 +1,4 @@
-"""Decoders as safetensors files, which say of which level and for which encoder they are."""
+"""Decoders as safetensors files, which state their level and their encoder."""
 
 from __future__ import annotations
 

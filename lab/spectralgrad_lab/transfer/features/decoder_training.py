@@ -178,7 +178,7 @@ class _DecoderTask:
         return {"model": self.decoder.state_dict(), "optimizer": self.optimizer.state_dict(), "norms": self.norms}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Restore a state, checked against that of this task."""
+        """Restore a state, checked against the state of this task."""
         read = {name: reader_like(value) for name, value in self.decoder.state_dict().items()}
         moments = optimizer_reader(self.optimizer, ADAM_MOMENTS)
         readers = {"model": untrusted_json.record(read), "optimizer": moments, "norms": reader_like(self.norms)}

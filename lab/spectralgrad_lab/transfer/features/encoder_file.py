@@ -1,4 +1,4 @@
-"""Read the encoder's weights from a safetensors file, and know whether they are those of VGG-16."""
+"""Read the encoder's weights from a safetensors file, and recognise VGG-16's own."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _widths(tensors: Mapping[str, Tensor], path: Path) -> list[int]:
     """The widths of the five blocks.
 
     Raises:
-        EncoderError: names, types or shapes are not those of such a network.
+        EncoderError: names, types or shapes do not fit such a network.
     """
     expected = {f"{name}.{kind}" for block in convolution_names() for name in block for kind in ("weight", "bias")}
     if set(tensors) != expected:

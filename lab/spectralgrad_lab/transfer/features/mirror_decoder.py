@@ -30,7 +30,7 @@ class Decoder(nn.Module):
 
     Args:
         level: 1 to 5.
-        inputs: channels of the features (default: those of VGG-16).
+        inputs: channels of the features (default: as in VGG-16).
         widths: channels at full, half, quarter and eighth resolution.
 
     Example:

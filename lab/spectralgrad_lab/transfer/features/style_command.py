@@ -22,9 +22,9 @@ _COMMAND = "spectralgrad transfer style"
 _LEAST = 2**19  # pixels from which a progress bar is shown
 _DESCRIPTION = """\
 Give an image the style of another one: at several levels of VGG-16, from the deepest to the first, features of CONTENT
-are whitened, coloured with mean and covariance of those of STYLE, and decoded. CONTENT and STYLE are image files or
-names of the pictures that come with the lab. Transparency, EXIF data and colour profile of CONTENT are kept. Images are
-processed in tiles, so that memory is bounded."""
+are whitened, coloured with mean and covariance of the features of STYLE, and decoded. CONTENT and STYLE are image files
+or names of the pictures that come with the lab. Transparency, EXIF data and colour profile of CONTENT are kept. Images
+are processed in tiles, so that memory is bounded."""
 _EXAMPLES = """\
 examples:
   spectralgrad transfer style cat night_cafe --encoder vgg16.safetensors -o cat.png

@@ -51,7 +51,7 @@ def stylize(
         strength: from 0 to 1, one for all levels or one for each, in the order of ``levels``.
         method: method of the matrix roots, one of ``methods("sqrt")``. All but iterations give the same image.
         side: of a tile in pixels.
-        progress: called with numbers of pixels done: those of the style once, those of the content twice per level.
+        progress: called with numbers of pixels done: the style's once, the content's twice per level.
 
     Returns:
         (3, H, W), from 0 to 1.

@@ -48,14 +48,14 @@ class Span:
 def spans(length: int, stride: int, margin: int, side: int) -> list[Span]:
     """Divide a length into equal parts of at most ``side``, each read with a margin.
 
-    All boundaries are multiples of ``stride``, so that pooling windows are those of the whole image. All parts read the
-    same number of pixels, those at the border more of the inside: convolutions of one size reuse the same memory,
-    whereas a few hundred megabytes more were in use after tiles of various sizes.
+    All boundaries are multiples of ``stride``, so that pooling windows are the same as in the whole image. All parts
+    read the same number of pixels, those at the border more of the inside: convolutions of one size reuse the same
+    memory, whereas a few hundred megabytes more were in use after tiles of various sizes.
 
     Args:
         length: a multiple of ``stride``.
         stride: pixels per position of the features.
-        margin: pixels to read on both sides, as far as there are any; rounded up to a multiple of ``stride``.
+        margin: pixels to read on both sides, fewer at the borders; rounded up to a multiple of ``stride``.
         side: largest length of a part.
 
     Example:

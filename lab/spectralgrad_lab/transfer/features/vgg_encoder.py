@@ -26,7 +26,7 @@ class Encoder(nn.Module):
     transfer; VGG-16 was trained with zeros, which would show as a dark frame in decoded images.
 
     Args:
-        widths: channels of the five blocks; those of VGG-16 by default. Narrower ones serve tests.
+        widths: channels of the five blocks, by default as in VGG-16. Narrower ones are for tests.
 
     Attributes:
         digest: SHA-256 of the weights if they come from a file, otherwise empty.

@@ -1,4 +1,4 @@
-"""Images with 16 bits per sample, of which Pillow by itself returns the upper 8 if they have colours.
+"""Images with 16 bits per sample; Pillow by itself returns only the upper 8 of colour images.
 
 Pillow unpacks a 16-bit colour image into an 8-bit one by taking one of the two bytes of each sample; which one is
 chosen by the byte order in the name of the raw mode. The image is decoded twice, once for each byte.

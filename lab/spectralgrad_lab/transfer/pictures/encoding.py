@@ -69,7 +69,7 @@ def require_writable(path: Path | str, inputs: Iterable[Path] = ()) -> Path:
 
 
 def is_writable_format(path: Path | str) -> bool:
-    """True if the suffix is that of a format that can be written.
+    """True if files with this suffix can be written.
 
     Example:
         >>> is_writable_format("cat.JPG"), is_writable_format("cat.gif")

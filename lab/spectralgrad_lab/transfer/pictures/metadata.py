@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 ORIENTATION = 0x0112
 # What describes the picture rather than the file: description, camera, resolution, software, date, artist, copyright.
-# A thumbnail would show the old colours; positions and sizes of the samples would be those of the old file.
+# A thumbnail would show the old colours; positions and sizes of the samples would describe the old file.
 _KEPT = (0x010E, 0x010F, 0x0110, 0x011A, 0x011B, 0x0128, 0x0131, 0x0132, 0x013B, 0x013C, 0x8298)
 _EXPOSURE, _PLACE = 0x8769, 0x8825
 _SIZES = (0xA002, 0xA003, 0xA005)  # width, height, and the pointer to a table about the file format

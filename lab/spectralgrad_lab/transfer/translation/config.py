@@ -25,8 +25,8 @@ TITLES = {name: name for name in (IMAGES, NETWORK, LOSSES, TRAINING, RUNNING)}
 class TranslationConfig(StepSettings):
     """Everything that a translation run depends on.
 
-    The defaults of network and training are those of the GD-WCT code for the Artworks dataset, except for the size of
-    the images, 216 there. The whitening has ε = 0.01, and ``svd-taylor`` degree 9, as in TPAMI 2021.
+    The defaults of network and training come from the GD-WCT code for the Artworks dataset, except for the size of the
+    images, 216 there. The whitening has ε = 0.01, and ``svd-taylor`` degree 9, as in TPAMI 2021.
 
     Raises:
         ConfigError: a value is out of range, has the wrong type, or contradicts another value.
@@ -51,7 +51,7 @@ class TranslationConfig(StepSettings):
     method: str = setting("exact", NETWORK, "whitening: exact, svd-taylor, svd-clip, svd-pi or another method that "
                           "`spectralgrad info` lists, or gd for GD-WCT's learned whitening")  # fmt: skip
     form: str = setting(
-        "sound", NETWORK, "form of the method: the library's own (sound), or that of the paper (published)", *FORMS
+        "sound", NETWORK, "form of the method: the library's own (sound), or the paper's (published)", *FORMS
     )
     eps: float = setting(1e-2, NETWORK, "ε, added to the covariance before whitening", minimum=0)
     statistics: str = setting("sample", NETWORK, "whiten the features of each image separately (sample), or of all "

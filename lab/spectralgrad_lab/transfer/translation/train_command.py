@@ -18,8 +18,8 @@ _DESCRIPTION = """\
 Train networks that translate between two folders of images (TPAMI 2021, section 5.3; GD-WCT, CVPR 2019): the content of
 an image of one folder gets the style of an image of the other. The folder of the run receives config.toml, log.jsonl,
 result.json, sheets of samples, a checkpoint and TensorBoard events. Ctrl-C saves a checkpoint; the same command with
---resume continues, with the same results as an uninterrupted run. The defaults are those of the paper's network; on a
-CPU, reduce width, batch size and steps."""
+--resume continues, with the same results as an uninterrupted run. The defaults describe the paper's network; on a CPU,
+reduce width, batch size and steps."""
 _EXAMPLES = """\
 examples:
   spectralgrad transfer train --a photos --b paintings --width 16 --scales 2 --resize 128 --steps 600 --lr 5e-4 \\

@@ -52,7 +52,7 @@ void complex_update_multiply(Vec<T>* a, int ld, int k, Planar<Mode> v, Planar<Mo
   }
 }
 
-// The entry x_{k−1} becomes that of v; x itself is kept from column k on as zero. Returns the phase factor φ and ‖x‖,
+// The entry x_{k−1} becomes v's; x itself is kept from column k on as zero. Returns the phase factor φ and ‖x‖,
 // both 1 and 0 if x is negligible. An entry below √tiny is replaced by zero first: its square would underflow.
 template <class Mode> struct Head { typename Mode::S phase_re, phase_im, norm, tau; };
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>

@@ -106,7 +106,7 @@ template <class Field, int G> struct Solver {
   }
 
   // ---- iteration ----
-  // Lanes that did not converge are left with a nonzero E. The limit, 30 sweeps per eigenvalue, is that of STEQR.
+  // Lanes that did not converge are left with a nonzero E. The limit, 30 sweeps per eigenvalue, is STEQR's.
   void iterate(const int* count) {
     QL<T, G> ql;
     for (int g = 0; g < G; g++) ql.known[g] = nullptr;

@@ -50,7 +50,7 @@ template <class T> struct Basis {
       for (int m = 0; m < count; m++) *column(m, b, j) = r[m];
     }
   }
-  // Takes up to W columns of matrix m, of which z[i·step] is row i: columns j, j + way, j + 2·way, …
+  // Takes up to W columns of matrix m; their row i is z[i·step]: columns j, j + way, j + 2·way, …
   SG_ONCE void take_single(const V* z, int step, int m, int j, int way) {
     for (int b = 0; b < blocks; b++) {
       V r[W];
@@ -99,7 +99,7 @@ template <class T> struct Basis {
         for (int k = 0; k < W && b * W + k < rows; k++) put(out + (int64_t)(b * W + k) * n + j, r[k], end, n - j);
       }
   }
-  // The same as an n × rows matrix: columns become rows.
+  // The columns as rows of an n × rows matrix, otherwise as in write.
   SG_ONCE void write_transposed(int m, const int* order, const T* factor, T* out) const {
     const T* end = out + (int64_t)rows * n;
     for (int j = 0; j < n; j++)

@@ -68,7 +68,7 @@ template <class Field> struct SingleSolver {
     else form<4>();
   }
 
-  // Records up to `keep` sweeps. The limit, 30 sweeps per eigenvalue, is that of STEQR; beyond it none are recorded.
+  // Records up to `keep` sweeps. The limit, 30 sweeps per eigenvalue, is STEQR's; beyond it none are recorded.
   int left;
   void advance(Sweeps& s) {
     for (s.count = 0; s.count < keep && left && ql.prepare(); s.count++, left--) {

@@ -163,7 +163,7 @@ void all_dots(const Vec<T>* a, int ld, int n, S (*dots)[NB][NB]) {
 }
 
 // Columns of Q = H_{n−1} ⋯ H_2: NV vectors of them, the first being column j, into z (n rows of NV vectors).
-// H_k changes only rows 0 … k−1, so column j remains that of the identity up to H_j; groups up to there are skipped.
+// H_k changes only rows 0 … k−1, so column j remains the identity's up to H_j; groups up to there are skipped.
 template <class Mode, int NB, int NV, class T = typename Mode::Real, class S = typename Mode::S>
 SG_ONCE void q_columns(const Vec<T>* a, int ld, int n, const S* tau, const S (*dots)[NB][NB], int j, Vec<T>* z) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);

@@ -68,7 +68,7 @@ template <class T> T norm_of(const T* w, int d) {
   return top;
 }
 
-// The same for small matrices, one per lane.
+// Divided differences of small matrices, one per lane, as by quotient_row.
 template <class T> int quotients_in_lanes(const Divided<T>& t, int64_t first, int count) {
   typedef Vec<T> V;
   constexpr int W = Simd<T>::W, most = divided_lanes_up_to;

@@ -1,7 +1,7 @@
 // The derivative of eigenvalues and eigenvectors: the gradient of a loss with respect to A = V Λ Vᵀ from its gradients V̄
 // and λ̄ (autograd/eigen/vectors.py has the derivation). With C = VᵀV̄ and a gap matrix K in place of 1/(λ_i − λ_j),
 //   Ā = V X Vᵀ,  X_ij = (K_ji C_ij + K_ij C_ji)/2 + δ_ij λ̄_i.
-// K is given, or that of SVD-Padé (gap_rule.hpp). Matrices are processed one at a time, as in matrix_functions.hpp.
+// K is given, or SVD-Padé's (gap_rule.hpp). Matrices are processed one at a time, as in matrix_functions.hpp.
 #pragma once
 #include "matrix_functions.hpp"
 #include "gap_rule.hpp"

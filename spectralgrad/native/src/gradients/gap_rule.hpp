@@ -19,7 +19,7 @@ template <class T> SG_INLINE Vec<T> inverse_above(Vec<T> x, Vec<T> least) {
 }
 
 // K_ij of SVD-Padé (rules/pade.py) for the values a and b: with the floor φ and l = `larger`, the larger modulus of the
-// two but at least eps times that of all values, 1/gap where |gap| > φ l, and gap/(φ l)² below.
+// two but at least eps times the largest of all, 1/gap where |gap| > φ l, and gap/(φ l)² below.
 template <class T> SG_INLINE Vec<T> pade_gap(Vec<T> a, Vec<T> b, Vec<T> larger, T floor) {
   const Vec<T> gap = a - b, cut = larger * floor;
   const Mask<T> exact = (vabs<T>(gap) > cut) & (gap != 0);

@@ -10,7 +10,7 @@ namespace {
 
 using sg::SvdGradient;
 
-// The entries of C, from those of P and Q.
+// The entries of C, from the entries of P and Q.
 template <class T> struct Core {
   typedef Vec<T> V;
   V negligible, tie, resolution;
@@ -29,7 +29,7 @@ template <class T> struct Core {
 
   SG_INLINE V gap(V si, V sj) const { return pade_gap<T>(si, sj, vmax<T>(vmax<T>(si, sj), resolution), floor); }
   // What does not contain a gap is clamped to less, so that the sum of all terms and the products that follow cannot
-  // overflow (singular_vectors.py).
+  // overflow (autograd/singular/vectors.py).
   SG_INLINE V capped(V x) const { return clamped<T>(x, limit * T(0.25)); }
   // C_ij without s̄. norms: ‖ū‖ + ‖v̄‖ of columns i and j together. Between tied vectors, a skew part of J at rounding
   // level carries no information and is dropped (autograd/gauge.py).

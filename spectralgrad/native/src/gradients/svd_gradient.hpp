@@ -140,7 +140,7 @@ template <class T> struct WholeGradient {
       memcpy(to + i * ld, from + (int64_t)i * cols, sizeof(T) * (size_t)cols);
     }
   }
-  // to: rows of lt vectors, of which the last may have rows of zeros.
+  // to: rows of lt vectors; the last may have rows of zeros.
   static void transposed(const V* from, int rows, int lf, V* to, int lt) {
     for (int i = 0; i < rows; i += W)
       for (int b = 0; b < lf; b++) {

@@ -189,8 +189,8 @@ template <class T> T asymmetry_of(const T* A, int n) {
     }
   return top + poison;
 }
-// The same for complex Hermitian matrices: |a_ij − ā_ji| in real and imaginary parts, and twice the imaginary parts of
-// the diagonal.
+// The asymmetry of a complex Hermitian matrix: |a_ij − ā_ji| in real and imaginary parts, and twice the imaginary parts
+// of the diagonal.
 template <class T> T complex_asymmetry_of(const T* A, int n) {
   const int64_t row = 2 * n;
   T top = 0, poison = 0;

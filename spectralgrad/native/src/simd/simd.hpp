@@ -1,7 +1,7 @@
 // Vector types and the few operations that the kernel needs, for one instruction set.
 // Written with GCC/Clang vector extensions; SG_BYTES is the register width of the translation unit.
 // Everything is in an anonymous namespace inside SG_NS, because the same source is compiled several times with
-// different -m flags: the linker must not merge an inline function of one instruction set with that of another.
+// different -m flags: the linker must not merge inline functions of different instruction sets.
 //
 // Comparisons yield masks: integer vectors with all bits set (−1) where true. `mask ? x : y` selects lane by lane.
 #pragma once

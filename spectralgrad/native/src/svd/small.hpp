@@ -40,7 +40,7 @@ template <class T> int small_svd(const SvdTask<T>& t) {
   return failed;
 }
 
-// A long matrix A = Q R and the decomposition of R, whose singular values are as accurate as those of A, relative to
+// A long matrix A = Q R and the decomposition of R, whose singular values are as accurate as A's, relative to
 // themselves: each column is scaled by a power of two for the QR decomposition, so that none is negligible.
 template <class T> struct ThinSvd {
   typedef Vec<T> V;
@@ -99,7 +99,7 @@ template <class T> struct ThinSvd {
     }
     return (T)__builtin_ldexp(1.0, largest);
   }
-  // Left vector r of the tall matrix: Q times that of R.
+  // Left vector r of the tall matrix: Q times R's.
   void form(int r) {
     for (int i = 0; i < ld; i++) z[i] = V{};
     for (int i = 0; i < n; i++) ((T*)z)[i] = left[i * n + r];

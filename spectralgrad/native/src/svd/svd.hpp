@@ -1,5 +1,5 @@
-// Singular value decompositions: which algorithm serves which size. min(m, n) ≤ 5: one-sided Jacobi, and a closed form
-// for 2 × 2 (small.hpp); above: bidiagonalisation and QR iteration (tasks.hpp).
+// Singular value decompositions: which algorithm is used for which size. min(m, n) ≤ 5: one-sided Jacobi, and a closed
+// form for 2 × 2 (small.hpp); above: bidiagonalisation and QR iteration (tasks.hpp).
 #pragma once
 #include "../gradients/singular_function.hpp"
 #include "../gradients/svd_gradient.hpp"
