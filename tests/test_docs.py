@@ -56,10 +56,10 @@ def test_fences_are_closed_after_a_blank_line():
             assert block.endswith("\n\n"), f"{page.name}: {block[-80:]!r}"
 
 
-def test_every_public_name_is_documented():
-    pages = "\n".join([*(text(page) for page in PAGES if page.parent.name == "docs"), api_page()])
-    mentioned = lambda name: re.search(rf"(?<![\w.])(?:sg\.|spectralgrad\.)?{re.escape(name)}\b", pages)  # noqa: E731
-    assert [name for name in sg.__all__ if not mentioned(name)] == []
+def test_every_public_name_is_in_the_guide():
+    guide = "\n".join(text(page) for page in PAGES if page.parent.name == "docs" and "api" not in page.stem)
+    mentioned = lambda name: re.search(rf"(?<![\w.])(?:sg\.|spectralgrad\.)?{re.escape(name)}\b", guide)  # noqa: E731
+    assert [name for name in sg.__all__ if not mentioned(name)] == ["__version__"]
 
 
 def test_every_method_has_its_section():

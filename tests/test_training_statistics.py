@@ -1,4 +1,4 @@
-"""Running statistics of the weights as they are."""
+"""renew_statistics recomputes running statistics for the current weights."""
 
 import copy
 

@@ -19,7 +19,7 @@ from .functions import Triplets, Weights, compose, composed
 def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes_of: Callable[[], Weights]) -> Tensor:
     """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with the slopes g′.
 
-    The slopes are computed only if a gradient is wanted.
+    The slopes are computed only if a gradient is required.
     """
     if function.needs_no_gradient(M):
         return total

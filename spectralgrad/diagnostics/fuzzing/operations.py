@@ -27,7 +27,7 @@ _ANY: tuple[Kind, ...] = ("positive", "hermitian", "features")
 
 
 Judge = Callable[[Case, Any, str], Iterator[Finding]]
-# One round in so many, over all families, is also compared with other scales, each time with the next method.
+# One round in this number, over all families, is also compared with other scales, each time with the next method.
 SCALED_ROUNDS = 16
 
 

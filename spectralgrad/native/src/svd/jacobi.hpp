@@ -36,9 +36,9 @@ template <class T, int N, int M> struct OneSided {
   }
 
   // Makes columns p and q orthogonal where the cosine of their angle is above eps, or above √m eps/2, the error of the
-  // product itself, for more than four rows; t = tan θ is the smaller root of t² +
-  // 2ζt − 1 = 0, ζ = (‖q‖² − ‖p‖²)/(2 pᵀq). Other lanes are left unchanged, bit for bit. tiny: such products change no
-  // singular value, and the squares compared here would underflow below it.
+  // product itself, for more than four rows; t = tan θ is the smaller root of t² + 2ζt − 1 = 0,
+  // ζ = (‖q‖² − ‖p‖²)/(2 pᵀq). Other lanes are left unchanged, bit for bit. tiny: such products change no singular
+  // value, and the squares compared here would underflow below it.
   SG_INLINE Mask<T> rotate(int p, int q) {
     const T bar = Simd<T>::eps * Simd<T>::eps * (rows() > 4 ? T(0.25) * (T)rows() : T(1));
     V alpha = product(p, p), beta = product(q, q), gamma = product(p, q), one = splat<T>(1);
