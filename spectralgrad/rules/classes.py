@@ -1,10 +1,12 @@
 """The classes of this library's methods, in the order in which :func:`spectralgrad.methods` lists them."""
 
 # isort: off
-from .iterations import Exact as Exact
+from .exact import *
 from .gaps import *
+from .taylor import *
 from .pade import *
-from .iterations import *
+from .power_iteration import *
+from .newton_schulz import *
 from .root_approximants import *
 from .relative_gaps import *
 from .svd_inv import *

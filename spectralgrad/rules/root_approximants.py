@@ -10,7 +10,7 @@ from torch import Tensor
 from ..autograd.functions.domain import Domain
 from ..autograd.iterations import root_approximants
 from .base import ROOTS, Method, require
-from .iterations import root_at_any_scale
+from .newton_schulz import root_at_any_scale
 
 __all__ = ["MTP", "MPA"]
 

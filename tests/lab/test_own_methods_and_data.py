@@ -157,7 +157,7 @@ class Wanting(sg.GapMethod):
         (plain, "expected a class derived from GapMethod"),
         (Bare, "expected Bare to implement decompose"),
         (Mine(), "expected a class derived from GapMethod"),
-        (Taken, "the name 'svd-taylor' is already used by spectralgrad.rules.gaps.Taylor"),
+        (Taken, "the name 'svd-taylor' is already used by spectralgrad.rules.taylor.Taylor"),
         (Reserved, "expected a name of lower-case letters"),
         (Spaced, "expected a name of lower-case letters"),
         (Wanting, "expected a default value for limit"),
