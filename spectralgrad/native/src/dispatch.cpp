@@ -95,30 +95,29 @@ template <class T> Plan plan(const sg::Eigensolver<T>& o, int64_t d, double pass
 // Processes groups of the batch until none are left. INT32_MIN as status means out of memory: other threads may still
 // add their counts of failures to it, which do not make it positive.
 template <class Job, class Step>
-void worker(Job t, const Plan& p, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
+void worker(Job t, const Plan& p, sg::Shares& batch, std::atomic<int64_t>& status, Step step) {
   Buffer buffer(p.work);
   if (!buffer.p) { status = INT32_MIN; return; }
 #ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
   std::memset(buffer.p, 0xff, p.work);
 #endif
   t.work = buffer.p;
-  for (;;) {
-    t.first = next.fetch_add(p.group);
-    if (t.first >= t.batch) return;
-    t.count = (int)(t.batch - t.first < p.group ? t.batch - t.first : p.group);
+  batch.each([&](int64_t first, int64_t count) {
+    t.first = first, t.count = (int)count;
     status += step(t);
-  }
+  });
 }
 
 template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step step) {
   constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
   int64_t n = (int64_t)(p.cost * (double)t.batch / worth) + 1;
   if (n > threads) n = threads < 1 ? 1 : threads;
-  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's share, in whole vectors
+  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's, in whole vectors
   if (share < p.group) p.group = (int)share;
   if (n > (t.batch + p.group - 1) / p.group) n = (t.batch + p.group - 1) / p.group;
-  std::atomic<int64_t> next{0}, status{0};
-  auto share_of_work = [&] { worker(t, p, next, status, step); };
+  sg::Shares batch(t.batch, share, p.group);
+  std::atomic<int64_t> status{0};
+  auto share_of_work = [&] { worker(t, p, batch, status, step); };
   sg::Pool::run(n - 1, share_of_work);
   return status < 0 ? -1 : (int)status;
 }
@@ -237,20 +236,22 @@ int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e,
 constexpr int64_t most_parts = 16;
 template <class Part> int in_parts(int64_t samples, double cost, size_t work, int threads, Part part) {
   const int64_t parts = samples < most_parts ? samples : most_parts;
+  if (parts <= 0) return 0;
   int64_t helpers = (int64_t)(cost / 30e3);
-  if (helpers > threads - 1) helpers = threads - 1;
+  if (helpers > threads - 1) helpers = threads < 1 ? 0 : threads - 1;
   if (helpers > parts - 1) helpers = parts - 1;
-  std::atomic<int64_t> next{0}, status{0};
+  sg::Shares all(parts, (parts + helpers) / (helpers + 1), 1);
+  std::atomic<int64_t> status{0};
   auto share = [&] {
     Buffer buffer(work);
     if (!buffer.p) { status = -1; return; }
 #ifdef SG_POISON
     std::memset(buffer.p, 0xff, work);
 #endif
-    for (int64_t k; (k = next.fetch_add(1)) < parts;) {
+    all.each([&](int64_t k, int64_t) {
       const int64_t first = samples * k / parts;
       part(k, first, samples * (k + 1) / parts - first, buffer.p);
-    }
+    });
   };
   sg::Pool::run(helpers, share);
   return (int)status;
