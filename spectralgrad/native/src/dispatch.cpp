@@ -12,14 +12,30 @@
 #include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx2 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx2
 namespace baseline = avx2;
 namespace avx512 = avx2;
 #else
-namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace baseline {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace baseline
 #ifdef SG_X86
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
-namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx2 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx2
+namespace avx512 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx512
 #endif
 #endif
 
@@ -46,7 +62,11 @@ bool has_avx512() {
 }
 
 // The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
-struct Kernels { Kernel real; sg::ComplexKernel complex; sg::FeatureKernel features; };
+struct Kernels {
+  Kernel real;
+  sg::ComplexKernel complex;
+  sg::FeatureKernel features;
+};
 #define SG_ALL(set) {set::kernel(), set::complex_kernel(), set::feature_kernel()}
 Kernels choose() {
   const char* wish = std::getenv("SPECTRALGRAD_ISA");
@@ -97,13 +117,17 @@ template <class T> Plan plan(const sg::Eigensolver<T>& o, int64_t d, double pass
 template <class Job, class Step>
 void worker(Job t, const Plan& p, sg::Shares& batch, std::atomic<int64_t>& status, Step step) {
   Buffer buffer(p.work);
-  if (!buffer.p) { status = INT32_MIN; return; }
+  if (!buffer.p) {
+    status = INT32_MIN;
+    return;
+  }
 #ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
   std::memset(buffer.p, 0xff, p.work);
 #endif
   t.work = buffer.p;
   batch.each([&](int64_t first, int64_t count) {
-    t.first = first, t.count = (int)count;
+    t.first = first;
+    t.count = (int)count;
     status += step(t);
   });
 }
@@ -150,7 +174,8 @@ template <class T, Solver<T> solver>
 int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
   if (batch <= 0 || d <= 0) return 0;
   Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
-  t.team = team(batch, d, threads), t.asymmetry = asymmetry;
+  t.team = team(batch, d, threads);
+  t.asymmetry = asymmetry;
   return run(t, plan(solver(), d, V ? 1 : 0.3), threads, solver().eigh);
 }
 
@@ -167,36 +192,45 @@ template <class T> int composed(const sg::Eigensolver<T>& solver, Task<T> t, int
 
 template <class T, Solver<T> solver>
 int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
-                                nullptr, 0, 0, false, {}, asymmetry}, threads);
+  return composed<T>(solver(), {A, nullptr, nullptr,  r,       V, S, batch, 0,  0,        (int)d, (sg::Function)f,
+                                0, rtol,    negative, nullptr, 0, 0, false, {}, asymmetry},
+                     threads);
 }
 
 template <class T, Solver<T> solver>
 int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent, T shift,
           int relative, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, sg::power, 0, rtol, negative, nullptr,
-                                exponent, shift, relative != 0, {}, asymmetry}, threads);
+  return composed<T>(solver(),
+                     {A, nullptr, nullptr,  r,       V,        S,     batch,         0,  0,        (int)d, sg::power,
+                      0, rtol,    negative, nullptr, exponent, shift, relative != 0, {}, asymmetry},
+                     threads);
 }
 
 template <class T>
 int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
             int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
-            0, 0, nullptr};
+  Task<T> t{nullptr, G, gamma,  const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
+            0,       0, nullptr};
   t.team = team(batch, d, threads);
-  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) {
+    ops<T>().frechet(x);
+    return 0;
+  });
 }
 
 template <class T>
-int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d, T floor,
-                  int filter, int saturate, int threads) {
+int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d,
+                  T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr,
-                        team(batch, d, threads)};
+  sg::EighGradient<T> t{
+      V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr, team(batch, d, threads)};
   const Ops<T>& o = ops<T>();
   const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
-  return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
+  return run(t, p, threads, [](const sg::EighGradient<T>& x) {
+    ops<T>().gradient(x);
+    return 0;
+  });
 }
 
 template <class T, SvdSolver<T> solver>
@@ -214,25 +248,31 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
                  int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const auto& o = ops<T>().svd;
-  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, filter != 0, saturate != 0,
-                       nullptr};
+  sg::SvdGradient<T> t{U, S,      Vh,     gU,    gS,          gVh,           K,      gM, batch, 0,
+                       0, (int)m, (int)n, floor, filter != 0, saturate != 0, nullptr};
   const int lanes = o.gradient_lanes(m, n);
   const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
-  return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
+  return run(t, p, threads, [](const sg::SvdGradient<T>& x) {
+    ops<T>().svd.gradient(x);
+    return 0;
+  });
 }
 
 template <class T>
 int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
            T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
   if (batch <= 0 || k <= 0) return 0;
-  const sg::PointTask<T> t{X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step,
-                           nullptr};
+  const sg::PointTask<T> t{
+      X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step, nullptr};
   const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
-  return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
+  return run(t, p, threads, [](const sg::PointTask<T>& x) {
+    ops<T>().points(x);
+    return 0;
+  });
 }
 
-// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The parts
-// depend on the number of samples alone, so that sums over them do not depend on the number of threads.
+// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The
+// parts depend on the number of samples alone, so that sums over them do not depend on the number of threads.
 constexpr int64_t most_parts = 16;
 template <class Part> int in_parts(int64_t samples, double cost, size_t work, int threads, Part part) {
   const int64_t parts = samples < most_parts ? samples : most_parts;
@@ -244,7 +284,10 @@ template <class Part> int in_parts(int64_t samples, double cost, size_t work, in
   std::atomic<int64_t> status{0};
   auto share = [&] {
     Buffer buffer(work);
-    if (!buffer.p) { status = -1; return; }
+    if (!buffer.p) {
+      status = -1;
+      return;
+    }
 #ifdef SG_POISON
     std::memset(buffer.p, 0xff, work);
 #endif
@@ -258,8 +301,8 @@ template <class Part> int in_parts(int64_t samples, double cost, size_t work, in
 }
 
 template <class T>
-int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups, int64_t channels,
-                    int64_t n, int threads) {
+int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups,
+                    int64_t channels, int64_t n, int threads) {
   const sg::FeatureMoments<T> t{X, x0, Y, samples, (int)groups, (int)channels, n};
   const auto& o = feature_ops<T>();
   const int64_t d = t.d, D = o.padded(t.d), square = D * D, size = t.groups * (square + D);
@@ -269,10 +312,10 @@ int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t 
   double *partial = (double*)buffer.p, *totals = partial + t.groups * square;
   std::memset(partial, 0, (size_t)((parts ? parts : 1) * size) * sizeof(double));
   const double cost = 0.05 * (double)t.samples * (double)(t.groups * d * d) * (double)t.n;
-  const int status = in_parts(t.samples, cost, o.moments_work(t.d), threads,
-                              [&](int64_t k, int64_t first, int64_t count, void* work) {
-                                o.moments(t, first, count, partial + k * size, totals + k * size, work);
-                              });
+  const int status =
+      in_parts(t.samples, cost, o.moments_work(t.d), threads, [&](int64_t k, int64_t first, int64_t count, void* work) {
+        o.moments(t, first, count, partial + k * size, totals + k * size, work);
+      });
   for (int64_t k = 1; k < parts; k++)
     for (int64_t i = 0; i < size; i++) partial[i] += partial[k * size + i];
   for (int64_t g = 0; g < t.groups; g++)
@@ -284,15 +327,17 @@ int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t 
   return status;
 }
 
-// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has them
-// on request, the passes of a layer took half as long.
+// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has
+// them on request, the passes of a layer took half as long.
 void prefer_large_pages(void* p, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr int64_t page = 2 << 20;
-  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page, last = ((int64_t)(uintptr_t)p + bytes) / page * page;
+  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page,
+                last = ((int64_t)(uintptr_t)p + bytes) / page * page;
   if (last - first >= 2 * page) (void)madvise((void*)(uintptr_t)first, (size_t)(last - first), MADV_HUGEPAGE);
 #else
-  (void)p, (void)bytes;
+  (void)p;
+  (void)bytes;
 #endif
 }
 
@@ -316,7 +361,10 @@ int singular_function(const T* U, const T* S, const T* Vh, const T* values, cons
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
   const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
-  return run(t, p, threads, [](const sg::SingularFunction<T>& x) { ops<T>().svd.function(x); return 0; });
+  return run(t, p, threads, [](const sg::SingularFunction<T>& x) {
+    ops<T>().svd.function(x);
+    return 0;
+  });
 }
 
 // A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
@@ -324,14 +372,16 @@ template <class T>
 int divided(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places, const T* slopes, T* ratio,
             int64_t batch, int64_t d, T least, int finite, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  const sg::Divided<T> t{w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,
-                         (sg::DividedStep)step, nullptr};
+  const sg::Divided<T> t{w,      f, joint, offsets, places, slopes,      ratio,
+                         batch,  0, 0,     (int)d,  least,  finite != 0, (sg::DividedStep)step,
+                         nullptr};
   const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
   const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
   int64_t before = 0;
   for (int64_t b = 0; t.step == sg::quotients && b <= t.batch; b++) {
     const int64_t here = b < t.batch ? t.offsets[b] : 0;
-    t.offsets[b] = before, before += here;
+    t.offsets[b] = before;
+    before += here;
   }
   return close;
 }
@@ -352,27 +402,41 @@ struct Entry {
       : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
 };
 
-#define SG_REAL(T, type)                                                                                               \
-  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},     \
-  {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                      \
-  {"power_single", type, power<T, single<T>>}, {"frechet", type, frechet<T>},                                          \
-  {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                      \
-  {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                                \
-  {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>},       \
-  {"feature_moments", type, feature_moments<T>}, {"feature_map", type, feature_map<T>}
-#define SG_COMPLEX(T, type)                                                                                            \
-  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>},                        \
-  {"svd", type, svd<T, complex_svd<T>>}, {"svd_single", type, svd<T, complex_svd_single<T>>}
+#define SG_REAL(T, type)                                                                                             \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},   \
+      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                \
+      {"power_single", type, power<T, single<T>>}, {"frechet", type, frechet<T>},                                    \
+      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                \
+      {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                          \
+      {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>}, \
+      {"feature_moments", type, feature_moments<T>}, {                                                               \
+    "feature_map", type, feature_map<T>                                                                              \
+  }
+#define SG_COMPLEX(T, type)                                                                     \
+  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>}, \
+      {"svd", type, svd<T, complex_svd<T>>}, {                                                  \
+    "svd_single", type, svd<T, complex_svd_single<T>>                                           \
+  }
 
-const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"), SG_COMPLEX(double, "c128")};
+const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"),
+                         SG_COMPLEX(double, "c128")};
 
 // The numbers that callers pass, or that the sizes of their arrays depend on.
-struct Constant { const char* name; int value; };
+struct Constant {
+  const char* name;
+  int value;
+};
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {
-    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
-    SG_CONSTANT(means), SG_CONSTANT(cross_covariance), SG_CONSTANT(fit_distance), SG_CONSTANT(point_gradient),
-    SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root),
+                              SG_CONSTANT(inverse_square_root),
+                              SG_CONSTANT(given),
+                              SG_CONSTANT(quotients),
+                              SG_CONSTANT(nodes),
+                              SG_CONSTANT(means),
+                              SG_CONSTANT(cross_covariance),
+                              SG_CONSTANT(fit_distance),
+                              SG_CONSTANT(point_gradient),
+                              SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 
@@ -380,4 +444,6 @@ const Constant constants[] = {
 SG_API const char* sg_isa() { return kernel().name; }
 SG_API const char* sg_version() { return SG_VERSION; }
 SG_API int sg_entries(const Entry** list) { return *list = entries, (int)(sizeof entries / sizeof *entries); }
-SG_API int sg_constants(const Constant** list) { return *list = constants, (int)(sizeof constants / sizeof *constants); }
+SG_API int sg_constants(const Constant** list) {
+  return *list = constants, (int)(sizeof constants / sizeof *constants);
+}

@@ -20,13 +20,13 @@ template <class T> struct Task {
   int64_t batch, first;
   int count, d;
   Function f;
-  int terms;               // number of terms of SVD-Taylor's series; 0 for the exact derivative
-  T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
+  int terms;         // number of terms of SVD-Taylor's series; 0 for the exact derivative
+  T rtol, negative;  // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
   void* work;
   T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
   bool relative = false;      // the shift is a multiple of max|λ|
   Team team = {};
-  T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
+  T asymmetry = -1;  // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
 };
 
 // The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
@@ -42,7 +42,7 @@ template <class T> struct SvdTask {
 // The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
 template <class T> struct SvdGradient {
   const T *U, *S, *Vh, *gU, *gS, *gVh;
-  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
+  const T* K;  // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
   T* gM;
   int64_t batch, first;
   int count, m, n;
@@ -55,7 +55,7 @@ template <class T> struct SvdGradient {
 // may be null.
 template <class T> struct EighGradient {
   const T *V, *w, *gV, *gw;
-  const T* K;             // gap matrices (d × d), or null for those of SVD-Padé with this floor
+  const T* K;  // gap matrices (d × d), or null for those of SVD-Padé with this floor
   T* gA;
   int64_t batch, first;
   int count, d;
@@ -65,8 +65,8 @@ template <class T> struct EighGradient {
   Team team = {};
 };
 
-// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it reads and
-// writes. Means, weights and their gradients may be null.
+// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it
+// reads and writes. Means, weights and their gradients may be null.
 enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
 template <class T> struct PointTask {
   const T *X, *Y, *w;
@@ -88,19 +88,20 @@ template <class T> struct SingularFunction {
   void* work;
 };
 
-// One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with f = f(w).
+// One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with f =
+// f(w).
 enum DividedStep { quotients = 0, nodes = 1, means = 2 };
 constexpr int quadrature_nodes = 6;  // places for each close pair
 template <class T> struct Divided {
   const T *w, *f;
-  T* joint;           // the matrices d × d
-  int64_t* offsets;   // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
-  T* places;          // where the caller evaluates f′ …
-  const T* slopes;    // … and the results
-  T* ratio;           // f/w, unless null
+  T* joint;          // the matrices d × d
+  int64_t* offsets;  // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
+  T* places;         // where the caller evaluates f′ …
+  const T* slopes;   // … and the results
+  T* ratio;          // f/w, unless null
   int64_t batch, first;
   int count, d;
-  T least;            // values up to this share of the norm have the ratio f′
+  T least;  // values up to this share of the norm have the ratio f′
   bool finite;
   DividedStep step;
   void* work;
@@ -116,7 +117,7 @@ template <class T> struct SvdMethod {
 };
 
 template <class T> struct SvdOps {
-  SvdMethod<T> lanes, single;                            // one matrix per lane; one matrix at a time
+  SvdMethod<T> lanes, single;  // one matrix per lane; one matrix at a time
   int (*gradient_lanes)(int64_t m, int64_t n);
   size_t (*gradient_work)(int64_t m, int64_t n);
   void (*gradient)(const SvdGradient<T>&);
@@ -126,17 +127,17 @@ template <class T> struct SvdOps {
 
 // One way to compute eigenpairs.
 template <class T> struct Eigensolver {
-  int (*group)(int64_t d);                    // matrices that are solved together
-  int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
-  size_t (*work)(int64_t d);                  // bytes of workspace per thread
-  int (*eigh)(const Task<T>&);                // computes w and, unless it is null, V; returns how many matrices failed
-  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+  int (*group)(int64_t d);      // matrices that are solved together
+  int (*lanes)(int64_t d);      // count should be a multiple of this, or lanes stay empty
+  size_t (*work)(int64_t d);    // bytes of workspace per thread
+  int (*eigh)(const Task<T>&);  // computes w and, unless it is null, V; returns how many matrices failed
+  double (*cost)(int64_t d);    // rough nanoseconds per matrix; determines the number of threads
 };
 
 template <class T> struct Ops {
-  Eigensolver<T> lanes, single;               // one matrix per lane; one matrix at a time
-  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
-  void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
+  Eigensolver<T> lanes, single;     // one matrix per lane; one matrix at a time
+  int (*compose)(const Task<T>&);   // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
+  void (*frechet)(const Task<T>&);  // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
@@ -176,7 +177,7 @@ template <class T> struct FeatureMap {
 };
 template <class T> struct FeatureOps {
   size_t (*moments_work)(int d);
-  int (*padded)(int d);                       // rows and columns of the matrices that `moments` adds to
+  int (*padded)(int d);  // rows and columns of the matrices that `moments` adds to
   void (*moments)(const FeatureMoments<T>&, int64_t first, int64_t count, double* C, double* sums, void* work);
   size_t (*map_work)(int d);
   void (*map)(const FeatureMap<T>&, int64_t first, int64_t count, void* work);

@@ -68,14 +68,19 @@ class Pool {
       jobs.push_back(&job);
       waiting.fetch_add(1, std::memory_order_relaxed);
     }
-    if (one) work.notify_one(); else work.notify_all();
+    if (one) work.notify_one();
+    else work.notify_all();
   }
   // Withdraws the job, then waits for the threads that work on it: by spinning for a short time, which is faster than
   // being woken, then by sleeping.
   void finish(Job& job) {
     std::unique_lock<std::mutex> lock(mutex);
     for (auto at = jobs.begin(); at != jobs.end(); ++at)
-      if (*at == &job) { jobs.erase(at), waiting.fetch_sub(1, std::memory_order_relaxed); break; }
+      if (*at == &job) {
+        jobs.erase(at);
+        waiting.fetch_sub(1, std::memory_order_relaxed);
+        break;
+      }
     lock.unlock();
     spin(100, [&] { return job.active.load(std::memory_order_acquire) == 0; });
     lock.lock();
@@ -88,7 +93,10 @@ class Pool {
       work.wait(lock, [&] { return !jobs.empty(); });
       Job& job = *jobs.front();
       job.active.fetch_add(1, std::memory_order_relaxed);
-      if (--job.wanted == 0) jobs.pop_front(), waiting.fetch_sub(1, std::memory_order_relaxed);
+      if (--job.wanted == 0) {
+        jobs.pop_front();
+        waiting.fetch_sub(1, std::memory_order_relaxed);
+      }
       lock.unlock();
       job.call(job.argument);
       lock.lock();
@@ -117,7 +125,10 @@ class Pool {
 // from the others' only when its own is done. So what it reads was often written by itself, by the pass before, and is
 // in its own cache: half of it would otherwise come from another processor's, which takes longer than some passes.
 class Shares {
-  struct alignas(64) Share { std::atomic<int64_t> next; int64_t end; };
+  struct alignas(64) Share {
+    std::atomic<int64_t> next;
+    int64_t end;
+  };
   static constexpr int most = 16;  // more threads begin at the same places
   Share shares[most];
   const int64_t group;

@@ -1,5 +1,5 @@
-// The two eigensolvers as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and one matrix at a time
-// (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
+// The two eigensolvers as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and one matrix at a
+// time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
 #pragma once
 #include "../interface.hpp"
 #include "single_solver.hpp"
@@ -22,8 +22,14 @@ template <class Field> int lane_count(int64_t d) {
 // Calls run(solver) with the solver for `count` matrices of size d: no more groups are interleaved than are needed.
 template <class Field, class Run> auto with_solver(int64_t d, int count, Run run) {
   const int g = interleaved(d), needed = (count + Simd<typename Field::T>::W - 1) / Simd<typename Field::T>::W;
-  if (g == 4 && needed > 2) { Solver<Field, 4> s; return run(s); }
-  if (g >= 2 && needed > 1) { Solver<Field, 2> s; return run(s); }
+  if (g == 4 && needed > 2) {
+    Solver<Field, 4> s;
+    return run(s);
+  }
+  if (g >= 2 && needed > 1) {
+    Solver<Field, 2> s;
+    return run(s);
+  }
   Solver<Field, 1> s;
   return run(s);
 }
@@ -50,7 +56,8 @@ template <class Field> int eigh_one_by_one(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
   SingleSolver<Field> s;
   s.layout(t.d, t.V != nullptr, (char*)t.work);
-  s.team = t.team, s.limit = t.asymmetry;
+  s.team = t.team;
+  s.limit = t.asymmetry;
   int failed = 0;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     failed += s.solve(t.A + k * size, t.w + k * t.d, t.V ? t.V + k * size : nullptr);

@@ -1,5 +1,5 @@
-// The derivative of eigenvalues and eigenvectors: the gradient of a loss with respect to A = V Λ Vᵀ from its gradients V̄
-// and λ̄ (autograd/eigen/vectors.py has the derivation). With C = VᵀV̄ and a gap matrix K in place of 1/(λ_i − λ_j),
+// The derivative of eigenvalues and eigenvectors: the gradient of a loss with respect to A = V Λ Vᵀ from its gradients
+// V̄ and λ̄ (autograd/eigen/vectors.py has the derivation). With C = VᵀV̄ and a gap matrix K in place of 1/(λ_i − λ_j),
 //   Ā = V X Vᵀ,  X_ij = (K_ji C_ij + K_ij C_ji)/2 + δ_ij λ̄_i.
 // K is given, or that of SVD-Padé (gap_rule.hpp). Matrices are processed one at a time, as in matrix_functions.hpp.
 #pragma once
@@ -27,8 +27,10 @@ template <class T> struct EigenGradient : WholeFunction<T> {
   }
   SG_INLINE void given(const T* K, int i, int b, V& here, V& there) const {
     here = there = V{};
-    for (int j = b * W; j < n && j < b * W + W; j++)
-      here[j - b * W] = K[(int64_t)i * n + j], there[j - b * W] = K[(int64_t)j * n + i];
+    for (int j = b * W; j < n && j < b * W + W; j++) {
+      here[j - b * W] = K[(int64_t)i * n + j];
+      there[j - b * W] = K[(int64_t)j * n + i];
+    }
   }
   // p ← X on the lower triangle, from p = C and g = Cᵀ. Between tied vectors a skew part of C at rounding level carries
   // no information and is dropped (autograd/gauge.py); q holds the norms of the columns of V̄.
@@ -38,9 +40,16 @@ template <class T> struct EigenGradient : WholeFunction<T> {
       const V wi = splat<T>(((T*)r)[i]), size = splat<T>(((T*)q)[i]);
       for (int b = 0; b * W <= i; b++) {
         V x = p[i * ld + b], y = g[i * ld + b], skew = (x - y) * T(0.5), Kij, Kji;
-        if (K) given(K, i, b, Kij, Kji); else Kij = pade(wi, r[b]), Kji = -Kij;
+        if (K) given(K, i, b, Kij, Kji);
+        else {
+          Kij = pade(wi, r[b]);
+          Kji = -Kij;
+        }
         auto drop = (vabs<T>(wi - r[b]) <= tie) & (vabs<T>(skew) <= (size + q[b]) * noise);
-        if (t.filter) x = drop ? x - skew : x, y = drop ? y + skew : y;
+        if (t.filter) {
+          x = drop ? x - skew : x;
+          y = drop ? y + skew : y;
+        }
         p[i * ld + b] = (clamped<T>(Kji * x, limit) + clamped<T>(Kij * y, limit)) * T(0.5);
       }
     }
@@ -55,7 +64,8 @@ template <class T> struct EigenGradient : WholeFunction<T> {
   void run(int64_t at) {
     const int64_t d = n, dd = d * d;
     const T *w = t.w + at * d, *gw = t.gw ? t.gw + at * d : nullptr;
-    this->read(t.V + at * dd, v), this->flip(v, vt);
+    this->read(t.V + at * dd, v);
+    this->flip(v, vt);
     this->spectrum(w);
     if (t.gV) {
       top = 0;

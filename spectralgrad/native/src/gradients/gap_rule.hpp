@@ -29,12 +29,15 @@ template <class T> SG_INLINE Vec<T> pade_gap(Vec<T> a, Vec<T> b, Vec<T> larger, 
   return exact ? K : gap * slope * slope;
 }
 
-// √Σ x². Where the sum overflows or underflows, which float32 does not do here, the largest modulus instead: the norm is
-// needed for a threshold only.
+// √Σ x². Where the sum overflows or underflows, which float32 does not do here, the largest modulus instead: the norm
+// is needed for a threshold only.
 template <class T> struct Norm {
   typename Wide<T>::V sum = {};
   Vec<T> top = {};
-  SG_INLINE void add(Vec<T> x) { sum += widen(x) * widen(x), top = vmax<T>(top, vabs<T>(x)); }
+  SG_INLINE void add(Vec<T> x) {
+    sum += widen(x) * widen(x);
+    top = vmax<T>(top, vabs<T>(x));
+  }
   SG_INLINE Vec<T> root() const {
     const Vec<T> norm = vmax<T>(narrow(vsqrt(sum), Vec<T>{}), top);
     return norm <= std::numeric_limits<T>::max() ? norm : top;

@@ -30,9 +30,7 @@ template <class T> SG_INLINE Vec<T> root_on_range(Vec<T> w, Vec<T> cut) {
   Vec<T> zero = {};
   return w > cut ? vsqrt(vmax<T>(w, zero)) : zero;
 }
-template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
-  return r > 0 ? T(1) / r : Vec<T>{};
-}
+template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) { return r > 0 ? T(1) / r : Vec<T>{}; }
 // √f(λ), so that S = YYᵀ with Y = V√f is symmetric bit for bit.
 template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Vec<T> shift, const Task<T>& t) {
   if (t.f != sg::power) return vsqrt(t.f == sg::square_root ? r : inverse_or_zero<T>(r));
@@ -57,8 +55,12 @@ template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<
 template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
   Vec<T> sum = splat<T>(1), power = x;
   for (int bit = 30 - __builtin_clz((unsigned)terms); bit >= 0; bit--) {
-    sum += sum * power, power *= power;
-    if (terms >> bit & 1) sum = sum * x + T(1), power *= x;
+    sum += sum * power;
+    power *= power;
+    if (terms >> bit & 1) {
+      sum = sum * x + T(1);
+      power *= x;
+    }
   }
   return sum;
 }
@@ -85,13 +87,17 @@ template <class T, int N> struct LaneFunction {
   int roots(const Task<T>& t, int64_t first, int count) {
     spectrum(t, first, count);
     V top = {}, low = {};
-    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top), low = r[i] < low ? r[i] : low;
+    for (int i = 0; i < N; i++) {
+      top = vmax<T>(vabs<T>(r[i]), top);
+      low = r[i] < low ? r[i] : low;
+    }
     for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
     shift = shift_of<T>(top, t);
     T* to = t.w + first * N;
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
-    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // rounding errors do not shrink below the normal range
+    // Rounding errors do not shrink below the normal range.
+    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));
     for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k] || top[k] > std::numeric_limits<T>::max();
     return bad;
   }
@@ -203,7 +209,8 @@ SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, V
 }
 // c = x b; if lower, only the vectors that contain entries of the lower triangle. panels: 2n vectors per thread.
 template <class T>
-void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels, const sg::Team& team) {
+void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels,
+              const sg::Team& team) {
   constexpr int W = Simd<T>::W;
   each(team, (ld + 1) / 2, [&](int at, int thread) {
     const int v = 2 * at, first = lower ? v * W / 4 * 4 : 0;
@@ -242,14 +249,20 @@ template <class T> struct WholeFunction {
   }
   WholeFunction(int d, void* work, const sg::Team& threads) : n(d), ld((d + W - 1) / W), team(threads) {
     const int square = (n + W) * ld;
-    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld, panels = q + ld;
+    v = (V*)work;
+    vt = v + square;
+    g = vt + square;
+    p = g + square;
+    r = p + square;
+    q = r + ld;
+    panels = q + ld;
   }
   void spectrum(const T* w) {
     r[ld - 1] = V{};
     memcpy(r, w, sizeof(T) * (size_t)n);
   }
-  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the largest
-  // overflowed.
+  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the
+  // largest overflowed.
   bool roots(T* w, T rtol, T negative) {
     spectrum(w);
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
@@ -260,7 +273,10 @@ template <class T> struct WholeFunction {
     return low > negative * (top > normal ? top : normal) || top > std::numeric_limits<T>::max();
   }
   void read(const T* from, V* to) {
-    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding
+    if (n == ld * W) {  // no padding
+      memcpy(to, from, sizeof(T) * (size_t)(n * n));
+      return;
+    }
     for (int i = 0; i < n; i++) {
       to[i * ld + ld - 1] = V{};
       memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
@@ -277,7 +293,10 @@ template <class T> struct WholeFunction {
   }
   void put(V* from, T* to) {
     mirror<T>(from, ld, n);
-    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }
+    if (n == ld * W) {
+      memcpy(to, from, sizeof(T) * (size_t)(n * n));
+      return;
+    }
     for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
   }
 
@@ -310,21 +329,25 @@ template <class T> struct WholeFunction {
     }
   }
   void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {
-    read(vectors, v), flip(v, vt);
-    read(G, p), flip(p, g);
+    read(vectors, v);
+    flip(v, vt);
+    read(G, p);
+    flip(p, g);
     for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
     if (!given) {
       spectrum(w);
       for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
     }
-    multiply(g, v, p, false);   // GV
-    multiply(vt, p, g, true);   // VᵀGV
+    multiply(g, v, p, false);  // GV
+    multiply(vt, p, g, true);  // VᵀGV
     V* swap = p;
-    p = g, g = swap;
-    if (given) weigh(given); else weigh(t);
+    p = g;
+    g = swap;
+    if (given) weigh(given);
+    else weigh(t);
     mirror<T>(p, ld, n);
-    multiply(v, p, g, false);   // V(Γ∘·)
-    multiply(g, vt, p, true);   // · Vᵀ
+    multiply(v, p, g, false);  // V(Γ∘·)
+    multiply(g, vt, p, true);  // · Vᵀ
     put(p, out);
   }
 };

@@ -19,11 +19,14 @@ template <class T> struct Core {
 
   Core(const SvdGradient<T>& t, int k, V top) {  // top: the largest singular value
     const T eps = Simd<T>::eps, most = std::numeric_limits<T>::max();
-    floor = t.floor, filter = t.filter, noise = 8 * eps * scalar_sqrt((T)k);
+    floor = t.floor;
+    filter = t.filter;
+    noise = 8 * eps * scalar_sqrt((T)k);
     limit = t.saturate ? most * (T(0.25) / (T)k) : std::numeric_limits<T>::infinity();
     const T power = sizeof(T) == 4 ? T(2.8873767e-12) : T(8.1439777e-27);  // eps^(5/3)
     negligible = vmax<T>(top * power, splat<T>(std::numeric_limits<T>::min()));
-    tie = top * (64 * eps), resolution = top * eps;
+    tie = top * (64 * eps);
+    resolution = top * eps;
   }
   SG_INLINE V inverse(V s) const { return inverse_above<T>(s, negligible); }
 
@@ -37,7 +40,8 @@ template <class T> struct Core {
     V here = (Pij + Qij) * T(0.5), there = (Pji + Qji) * T(0.5), skew = (here - there) * T(0.5);
     if (filter) {
       const Mask<T> drop = (vabs<T>(si - sj) <= tie) & (vabs<T>(skew) <= norms * noise);
-      here = drop ? here - skew : here, there = drop ? there + skew : there;
+      here = drop ? here - skew : here;
+      there = drop ? there + skew : there;
     }
     const V joint = clamped<T>(Kji * here, limit) + clamped<T>(Kij * there, limit);
     const V inverse = inverse_above<T>(si + sj, negligible) * T(0.5);

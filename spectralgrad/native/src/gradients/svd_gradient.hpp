@@ -1,5 +1,5 @@
-// The derivative of the singular value decomposition: the gradient of a loss with respect to M = U S Vᵀ (m × n) from its
-// gradients Ū, s̄, V̄ with respect to the factors. autograd/singular/vectors.py has the derivation.
+// The derivative of the singular value decomposition: the gradient of a loss with respect to M = U S Vᵀ (m × n) from
+// its gradients Ū, s̄, V̄ with respect to the factors. autograd/singular/vectors.py has the derivation.
 //
 // With P = UᵀŪ, Q = VᵀV̄, J = (P + Q)/2, a matrix K in place of 1/(s_i − s_j), and D = diag(1/s),
 //   C_ij = K_ji J_ij + K_ij J_ji + ((P − Q)_ij − (P − Q)_ji)/(2 (s_i + s_j)) + δ_ij s̄_i,
@@ -31,9 +31,23 @@ template <class T> struct LaneGradient {
   }
   LaneGradient(const SvdGradient<T>& task) : t(task), m(task.m), n(task.n), k(m < n ? m : n) {
     V* at = (V*)t.work;
-    auto take = [&](int size) { at += size + W; return at - size - W; };  // gather fills whole vectors
-    u = take(m * k), gu = take(m * k), v = take(k * n), gv = take(k * n), p = take(k * k), q = take(k * k);
-    c = take(k * k), K = take(k * k), x = take(m * n), out = take(m * n), s = take(k), gs = take(k), norm = take(k);
+    auto take = [&](int size) {  // gather fills whole vectors
+      at += size + W;
+      return at - size - W;
+    };
+    u = take(m * k);
+    gu = take(m * k);
+    v = take(k * n);
+    gv = take(k * n);
+    p = take(k * k);
+    q = take(k * k);
+    c = take(k * k);
+    K = take(k * k);
+    x = take(m * n);
+    out = take(m * n);
+    s = take(k);
+    gs = take(k);
+    norm = take(k);
   }
   void read(const T* from, int size, V* to) const {
     if (from) gather(from + first * size, size, count, from + t.batch * size, size, to);
@@ -87,9 +101,14 @@ template <class T> struct LaneGradient {
     }
   }
   void run(int64_t at, int matrices) {
-    first = at, count = matrices;
-    read(t.U, m * k, u), read(t.gU, m * k, gu), read(t.Vh, k * n, v), read(t.gVh, k * n, gv);
-    read(t.S, k, s), read(t.gS, k, gs);
+    first = at;
+    count = matrices;
+    read(t.U, m * k, u);
+    read(t.gU, m * k, gu);
+    read(t.Vh, k * n, v);
+    read(t.gVh, k * n, gv);
+    read(t.S, k, s);
+    read(t.gS, k, gs);
     if (t.K) read(t.K, k * k, K);
     auto zero = [](int, int) { return V{}; };
     const bool vectors = t.gU || t.gVh;
@@ -126,13 +145,29 @@ template <class T> struct WholeGradient {
     return sizeof(V) * (size_t)((3 * m + ln * W + 7 * lk * W + 2) * lk + (3 * k + m) * ln);
   }
   WholeGradient(const SvdGradient<T>& task) : t(task), m(task.m), n(task.n), k(m < n ? m : n) {
-    ln = (n + W - 1) / W, lk = (k + W - 1) / W;
+    ln = (n + W - 1) / W;
+    lk = (k + W - 1) / W;
     V* at = (V*)t.work;
-    auto take = [&](int size) { at += size; return at - size; };
-    u = take(m * lk), gu = take(m * lk), v = take(k * ln), gvh = take(k * ln), gv = take(ln * W * lk);
-    p = take(lk * W * lk), pt = take(lk * W * lk), q = take(lk * W * lk), qt = take(lk * W * lk);
-    c = take(lk * W * lk), K = take(lk * W * lk), Kt = take(lk * W * lk);
-    x = take(m >= n ? m * lk : k * ln), out = take(m * ln), s = take(lk), norm = take(lk);
+    auto take = [&](int size) {
+      at += size;
+      return at - size;
+    };
+    u = take(m * lk);
+    gu = take(m * lk);
+    v = take(k * ln);
+    gvh = take(k * ln);
+    gv = take(ln * W * lk);
+    p = take(lk * W * lk);
+    pt = take(lk * W * lk);
+    q = take(lk * W * lk);
+    qt = take(lk * W * lk);
+    c = take(lk * W * lk);
+    K = take(lk * W * lk);
+    Kt = take(lk * W * lk);
+    x = take(m >= n ? m * lk : k * ln);
+    out = take(m * ln);
+    s = take(lk);
+    norm = take(lk);
   }
   static void read(const T* from, int rows, int cols, int ld, V* to) {
     for (int i = 0; i < rows; i++) {
@@ -158,8 +193,10 @@ template <class T> struct WholeGradient {
       const T* from = (const T*)a + i * ai;
       int j = 0;
       for (; j + NV <= ld; j += NV) tile<T, R, NV>(from, ai, al, b + j, ld, inner, c + i * ld + j);
-      if (j < ld && i + 2 * R <= rows && ld == 1) tile<T, 2 * R, 1>(from, ai, al, b, 1, inner, c + i), i += R;
-      else if (j < ld) tile<T, R, 1>(from, ai, al, b + j, ld, inner, c + i * ld + j);
+      if (j < ld && i + 2 * R <= rows && ld == 1) {
+        tile<T, 2 * R, 1>(from, ai, al, b, 1, inner, c + i);
+        i += R;
+      } else if (j < ld) tile<T, R, 1>(from, ai, al, b + j, ld, inner, c + i * ld + j);
     }
     for (; i < rows; i++)
       for (int j = 0; j < ld; j++) tile<T, 1, 1>((const T*)a + i * ai, ai, al, b + j, ld, inner, c + i * ld + j);
@@ -174,7 +211,10 @@ template <class T> struct WholeGradient {
   }
   // P and its transpose, or Q.
   void coupling(const T* given, int inner, const V* a, int ai, int al, const V* b, V* to, V* flipped) const {
-    if (given) product(k, inner, a, ai, al, b, lk, to), transposed(to, k, lk, flipped, lk);
+    if (given) {
+      product(k, inner, a, ai, al, b, lk, to);
+      transposed(to, k, lk, flipped, lk);
+    }
     for (int i = 0; !given && i < lk * W * lk; i++) to[i] = flipped[i] = V{};
   }
   void core(const Core<T>& f, const T* gS) {
@@ -190,11 +230,19 @@ template <class T> struct WholeGradient {
   }
   void run(int64_t at) {
     const T *gU = t.gU ? t.gU + at * m * k : nullptr, *gVh = t.gVh ? t.gVh + at * k * n : nullptr;
-    read(t.U + at * m * k, m, k, lk, u), read(t.Vh + at * k * n, k, n, ln, v), read(t.S + at * k, 1, k, lk, s);
+    read(t.U + at * m * k, m, k, lk, u);
+    read(t.Vh + at * k * n, k, n, ln, v);
+    read(t.S + at * k, 1, k, lk, s);
     if (!gU && !gVh) return values(at);
     if (gU) read(gU, m, k, lk, gu);
-    if (gVh) read(gVh, k, n, ln, gvh), transposed(gvh, k, ln, gv, lk);
-    if (t.K) read(t.K + at * k * k, k, k, lk, K), transposed(K, k, lk, Kt, lk);
+    if (gVh) {
+      read(gVh, k, n, ln, gvh);
+      transposed(gvh, k, ln, gv, lk);
+    }
+    if (t.K) {
+      read(t.K + at * k * k, k, k, lk, K);
+      transposed(K, k, lk, Kt, lk);
+    }
     coupling(gU, m, u, 1, lk * W, gu, p, pt);
     coupling(gVh, n, v, ln * W, 1, gv, q, qt);
     norms();

@@ -1,4 +1,5 @@
-// Divides the work inside one matrix between the threads of a team (interface.hpp). Results do not depend on their number.
+// Divides the work inside one matrix between the threads of a team (interface.hpp). Results do not depend on their
+// number.
 #pragma once
 #include "../interface.hpp"
 #include "simd.hpp"
@@ -8,11 +9,14 @@ namespace {
 
 constexpr int most_threads = 4;  // of a team, for which workspace is reserved
 
-// Calls f(thread) once in each thread of the team, with numbers from 0 to threads − 1. A thread that comes late finds no
-// work left: f takes its work from counters (`taken`). Built-in atomics, because functions of std::atomic that are not
-// inlined would be shared between instruction sets.
+// Calls f(thread) once in each thread of the team, with numbers from 0 to threads − 1. A thread that comes late finds
+// no work left: f takes its work from counters (`taken`). Built-in atomics, because functions of std::atomic that are
+// not inlined would be shared between instruction sets.
 template <class F> void together(const sg::Team& team, F&& f) {
-  struct Call { F& f; int thread; } call{f, 0};
+  struct Call {
+    F& f;
+    int thread;
+  } call{f, 0};
   auto part = [](void* x) {
     Call& c = *(Call*)x;
     c.f(__atomic_fetch_add(&c.thread, 1, __ATOMIC_RELAXED));

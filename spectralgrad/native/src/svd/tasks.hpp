@@ -1,5 +1,5 @@
-// Singular value decompositions by iteration as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and
-// one matrix at a time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
+// Singular value decompositions by iteration as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp),
+// and one matrix at a time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
 #pragma once
 #include "../interface.hpp"
 #include "single_solver.hpp"
@@ -17,8 +17,14 @@ constexpr int64_t smaller(int64_t m, int64_t n) { return m < n ? m : n; }
 template <class Field, class Run> auto with_svd_solver(int64_t n, int count, Run run) {
   constexpr int W = Simd<typename Field::T>::W;
   const int most = svd_interleaved(n), groups = (count + W - 1) / W, g = groups < most ? groups : most;
-  if (g > 2) { SvdSolver<Field, 4> s; return run(s); }
-  if (g == 2) { SvdSolver<Field, 2> s; return run(s); }
+  if (g > 2) {
+    SvdSolver<Field, 4> s;
+    return run(s);
+  }
+  if (g == 2) {
+    SvdSolver<Field, 2> s;
+    return run(s);
+  }
   SvdSolver<Field, 1> s;
   return run(s);
 }
@@ -42,7 +48,8 @@ template <class Field> size_t iterated_single_work(int64_t m, int64_t n, bool ve
 // The results of matrix `first` and those after it.
 template <class Field, class T = typename Field::T> SvdOutput<T> results(const SvdTask<T>& t, int64_t first) {
   const int64_t k = smaller(t.m, t.n), parts = Field::parts;
-  return {t.U ? t.U + first * t.m * k * parts : nullptr, t.S + first * k, t.Vh ? t.Vh + first * k * t.n * parts : nullptr};
+  return {t.U ? t.U + first * t.m * k * parts : nullptr, t.S + first * k,
+          t.Vh ? t.Vh + first * k * t.n * parts : nullptr};
 }
 // Both return the number of matrices that failed.
 template <class Field> int iterated_svd(const SvdTask<typename Field::T>& t) {
