@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "interface.hpp"
 #include "threads.hpp"
@@ -128,10 +129,12 @@ void worker(Job t, const Plan& p, sg::Shares& batch, std::atomic<int64_t>& statu
   batch.each([&](int64_t first, int64_t count) {
     t.first = first;
     t.count = (int)count;
-    status += step(t);
+    if constexpr (std::is_void<decltype(step(t))>::value) step(t);
+    else status += step(t);
   });
 }
 
+// step: does a piece of work; if it returns a number, the sum of these numbers is returned.
 template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step step) {
   constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
   int64_t n = (int64_t)(p.cost * (double)t.batch / worth) + 1;
@@ -173,9 +176,8 @@ template <class T> const sg::SvdMethod<T>& complex_svd_single() { return complex
 template <class T, Solver<T> solver>
 int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
+  Task<T> t{{batch}, (int)d, sg::identity, A, nullptr, nullptr, w, V, nullptr, asymmetry};
   t.team = team(batch, d, threads);
-  t.asymmetry = asymmetry;
   return run(t, plan(solver(), d, V ? 1 : 0.3), threads, solver().eigh);
 }
 
@@ -192,45 +194,38 @@ template <class T> int composed(const sg::Eigensolver<T>& solver, Task<T> t, int
 
 template <class T, Solver<T> solver>
 int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr,  r,       V, S, batch, 0,  0,        (int)d, (sg::Function)f,
-                                0, rtol,    negative, nullptr, 0, 0, false, {}, asymmetry},
-                     threads);
+  Task<T> t{{batch}, (int)d, (sg::Function)f, A, nullptr, nullptr, r, V, S, asymmetry, rtol, negative};
+  return composed<T>(solver(), t, threads);
 }
 
 template <class T, Solver<T> solver>
 int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent, T shift,
           int relative, int threads) {
-  return composed<T>(solver(),
-                     {A, nullptr, nullptr,  r,       V,        S,     batch,         0,  0,        (int)d, sg::power,
-                      0, rtol,    negative, nullptr, exponent, shift, relative != 0, {}, asymmetry},
-                     threads);
+  Task<T> t{{batch}, (int)d, sg::power, A, nullptr, nullptr, r, V, S, asymmetry, rtol, negative};
+  t.exponent = exponent;
+  t.shift = shift;
+  t.relative = relative != 0;
+  return composed<T>(solver(), t, threads);
 }
 
 template <class T>
 int frechet(int f, int terms, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
             int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{nullptr, G, gamma,  const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
-            0,       0, nullptr};
+  Task<T> t{{batch}, (int)d, (sg::Function)f, nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out};
+  t.terms = terms;
   t.team = team(batch, d, threads);
-  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) {
-    ops<T>().frechet(x);
-    return 0;
-  });
+  return run(t, plan(ops<T>().lanes, d, 0.4), threads, ops<T>().frechet);
 }
 
 template <class T>
 int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d,
                   T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  sg::EighGradient<T> t{
-      V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr, team(batch, d, threads)};
+  sg::EighGradient<T> t{{batch}, V, w, gV, gw, K, gA, (int)d, floor, filter != 0, saturate != 0};
+  t.team = team(batch, d, threads);
   const Ops<T>& o = ops<T>();
-  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
-  return run(t, p, threads, [](const sg::EighGradient<T>& x) {
-    ops<T>().gradient(x);
-    return 0;
-  });
+  return run(t, {16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)}, threads, o.gradient);
 }
 
 template <class T, SvdSolver<T> solver>
@@ -238,7 +233,7 @@ int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int 
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const sg::SvdMethod<T>& o = solver();
   const bool vectors = U != nullptr;
-  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr, team(batch, m < n ? m : n, threads)};
+  sg::SvdTask<T> t{{batch}, A, U, S, Vh, (int)m, (int)n, team(batch, m < n ? m : n, threads)};
   const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
   return run(t, p, threads, o.svd);
 }
@@ -247,28 +242,20 @@ template <class T>
 int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
                  int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  sg::SvdGradient<T> t{{batch}, U, S, Vh, gU, gS, gVh, K, gM, (int)m, (int)n, floor, filter != 0, saturate != 0};
   const auto& o = ops<T>().svd;
-  sg::SvdGradient<T> t{U, S,      Vh,     gU,    gS,          gVh,           K,      gM, batch, 0,
-                       0, (int)m, (int)n, floor, filter != 0, saturate != 0, nullptr};
   const int lanes = o.gradient_lanes(m, n);
   const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
-  return run(t, p, threads, [](const sg::SvdGradient<T>& x) {
-    ops<T>().svd.gradient(x);
-    return 0;
-  });
+  return run(t, p, threads, o.gradient);
 }
 
 template <class T>
 int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
            T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
   if (batch <= 0 || k <= 0) return 0;
-  const sg::PointTask<T> t{
-      X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step, nullptr};
-  const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
-  return run(t, p, threads, [](const sg::PointTask<T>& x) {
-    ops<T>().points(x);
-    return 0;
-  });
+  const auto what = (sg::PointStep)step;
+  const sg::PointTask<T> t{{batch}, (int)n, (int)k, what, X, Y, w, x, y, C, e, gx, gy, gX, gY, gw};
+  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().points);
 }
 
 // Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The
@@ -357,14 +344,11 @@ template <class T>
 int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
                       T* out, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
-  const sg::SingularFunction<T> t{U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr};
+  const sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
   const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
-  return run(t, p, threads, [](const sg::SingularFunction<T>& x) {
-    ops<T>().svd.function(x);
-    return 0;
-  });
+  return run(t, p, threads, o.function);
 }
 
 // A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
@@ -372,11 +356,9 @@ template <class T>
 int divided(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places, const T* slopes, T* ratio,
             int64_t batch, int64_t d, T least, int finite, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  const sg::Divided<T> t{w,      f, joint, offsets, places, slopes,      ratio,
-                         batch,  0, 0,     (int)d,  least,  finite != 0, (sg::DividedStep)step,
-                         nullptr};
-  const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
-  const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
+  const auto what = (sg::DividedStep)step;
+  const sg::Divided<T> t{{batch}, w, f, joint, offsets, places, slopes, ratio, (int)d, least, finite != 0, what};
+  const int close = run(t, {64, 1, 1, 10 + 2.0 * t.d * t.d}, threads, ops<T>().divided);
   int64_t before = 0;
   for (int64_t b = 0; t.step == sg::quotients && b <= t.batch; b++) {
     const int64_t here = b < t.batch ? t.offsets[b] : 0;
@@ -443,7 +425,11 @@ const Constant constants[] = {SG_CONSTANT(square_root),
 #define SG_API extern "C" __attribute__((visibility("default")))
 SG_API const char* sg_isa() { return kernel().name; }
 SG_API const char* sg_version() { return SG_VERSION; }
-SG_API int sg_entries(const Entry** list) { return *list = entries, (int)(sizeof entries / sizeof *entries); }
+SG_API int sg_entries(const Entry** list) {
+  *list = entries;
+  return (int)(sizeof entries / sizeof *entries);
+}
 SG_API int sg_constants(const Constant** list) {
-  return *list = constants, (int)(sizeof constants / sizeof *constants);
+  *list = constants;
+  return (int)(sizeof constants / sizeof *constants);
 }

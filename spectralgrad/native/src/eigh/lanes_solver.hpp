@@ -10,6 +10,7 @@
 #include "real_or_complex.hpp"
 #include "ql.hpp"
 #include "recorded_sweeps.hpp"
+#include "interleaved.hpp"
 
 namespace SG_NS {
 namespace {
@@ -218,22 +219,18 @@ template <class Field, int G> struct Solver {
   // Decomposes up to G·W matrices. left: the number of matrices from A to the end of the batch, which limits vector
   // loads. Returns the number of matrices that failed.
   int solve(const T* A, T* w, T* Vout, int total, int64_t left) {
-    int count[G], failed = 0;
     Scale<V> s[G];
     const int64_t nn = (int64_t)n * n * parts;
-    for (int g = 0; g < G; g++) {
-      count[g] = total - g * W < 0 ? 0 : total - g * W < W ? total - g * W : W;
-      if (!count[g]) {
-        for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
-        continue;
-      }
+    auto reduce = [&](int g, int count) {
+      for (int i = 0; !count && i < n; i++) D[g][i] = E[g][i] = V{};
+      if (!count) return;
       const T* from = A + g * W * nn;
       if (vectors) Q[g].clear();
-      s[g] = kind == large_d ? reduce_single(from, count[g], g) : reduce_lanes(from, count[g], A + left * nn, g);
-    }
-    iterate(count);
-    for (int g = 0; g < G && count[g]; g++) failed += write(g, count[g], s[g], w + g * W * n, Vout + g * W * nn);
-    return failed;
+      s[g] = kind == large_d ? reduce_single(from, count, g) : reduce_lanes(from, count, A + left * nn, g);
+    };
+    return in_groups<G, W>(
+        total, reduce, [&](const int* count) { iterate(count); },
+        [&](int g, int count) { return write(g, count, s[g], w + g * W * n, Vout + g * W * nn); });
   }
 };
 

@@ -86,7 +86,7 @@ template <class Field> struct SingleSolver {
 
   // Records up to `keep` sweeps. The limit, 30 sweeps per eigenvalue, is that of STEQR; beyond it none are recorded.
   int left;
-  void advance(Sweeps& s) {
+  int advance(Sweeps& s) {
     for (s.count = 0; s.count < keep && left && ql.prepare(); s.count++, left--) {
       T *sine = s.sine + s.count * record, *tangent = s.tangent + s.count * record;
       for (int i = 0; i < record; i += W) {
@@ -97,18 +97,11 @@ template <class Field> struct SingleSolver {
       s.lows[s.count] = n - 1 - ql.last;
       s.highs[s.count] = n - 2 - ql.first;
     }
+    return s.count;
   }
-  // While the sweeps of one record are applied to Q, one thread computes the next. False if not converged.
-  bool iterate() {
+  bool iterate() {  // false if not converged
     left = 30 * n;
-    advance(sweeps[0]);
-    for (int k = 0; sweeps[k].count; k = 1 - k) {
-      int leader = 0, panel = 0;
-      together(team, [&](int) {
-        if (taken(leader) == 0) advance(sweeps[1 - k]);
-        for (int p; (p = taken(panel)) < Q.panels();) apply(p, sweeps[k]);
-      });
-    }
+    by_turns(team, Q.panels(), [&](int k) { return advance(sweeps[k]); }, [&](int p, int k) { apply(p, sweeps[k]); });
     return !ql.prepare();
   }
   bool iterate_values() {

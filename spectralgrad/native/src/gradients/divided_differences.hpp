@@ -2,9 +2,9 @@
 // (autograd/functions/user_functions.py).
 //
 // For close pairs the quotient may cancel and the mean of f′ between the two values takes its place if both agree up to
-// the quotient's rounding errors. There are few of
-// them, so the work is divided into steps between which the caller evaluates f′ at the nodes of all close pairs at
-// once:
+// the quotient's rounding errors. There are few of them, so the work is divided into steps between which the caller
+// evaluates f′ at the nodes of all close pairs at once:
+//
 //   quotients  the matrix of quotients, with `marked` in place of close pairs, and how many there are in each matrix;
 //   nodes      the values w themselves, then for each close pair the nodes of a quadrature between its two values;
 //   means      from f′ at these places, the diagonal and the close pairs.

@@ -4,8 +4,8 @@
 // f acts on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ on the range (0 on the null
 // space) and q = 1/r (0 likewise)
 //   √A:      f = r,    Γ = 1/(r_i + r_j);
-//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow where its product does
-//   not;
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow where its product
+//            does not;
 // between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
 // A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here.
@@ -15,6 +15,7 @@
 
 #include "../interface.hpp"
 #include "../simd/lanes.hpp"
+#include "../simd/padded_rows.hpp"
 #include "../simd/thread_team.hpp"
 
 namespace SG_NS {
@@ -240,7 +241,10 @@ template <class T> struct WholeFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W;
   int n, ld;
-  V *v, *vt, *g, *p, *r, *q, *panels;
+  V *vectors, *transposed;  // V and its transpose
+  V *square, *other;        // two matrices at work
+  V *values, *row;          // eigenvalues or what is made of them, and another row
+  V* panels;
   T top;  // max|λ|
   const sg::Team team;
 
@@ -248,18 +252,18 @@ template <class T> struct WholeFunction {
     return sizeof(V) * ((size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2) + (size_t)(2 * d * most_threads));
   }
   WholeFunction(int d, void* work, const sg::Team& threads) : n(d), ld((d + W - 1) / W), team(threads) {
-    const int square = (n + W) * ld;
-    v = (V*)work;
-    vt = v + square;
-    g = vt + square;
-    p = g + square;
-    r = p + square;
-    q = r + ld;
-    panels = q + ld;
+    const int size = (n + W) * ld;
+    vectors = (V*)work;
+    transposed = vectors + size;
+    square = transposed + size;
+    other = square + size;
+    values = other + size;
+    row = values + ld;
+    panels = row + ld;
   }
   void spectrum(const T* w) {
-    r[ld - 1] = V{};
-    memcpy(r, w, sizeof(T) * (size_t)n);
+    values[ld - 1] = V{};
+    memcpy(values, w, sizeof(T) * (size_t)n);
   }
   // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the
   // largest overflowed.
@@ -267,88 +271,66 @@ template <class T> struct WholeFunction {
     spectrum(w);
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
     top = low > high ? low : high;
-    for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
-    memcpy(w, r, sizeof(T) * (size_t)n);
+    for (int i = 0; i < ld; i++) values[i] = root_on_range<T>(values[i], splat<T>(top * rtol));
+    memcpy(w, values, sizeof(T) * (size_t)n);
     constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
     return low > negative * (top > normal ? top : normal) || top > std::numeric_limits<T>::max();
   }
-  void read(const T* from, V* to) {
-    if (n == ld * W) {  // no padding
-      memcpy(to, from, sizeof(T) * (size_t)(n * n));
-      return;
-    }
-    for (int i = 0; i < n; i++) {
-      to[i * ld + ld - 1] = V{};
-      memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
-    }
-  }
-  void flip(const V* from, V* to) {  // the transpose; rows of `from` beyond n are undefined and not used
-    for (int i = 0; i < n; i += W)
-      for (int b = 0; b < ld; b++) {
-        V t[W];
-        for (int k = 0; k < W; k++) t[k] = i + k < n ? from[(i + k) * ld + b] : V{};
-        transpose(t);
-        for (int k = 0; k < W; k++) to[(b * W + k) * ld + i / W] = t[k];
-      }
-  }
+  void read(const T* from, V* to) { read_rows<T>(from, n, n, ld, to); }
+  void flip(const V* from, V* to) { transpose_rows<T>(from, n, ld, to, ld); }  // the transpose
   void put(V* from, T* to) {
     mirror<T>(from, ld, n);
-    if (n == ld * W) {
-      memcpy(to, from, sizeof(T) * (size_t)(n * n));
-      return;
-    }
-    for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
+    write_rows<T>(from, n, n, ld, to);
   }
 
   void multiply(const V* x, const V* b, V* c, bool lower) { SG_NS::multiply<T>(x, b, ld, n, c, lower, panels, team); }
 
-  int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
-    read(vectors, v);
+  int compose(const T* from, T* w, T* out, const Task<T>& t) {
+    read(from, vectors);
     const bool bad = roots(w, t.rtol, t.negative);
-    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], shift_of<T>(splat<T>(top), t), t);
+    for (int b = 0; b < ld; b++) values[b] = half_value<T>(values[b], shift_of<T>(splat<T>(top), t), t);
     for (int i = 0; i < n; i++)
-      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
-    flip(v, vt);
-    multiply(v, vt, p, true);
-    put(p, out);
+      for (int b = 0; b < ld; b++) vectors[i * ld + b] *= values[b];
+    flip(vectors, transposed);
+    multiply(vectors, transposed, square, true);
+    put(square, out);
     return bad;
   }
-  void weigh(const T* given) {  // p ← Γ ∘ p on the lower triangle
+  // x ← Γ ∘ x on the lower triangle, for a given Γ or from the roots and their inverses.
+  void weigh(V* x, const T* given) {
     for (int i = 0; i < n; i++) {
-      T* x = (T*)(p + i * ld);
-      for (int j = 0; j <= i; j++) x[j] *= given[(int64_t)i * n + j];
+      T* to = (T*)(x + i * ld);
+      for (int j = 0; j <= i; j++) to[j] *= given[(int64_t)i * n + j];
     }
   }
-  void weigh(const Task<T>& t) {
+  void weigh(V* x, const V* inverses, const Task<T>& t) {
     for (int i = 0; i < n; i++) {
-      const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
-      T* diagonal = (T*)(p + i * ld) + i;
+      const V ri = splat<T>(((T*)values)[i]), qi = splat<T>(((T*)inverses)[i]);
+      T* diagonal = (T*)(x + i * ld) + i;
       const T kept = *diagonal;
-      for (int b = 0; b * W <= i; b++) p[i * ld + b] = weighed<T>(p[i * ld + b], ri, r[b], qi, q[b], t);
+      for (int b = 0; b * W <= i; b++) x[i * ld + b] = weighed<T>(x[i * ld + b], ri, values[b], qi, inverses[b], t);
       *diagonal = divided<T>(splat<T>(kept), ri, ri, qi, qi, t.f)[0];
     }
   }
-  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {
-    read(vectors, v);
-    flip(v, vt);
-    read(G, p);
-    flip(p, g);
-    for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
-    if (!given) {
+  void frechet(const T* from, const T* w, const T* direction, const T* given, T* out, const Task<T>& t) {
+    auto *G = square, *GV = other, *VGV = square, *product = other, *result = square, *inverses = row;
+    read(from, vectors);
+    flip(vectors, transposed);
+    read(direction, other);
+    flip(other, G);
+    for (int i = 0; i < n * ld; i++) G[i] = (G[i] + other[i]) * T(0.5);
+    multiply(G, vectors, GV, false);
+    multiply(transposed, GV, VGV, true);
+    if (given) weigh(VGV, given);
+    else {
       spectrum(w);
-      for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
+      for (int b = 0; b < ld; b++) inverses[b] = inverse_or_zero<T>(values[b]);
+      weigh(VGV, inverses, t);
     }
-    multiply(g, v, p, false);  // GV
-    multiply(vt, p, g, true);  // VᵀGV
-    V* swap = p;
-    p = g;
-    g = swap;
-    if (given) weigh(given);
-    else weigh(t);
-    mirror<T>(p, ld, n);
-    multiply(v, p, g, false);  // V(Γ∘·)
-    multiply(g, vt, p, true);  // · Vᵀ
-    put(p, out);
+    mirror<T>(VGV, ld, n);
+    multiply(vectors, VGV, product, false);  // V(Γ∘·)
+    multiply(product, transposed, result, true);
+    put(result, out);
   }
 };
 

@@ -118,7 +118,7 @@ template <class T> struct WholeSingular {
   void core() {  // C in place of J, for rectangular matrices without the part of P that the ratios multiply
     for (int i = 0; i < k; i++) {
       const V si = splat<T>(((T*)s)[i]), ri = splat<T>(((T*)r)[i]);
-      const T diagonal = ((T*)(c + i * lk))[i] * ((T*)(p + i * lk))[i];
+      const T *J = (T*)(c + i * lk), *P = (T*)(p + i * lk), diagonal = J[i] * P[i];
       for (int b = 0; b < lk; b++) {
         const int e = i * lk + b;
         c[e] = weighed_pair<T>(c[e], si, s[b], ri, r[b], p[e], pt[e]);
@@ -128,23 +128,22 @@ template <class T> struct WholeSingular {
     }
   }
   void run(int64_t at) {
-    G::read(t.U + at * m * k, m, k, lk, u);
-    G::read(t.Vh + at * k * n, k, n, ln, v);
+    read_rows<T>(t.U + at * m * k, m, k, lk, u);
+    read_rows<T>(t.Vh + at * k * n, k, n, ln, v);
     if (t.G) derivative(at);
     else {
-      G::read(t.values + at * k, 1, k, lk, s);
+      read_rows<T>(t.values + at * k, 1, k, lk, s);
       for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
       G::product(m, k, u, lk * W, 1, v, ln, out);
     }
-    T* to = t.out + at * m * n;
-    for (int i = 0; i < m; i++) memcpy(to + (int64_t)i * n, out + i * ln, sizeof(T) * (size_t)n);
+    write_rows<T>(out, m, n, ln, t.out + at * m * n);
   }
   void derivative(int64_t at) {
-    G::read(t.G + at * m * n, m, n, ln, g);
-    G::read(t.joint + at * k * k, k, k, lk, c);
-    G::read(t.S + at * k, 1, k, lk, s);
-    G::read(t.outer + at * k, 1, k, lk, r);
-    G::transposed(v, k, ln, vt, lk);
+    read_rows<T>(t.G + at * m * n, m, n, ln, g);
+    read_rows<T>(t.joint + at * k * k, k, k, lk, c);
+    read_rows<T>(t.S + at * k, 1, k, lk, s);
+    read_rows<T>(t.outer + at * k, 1, k, lk, r);
+    transpose_rows<T>(v, k, ln, vt, lk);
     if (m >= n) {
       G::product(m, n, g, ln * W, 1, vt, lk, x);
       G::product(k, m, u, 1, lk * W, x, lk, p);
@@ -152,7 +151,7 @@ template <class T> struct WholeSingular {
       G::product(k, m, u, 1, lk * W, g, ln, x);
       G::product(k, n, x, ln * W, 1, vt, lk, p);
     }
-    G::transposed(p, k, lk, pt, lk);
+    transpose_rows<T>(p, k, lk, pt, lk);
     core();
     if (m >= n) {
       G::product(m, k, u, lk * W, 1, c, lk, y);

@@ -23,7 +23,11 @@ template <class T> struct LaneGradient {
   const SvdGradient<T>& t;
   int m, n, k, count;
   int64_t first;
-  V *u, *gu, *v, *gv, *p, *q, *c, *K, *x, *out, *s, *gs, *norm;
+  V *u, *v, *s;      // U, Vᵀ and the singular values
+  V *gu, *gv, *gs;   // Ū, V̄ᵀ and s̄; `core` multiplies Ū of tall matrices and V̄ᵀ of wide ones by D
+  V* norm;           // ‖ū‖ + ‖v̄‖ of each pair of columns
+  V *p, *q, *c, *K;  // P, Q, C and K
+  V *x, *out;        // the product before the last, M̄
 
   static size_t bytes(int64_t m, int64_t n) {
     const int64_t k = m < n ? m : n;
@@ -137,12 +141,16 @@ template <class T> struct WholeGradient {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W;
   const SvdGradient<T>& t;
-  int m, n, k, ln, lk;  // ln, lk: vectors of a row of n, of k entries
-  V *u, *gu, *v, *gvh, *gv, *p, *pt, *q, *qt, *c, *K, *Kt, *x, *out, *s, *norm;
+  int m, n, k, ln, lk;      // ln, lk: vectors of a row of n, of k entries
+  V *u, *v, *s;             // U, Vᵀ and the singular values
+  V *gu, *gvh, *gv, *gs;    // Ū, V̄ᵀ, V̄, and s̄ for a loss of the values alone
+  V *norm, *inverse;        // ‖ū‖ + ‖v̄‖ of each pair of columns, 1/s
+  V *p, *pt, *q, *qt;       // P, Q and their transposes
+  V *c, *K, *Kt, *x, *out;  // C, K and its transpose, the product before the last, M̄
 
   static size_t bytes(int64_t m, int64_t n) {
     const int64_t k = m < n ? m : n, lk = (k + W - 1) / W, ln = (n + W - 1) / W;
-    return sizeof(V) * (size_t)((3 * m + ln * W + 7 * lk * W + 2) * lk + (3 * k + m) * ln);
+    return sizeof(V) * (size_t)((3 * m + ln * W + 7 * lk * W + 4) * lk + (3 * k + m) * ln);
   }
   WholeGradient(const SvdGradient<T>& task) : t(task), m(task.m), n(task.n), k(m < n ? m : n) {
     ln = (n + W - 1) / W;
@@ -168,22 +176,8 @@ template <class T> struct WholeGradient {
     out = take(m * ln);
     s = take(lk);
     norm = take(lk);
-  }
-  static void read(const T* from, int rows, int cols, int ld, V* to) {
-    for (int i = 0; i < rows; i++) {
-      to[i * ld + ld - 1] = V{};
-      memcpy(to + i * ld, from + (int64_t)i * cols, sizeof(T) * (size_t)cols);
-    }
-  }
-  // to: rows of lt vectors, of which the last may have rows of zeros.
-  static void transposed(const V* from, int rows, int lf, V* to, int lt) {
-    for (int i = 0; i < rows; i += W)
-      for (int b = 0; b < lf; b++) {
-        V r[W];
-        for (int e = 0; e < W; e++) r[e] = i + e < rows ? from[(i + e) * lf + b] : V{};
-        transpose(r);
-        for (int e = 0; e < W; e++) to[(b * W + e) * lt + i / W] = r[e];
-      }
+    gs = take(lk);
+    inverse = take(lk);
   }
   // c_i = Σ_l a[i·ai + l·al] b_l for rows of ld vectors.
   static void product(int rows, int inner, const V* a, int ai, int al, const V* b, int ld, V* c) {
@@ -213,7 +207,7 @@ template <class T> struct WholeGradient {
   void coupling(const T* given, int inner, const V* a, int ai, int al, const V* b, V* to, V* flipped) const {
     if (given) {
       product(k, inner, a, ai, al, b, lk, to);
-      transposed(to, k, lk, flipped, lk);
+      transpose_rows<T>(to, k, lk, flipped, lk);
     }
     for (int i = 0; !given && i < lk * W * lk; i++) to[i] = flipped[i] = V{};
   }
@@ -230,18 +224,18 @@ template <class T> struct WholeGradient {
   }
   void run(int64_t at) {
     const T *gU = t.gU ? t.gU + at * m * k : nullptr, *gVh = t.gVh ? t.gVh + at * k * n : nullptr;
-    read(t.U + at * m * k, m, k, lk, u);
-    read(t.Vh + at * k * n, k, n, ln, v);
-    read(t.S + at * k, 1, k, lk, s);
+    read_rows<T>(t.U + at * m * k, m, k, lk, u);
+    read_rows<T>(t.Vh + at * k * n, k, n, ln, v);
+    read_rows<T>(t.S + at * k, 1, k, lk, s);
     if (!gU && !gVh) return values(at);
-    if (gU) read(gU, m, k, lk, gu);
+    if (gU) read_rows<T>(gU, m, k, lk, gu);
     if (gVh) {
-      read(gVh, k, n, ln, gvh);
-      transposed(gvh, k, ln, gv, lk);
+      read_rows<T>(gVh, k, n, ln, gvh);
+      transpose_rows<T>(gvh, k, ln, gv, lk);
     }
     if (t.K) {
-      read(t.K + at * k * k, k, k, lk, K);
-      transposed(K, k, lk, Kt, lk);
+      read_rows<T>(t.K + at * k * k, k, k, lk, K);
+      transpose_rows<T>(K, k, lk, Kt, lk);
     }
     coupling(gU, m, u, 1, lk * W, gu, p, pt);
     coupling(gVh, n, v, ln * W, 1, gv, q, qt);
@@ -252,30 +246,27 @@ template <class T> struct WholeGradient {
     else wide(f, gVh);
     put(at);
   }
-  void put(int64_t at) const {
-    T* to = t.gM + at * m * n;
-    for (int i = 0; i < m; i++) memcpy(to + (int64_t)i * n, out + i * ln, sizeof(T) * (size_t)n);
-  }
-  void values(int64_t at) {  // S holds s̄ from here on
-    if (t.gS) read(t.gS + at * k, 1, k, lk, s);
-    for (int b = 0; !t.gS && b < lk; b++) s[b] = V{};
-    for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
+  void put(int64_t at) const { write_rows<T>(out, m, n, ln, t.gM + at * m * n); }
+  void values(int64_t at) {
+    if (t.gS) read_rows<T>(t.gS + at * k, 1, k, lk, gs);
+    for (int b = 0; !t.gS && b < lk; b++) gs[b] = V{};
+    for (int e = 0; e < m * lk; e++) u[e] *= gs[e % lk];
     product(m, k, u, lk * W, 1, v, ln, out);
     put(at);
   }
   void tall(const Core<T>& f, const T* gU) {
     const bool beyond = m > n && gU;  // the part of Ū outside the span of U
-    for (int b = 0; b < lk; b++) s[b] = f.inverse(s[b]);
-    for (int e = 0; beyond && e < k * lk; e++) c[e] -= f.capped(p[e] * s[e % lk]);
+    for (int b = 0; b < lk; b++) inverse[b] = f.inverse(s[b]);
+    for (int e = 0; beyond && e < k * lk; e++) c[e] -= f.capped(p[e] * inverse[e % lk]);
     product(m, k, u, lk * W, 1, c, lk, x);
-    for (int e = 0; beyond && e < m * lk; e++) x[e] += f.capped(gu[e] * s[e % lk]);
+    for (int e = 0; beyond && e < m * lk; e++) x[e] += f.capped(gu[e] * inverse[e % lk]);
     product(m, k, x, lk * W, 1, v, ln, out);
   }
   void wide(const Core<T>& f, const T* gVh) {
-    for (int b = 0; b < lk; b++) s[b] = f.inverse(s[b]);
-    for (int e = 0; gVh && e < k * lk; e++) c[e] -= f.capped(qt[e] * ((T*)s)[e / lk]);
+    for (int b = 0; b < lk; b++) inverse[b] = f.inverse(s[b]);
+    for (int e = 0; gVh && e < k * lk; e++) c[e] -= f.capped(qt[e] * ((T*)inverse)[e / lk]);
     product(k, k, c, lk * W, 1, v, ln, x);
-    for (int e = 0; gVh && e < k * ln; e++) x[e] += f.capped(gvh[e] * ((T*)s)[e / ln]);
+    for (int e = 0; gVh && e < k * ln; e++) x[e] += f.capped(gvh[e] * ((T*)inverse)[e / ln]);
     product(m, k, u, lk * W, 1, x, ln, out);
   }
 };

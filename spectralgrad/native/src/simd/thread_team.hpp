@@ -38,5 +38,18 @@ template <class F> void each(const sg::Team& team, int count, F&& f) {
   });
 }
 
+// While the sweeps of one record are applied to all panels, one thread computes the next. advance(k) fills record k, 0
+// or 1, and returns how many sweeps there are; apply(panel, k).
+template <class Advance, class Apply> void by_turns(const sg::Team& team, int panels, Advance advance, Apply apply) {
+  int recorded[2] = {advance(0), 0};
+  for (int k = 0; recorded[k]; k = 1 - k) {
+    int leader = 0, panel = 0;
+    together(team, [&](int) {
+      if (taken(leader) == 0) recorded[1 - k] = advance(1 - k);
+      for (int p; (p = taken(panel)) < panels;) apply(p, k);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace SG_NS

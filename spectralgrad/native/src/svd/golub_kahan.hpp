@@ -186,7 +186,10 @@ template <class T, int G> struct GolubKahan {
       B[g][lowest] = carry[g] - (D[g][lowest] - x[g]);
     }
   }
-  static SG_INLINE void note(const Record& to, int i, const Givens<T>& r) { to.s[i] = r.s, to.t[i] = r.t; }
+  static SG_INLINE void note(const Record& to, int i, const Givens<T>& r) {
+    to.s[i] = r.s;
+    to.t[i] = r.t;
+  }
   void clear(const Record& to, int pad) const {
     for (int i = -pad; i < lowest; i++) to.s[i] = to.t[i] = V{};
     for (int i = highest + 1; i < n + pad; i++) to.s[i] = to.t[i] = V{};

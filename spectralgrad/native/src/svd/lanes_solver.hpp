@@ -265,26 +265,21 @@ template <class Field, int G> struct SvdSolver {
   // Decomposes up to G·W matrices. left_over: the number of matrices from A to the end of the batch, which limits
   // vector loads. Returns the number of matrices that failed.
   int solve(const T* A, const SvdOutput<T>& out, int total, int64_t left_over) {
-    int count[G], failed = 0;
     Scale<V> s[G];
     const int64_t mn = (int64_t)m * n * parts;
-    for (int g = 0; g < G; g++) {
-      count[g] = total - g * W < 0 ? 0 : total - g * W < W ? total - g * W : W;
-      if (!count[g]) {
-        for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
-        continue;
-      }
-      const T* from = A + g * W * mn;
-      s[g] = kind == large_d ? reduce_single(from, count[g], g) : reduce_lanes(from, count[g], A + left_over * mn, g);
-    }
-    iterate(count);
     const int64_t u = (wide ? n : m) * (int64_t)n * W * parts, v = (wide ? m : n) * (int64_t)n * W * parts;
-    for (int g = 0; g < G && count[g]; g++) {
-      SvdOutput<T> to{vectors ? out.U + g * u : nullptr, out.S + (int64_t)g * W * n,
-                      vectors ? out.Vh + g * v : nullptr};
-      failed += write(g, count[g], s[g], to);
-    }
-    return failed;
+    auto reduce = [&](int g, int count) {
+      for (int i = 0; !count && i < n; i++) D[g][i] = E[g][i] = V{};
+      if (!count) return;
+      const T* from = A + g * W * mn;
+      s[g] = kind == large_d ? reduce_single(from, count, g) : reduce_lanes(from, count, A + left_over * mn, g);
+    };
+    return in_groups<G, W>(
+        total, reduce, [&](const int* count) { iterate(count); },
+        [&](int g, int count) {
+          T *U = vectors ? out.U + g * u : nullptr, *Vh = vectors ? out.Vh + g * v : nullptr;
+          return write(g, count, s[g], {U, out.S + (int64_t)g * W * n, Vh});
+        });
   }
 };
 

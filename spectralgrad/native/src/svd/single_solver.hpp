@@ -52,7 +52,7 @@ template <class Field> struct SvdSingle : SvdSolver<Field, 1> {
   }
 
   // Records up to `keep` sweeps.
-  void advance(Iteration& it, Sweeps& to) {
+  int advance(Iteration& it, Sweeps& to) {
     for (to.count = 0; to.count < keep && allowed && it.prepare(); to.count++, allowed--) {
       const typename Iteration::Record of[2] = {{R[0].s + pad, R[0].t + pad}, {Q[0].s + pad, Q[0].t + pad}};
       it.template sweep<true>(of, of + 1, pad);
@@ -66,19 +66,14 @@ template <class Field> struct SvdSingle : SvdSolver<Field, 1> {
       to.lows[to.count] = it.lowest;
       to.highs[to.count] = it.highest;
     }
+    return to.count;
   }
   void iterate() {
     Iteration it = Base::started();
     if (!vectors) return Base::iterate_values(it);
     allowed = 30 * n;
-    advance(it, sweeps[0]);
-    for (int k = 0; sweeps[k].count; k = 1 - k) {
-      int leader = 0, panel = 0;
-      together(team, [&](int) {
-        if (taken(leader) == 0) advance(it, sweeps[1 - k]);
-        for (int p; (p = taken(panel)) < Vb[0].panels() + U[0].panels();) apply(p, sweeps[k]);
-      });
-    }
+    const int panels = Vb[0].panels() + U[0].panels();
+    by_turns(team, panels, [&](int k) { return advance(it, sweeps[k]); }, [&](int p, int k) { apply(p, sweeps[k]); });
   }
   void apply(int p, const Sweeps& s) {
     const int side = p < Vb[0].panels() ? 0 : 1;

@@ -118,7 +118,7 @@ template <class T> struct ThinSvd {
     V largest = {}, poison = {};
     survey(A, (int64_t)m * n, largest, poison, 0);
     const T scale = triangularise(A);
-    const SvdTask<T> inner{R, U ? left : nullptr, S, U ? right : nullptr, 1, 0, 1, n, n, work};
+    const SvdTask<T> inner{{1, 0, 1, work}, R, U ? left : nullptr, S, U ? right : nullptr, n, n};
     const int failed = poison[0] == 0 ? small_svd(inner) : 1;
     const T bad = failed ? (T)__builtin_nanf("") : T(0);
     for (int r = 0; r < n; r++) S[r] = failed ? bad : S[r] * scale;
