@@ -6,6 +6,7 @@ PIP    := --quiet --disable-pip-version-check
 BUILD  := $(BIN)/python spectralgrad/native/build.py
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
+CPP     = $(wildcard spectralgrad/native/src/*.[ch]pp spectralgrad/native/src/*/*.hpp tests/native/*.[ch]pp)
 OTHER  := .venv-torch-$(VERSION)
 
 .PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs lint style types suite clean
@@ -52,6 +53,7 @@ lint: style types
 style: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CPP)
 
 types: .venv/ready
 	$(BIN)/mypy

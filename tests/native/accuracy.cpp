@@ -35,9 +35,15 @@ Matrix operator*(const Matrix& a, const Matrix& b) {
     return sum;
   });
 }
-Matrix operator-(const Matrix& a, const Matrix& b) { return made(a.rows, a.cols, [&](I i, I j) { return a(i, j) - b(i, j); }); }
-Matrix operator+(const Matrix& a, const Matrix& b) { return made(a.rows, a.cols, [&](I i, I j) { return a(i, j) + b(i, j); }); }
-Matrix adjoint(const Matrix& a) { return made(a.cols, a.rows, [&](I i, I j) { return std::conj(a(j, i)); }); }
+Matrix operator-(const Matrix& a, const Matrix& b) {
+  return made(a.rows, a.cols, [&](I i, I j) { return a(i, j) - b(i, j); });
+}
+Matrix operator+(const Matrix& a, const Matrix& b) {
+  return made(a.rows, a.cols, [&](I i, I j) { return a(i, j) + b(i, j); });
+}
+Matrix adjoint(const Matrix& a) {
+  return made(a.cols, a.rows, [&](I i, I j) { return std::conj(a(j, i)); });
+}
 Matrix diagonal(const std::vector<double>& w) {
   return made((I)w.size(), (I)w.size(), [&](I i, I j) { return i == j ? w[(size_t)i] : 0.0; });
 }
@@ -79,7 +85,9 @@ struct Maker {
   std::mt19937 random;
   bool complex;
   double uniform() { return std::uniform_real_distribution<double>(-1, 1)(random); }
-  Matrix noise(I m, I n) { return made(m, n, [&](I, I) { return C(uniform(), complex ? uniform() : 0); }); }
+  Matrix noise(I m, I n) {
+    return made(m, n, [&](I, I) { return C(uniform(), complex ? uniform() : 0); });
+  }
   Matrix reflection(I n) {  // I − 2vvᴴ/vᴴv
     const Matrix v = noise(n, 1);
     const double size = (adjoint(v) * v)(0, 0).real();
@@ -87,9 +95,8 @@ struct Maker {
   }
   Matrix of_kind(int kind, I m, I n, bool f32, bool symmetric) {
     const I k = m < n ? m : n;
-    const Matrix middle = made(m, n, [&](I i, I j) {
-      return i == j ? value(kind, i, k, f32) * (symmetric && i % 3 == 2 ? -1.0 : 1.0) : 0.0;
-    });
+    const Matrix middle = made(
+        m, n, [&](I i, I j) { return i == j ? value(kind, i, k, f32) * (symmetric && i % 3 == 2 ? -1.0 : 1.0) : 0.0; });
     const Matrix Q = reflection(m);
     return Q * middle * adjoint(symmetric ? Q : reflection(n));
   }
@@ -114,12 +121,15 @@ void pairs(const char* name, Function eigh, int parts, I d, I batch) {
   Maker maker{std::mt19937((unsigned)(d * 100 + batch)), parts == 2};
   const size_t square = (size_t)(d * d * parts);
   std::vector<T> A(square * (size_t)batch), V(A.size()), w((size_t)(batch * d)), values(w.size());
-  for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), d, d, f32, true), parts, A.data() + (size_t)b * square);
-  const int failed = eigh(A.data(), w.data(), V.data(), batch, d, T(-1), 1) + eigh(A.data(), values.data(), nullptr, batch, d, T(-1), 1);
+  for (I b = 0; b < batch; b++)
+    put(maker.of_kind((int)(b % kinds), d, d, f32, true), parts, A.data() + (size_t)b * square);
+  const int failed = eigh(A.data(), w.data(), V.data(), batch, d, T(-1), 1) +
+                     eigh(A.data(), values.data(), nullptr, batch, d, T(-1), 1);
   check(name, failed, 1, 1e-30);
   for (I b = 0; b < batch; b++) {
     const int kind = (int)(b % kinds);
-    const double scale = kind == zero || kind == single_rank ? 1 : 1 / value(kind, d - 1, d, f32), units = (double)d * unit<T>;
+    const double scale = kind == zero || kind == single_rank ? 1 : 1 / value(kind, d - 1, d, f32),
+                 units = (double)d * unit<T>;
     Matrix M = got(A.data() + (size_t)b * square, d, d, parts, scale);
     for (I i = 0; i < d; i++)  // only the lower triangle is read
       for (I j = i; j < d; j++) M(i, j) = i == j ? C(M(i, j).real()) : std::conj(M(j, i));
@@ -140,7 +150,8 @@ void pairs(const char* name, Function eigh, int parts, I d, I batch) {
 template <class T> void roots(const Entries<T>& entry, I d, I batch) {  // condition number 2
   Maker maker{std::mt19937((unsigned)(d * 100 + batch)), false};
   const size_t square = (size_t)(d * d);
-  std::vector<T> A(square * (size_t)batch), V(A.size()), G(A.size()), X(A.size()), s((size_t)(batch * d)), w(s.size()), U(A.size());
+  std::vector<T> A(square * (size_t)batch), V(A.size()), G(A.size()), X(A.size()), s((size_t)(batch * d)), w(s.size()),
+      U(A.size());
   std::vector<T> S[2] = {A, A}, D[2] = {A, A}, GV(A), ones(A.size(), T(1));
   for (I b = 0; b < batch; b++) {
     const Matrix Q = maker.reflection(d), noise = maker.noise(d, d);
@@ -168,7 +179,8 @@ template <class T> void roots(const Entries<T>& entry, I d, I batch) {  // condi
     }
   }
   for (I b = 0; b < batch; b++)  // with K = 1 the gradient of ⟨V, GV⟩ is G
-    put(got(G.data() + (size_t)b * square, d, d) * got(U.data() + (size_t)b * square, d, d), 1, GV.data() + (size_t)b * square);
+    put(got(G.data() + (size_t)b * square, d, d) * got(U.data() + (size_t)b * square, d, d), 1,
+        GV.data() + (size_t)b * square);
   entry("eigh_gradient")(U.data(), w.data(), GV.data(), nullptr, ones.data(), X.data(), batch, d, T(0), 0, 1, 1);
   std::vector<T> Y(A.size());
   entry("eigh_gradient")(U.data(), w.data(), nullptr, w.data(), nullptr, Y.data(), batch, d, T(0), 1, 1, 1);
@@ -181,13 +193,17 @@ template <class T> void roots(const Entries<T>& entry, I d, I batch) {  // condi
 }
 
 // The gradient of tr(WᵀM) through M = U diag(s) Vᵀ is W.
-template <class T> void gradient_of_svd(const Entries<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void gradient_of_svd(const Entries<T>& entry, Maker& maker, const std::vector<T>& U,
+                                        const std::vector<T>& Vh, I m, I n, I batch) {
   const I k = m < n ? m : n;
   std::vector<T> s((size_t)(batch * k)), gU(U.size()), gS(s.size()), gVh(Vh.size()), gM((size_t)(batch * m * n));
   std::vector<Matrix> wanted;
   for (I b = 0; b < batch; b++) {
     std::vector<double> values;
-    for (I i = 0; i < k; i++) values.push_back((double)(k - i)), s[(size_t)(b * k + i)] = (T)(k - i);
+    for (I i = 0; i < k; i++) {
+      values.push_back((double)(k - i));
+      s[(size_t)(b * k + i)] = (T)(k - i);
+    }
     const Matrix u = got(U.data() + b * m * k, m, k), vh = got(Vh.data() + b * k * n, k, n), W = maker.noise(m, n);
     const Matrix inner = adjoint(u) * W * adjoint(vh);
     for (I i = 0; i < k; i++) gS[(size_t)(b * k + i)] = (T)inner(i, i).real();
@@ -196,7 +212,8 @@ template <class T> void gradient_of_svd(const Entries<T>& entry, Maker& maker, c
     wanted.push_back(W);
   }
   const T floor = 64 * std::numeric_limits<T>::epsilon();
-  entry("svd_gradient")(U.data(), s.data(), Vh.data(), gU.data(), gS.data(), gVh.data(), nullptr, gM.data(), batch, m, n, floor, 1, 1, 1);
+  entry("svd_gradient")(U.data(), s.data(), Vh.data(), gU.data(), gS.data(), gVh.data(), nullptr, gM.data(), batch, m,
+                        n, floor, 1, 1, 1);
   for (I b = 0; b < batch; b++) {  // the cotangents are k times as large as W
     const Matrix error = got(gM.data() + b * m * n, m, n) - wanted[(size_t)b];
     check("gradient of svd", norm(error), (double)k * norm(wanted[(size_t)b]), (double)(m > n ? m : n) * unit<T>);
@@ -205,25 +222,39 @@ template <class T> void gradient_of_svd(const Entries<T>& entry, Maker& maker, c
 
 // The function s² of the singular values k, k − 1, …, 1: its divided differences s_i + s_j, with a quadrature for close
 // pairs, its value U s² Vᵀ, and its derivative in the direction G.
-template <class T> void function_of_values(const Entries<T>& entry, Maker& maker, const std::vector<T>& U, const std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void function_of_values(const Entries<T>& entry, Maker& maker, const std::vector<T>& U,
+                                           const std::vector<T>& Vh, I m, I n, I batch) {
   const I k = m < n ? m : n;
   const double size = (double)k, units = (double)(m > n ? m : n) * unit<T>;
-  std::vector<T> s((size_t)(batch * k)), f(s.size()), r(s.size()), J((size_t)(batch * k * k)), G((size_t)(batch * m * n)), F(G.size()), X(G.size());
+  std::vector<T> s((size_t)(batch * k)), f(s.size()), r(s.size()), J((size_t)(batch * k * k)),
+      G((size_t)(batch * m * n)), F(G.size()), X(G.size());
   std::vector<I> offsets((size_t)batch + 1);
-  for (I e = 0; e < batch * k; e++) s[(size_t)e] = (T)(k - e % k), f[(size_t)e] = s[(size_t)e] * s[(size_t)e];
+  for (I e = 0; e < batch * k; e++) {
+    s[(size_t)e] = (T)(k - e % k);
+    f[(size_t)e] = s[(size_t)e] * s[(size_t)e];
+  }
   for (I b = 0; b < batch; b++) put(maker.noise(m, n), 1, G.data() + b * m * n);
-  const int close = entry("divided")(0, s.data(), f.data(), J.data(), offsets.data(), nullptr, nullptr, nullptr, batch, k, T(0), 0, 1);
+  const int close = entry("divided")(0, s.data(), f.data(), J.data(), offsets.data(), nullptr, nullptr, nullptr, batch,
+                                     k, T(0), 0, 1);
   std::vector<T> places(s.size() + 6 * (size_t)close);
-  entry("divided")(1, s.data(), f.data(), J.data(), offsets.data(), places.data(), nullptr, nullptr, batch, k, T(0), 0, 1);
+  entry("divided")(1, s.data(), f.data(), J.data(), offsets.data(), places.data(), nullptr, nullptr, batch, k, T(0), 0,
+                   1);
   for (T& x : places) x *= 2;
-  entry("divided")(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0, 1);
-  entry("singular_function")(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, 1);
-  entry("singular_function")(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m, n, 1);
+  entry("divided")(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0,
+                   1);
+  entry("singular_function")(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n,
+                             1);
+  entry("singular_function")(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m,
+                             n, 1);
   std::vector<double> values, squares;
-  for (I i = 0; i < k; i++) values.push_back((double)(k - i)), squares.push_back((double)((k - i) * (k - i)));
+  for (I i = 0; i < k; i++) {
+    values.push_back((double)(k - i));
+    squares.push_back((double)((k - i) * (k - i)));
+  }
   const Matrix S = diagonal(values);
   for (I b = 0; b < batch; b++) {
-    const Matrix u = got(U.data() + b * m * k, m, k), vh = got(Vh.data() + b * k * n, k, n), g = got(G.data() + b * m * n, m, n);
+    const Matrix u = got(U.data() + b * m * k, m, k), vh = got(Vh.data() + b * k * n, k, n),
+                 g = got(G.data() + b * m * n, m, n);
     const Matrix P = adjoint(u) * g * adjoint(vh), rest = g - u * P * vh;
     const Matrix inner = made(k, k, [&](I i, I j) {
       const double a = values[(size_t)i], c = values[(size_t)j];
@@ -232,24 +263,29 @@ template <class T> void function_of_values(const Entries<T>& entry, Maker& maker
     const Matrix wanted = u * inner * vh + rest * adjoint(vh) * S * vh + u * S * adjoint(u) * rest;
     const Matrix sums = made(k, k, [&](I i, I j) { return values[(size_t)i] + values[(size_t)j]; });
     check("divided differences", norm(got(J.data() + b * k * k, k, k) - sums), norm(sums), unit<T>);
-    check("functions of singular values", norm(got(F.data() + b * m * n, m, n) - u * diagonal(squares) * vh), size * size, units);
+    check("functions of singular values", norm(got(F.data() + b * m * n, m, n) - u * diagonal(squares) * vh),
+          size * size, units);
     check("functions of singular values", norm(got(X.data() + b * m * n, m, n) - wanted), 2 * size * norm(g), units);
   }
 }
 
-template <class T> void triples(const char* name, Function svd, int parts, Maker& maker, std::vector<T>& U, std::vector<T>& Vh, I m, I n, I batch) {
+template <class T> void triples(const char* name, Function svd, int parts, Maker& maker, std::vector<T>& U,
+                                std::vector<T>& Vh, I m, I n, I batch) {
   constexpr bool f32 = sizeof(T) == 4;
   const I k = m < n ? m : n;
   std::vector<T> A((size_t)(batch * m * n * parts)), S((size_t)(batch * k));
-  U.resize((size_t)(batch * m * k * parts)), Vh.resize((size_t)(batch * k * n * parts));
-  for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), m, n, f32, false), parts, A.data() + b * m * n * parts);
+  U.resize((size_t)(batch * m * k * parts));
+  Vh.resize((size_t)(batch * k * n * parts));
+  for (I b = 0; b < batch; b++)
+    put(maker.of_kind((int)(b % kinds), m, n, f32, false), parts, A.data() + b * m * n * parts);
   check(name, svd(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, 1), 1, 1e-30);
   for (I b = 0; b < batch; b++) {
     const int kind = (int)(b % kinds);
     const double scale = kind == zero || kind == single_rank ? 1 : 1 / value(kind, k - 1, k, f32);
     const double units = (double)(m > n ? m : n) * unit<T>;
     const Matrix M = got(A.data() + b * m * n * parts, m, n, parts, scale);
-    const Matrix u = got(U.data() + b * m * k * parts, m, k, parts), vh = got(Vh.data() + b * k * n * parts, k, n, parts);
+    const Matrix u = got(U.data() + b * m * k * parts, m, k, parts),
+                 vh = got(Vh.data() + b * k * n * parts, k, n, parts);
     std::vector<double> descending;
     for (I i = 0; i < k; i++) descending.push_back((double)S[(size_t)(b * k + i)] * scale);
     for (I i = 1; i < k; i++)
@@ -277,12 +313,17 @@ template <class T> void everything(const char* type) {
   ratios.clear();
   for (I d : {1, 2, 3, 4, 5, 9, 17, 36})
     for (I batch : {1, 9}) {
-      pairs<T>("eigh", entry("eigh"), 1, d, batch), pairs<T>("eigh, one by one", entry("eigh_single"), 1, d, batch);
-      pairs<T>("complex eigh", entry("complex eigh"), 2, d, batch), pairs<T>("complex eigh, one by one", entry("complex eigh_single"), 2, d, batch);
+      pairs<T>("eigh", entry("eigh"), 1, d, batch);
+      pairs<T>("eigh, one by one", entry("eigh_single"), 1, d, batch);
+      pairs<T>("complex eigh", entry("complex eigh"), 2, d, batch);
+      pairs<T>("complex eigh, one by one", entry("complex eigh_single"), 2, d, batch);
       roots(entry, d, batch);
     }
   for (I m : {1, 2, 3, 5, 12, 33})
-    for (I n : {1, 2, 4, 12, 31}) singular(entry, m, n, 9), singular(entry, n, m, 9);
+    for (I n : {1, 2, 4, 12, 31}) {
+      singular(entry, m, n, 9);
+      singular(entry, n, m, 9);
+    }
   for (const auto& [name, worst] : ratios) std::printf("%s %s %s: %.2f\n", sg_isa(), type, name.c_str(), worst);
 }
 

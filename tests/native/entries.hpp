@@ -1,4 +1,5 @@
-// Calls of the kernel's functions by name. The library says what their parameters are, and each call is compared with that.
+// Calls of the kernel's functions by name. The library says what their parameters are, and each call is compared with
+// that.
 #pragma once
 #include <cstdint>
 #include <cstdio>
@@ -43,7 +44,10 @@ class Function {
     const Described* list;
     for (int left = sg_entries(&list); left--; list++)
       if (!std::strcmp(list->name, name) && !std::strcmp(list->type, type)) it = list;
-    if (!it) std::fprintf(stderr, "there is no %s of %s\n", name, type), std::abort();
+    if (!it) {
+      std::fprintf(stderr, "there is no %s of %s\n", name, type);
+      std::abort();
+    }
   }
   template <class... A> int operator()(A... x) const { return call(passed(x)...); }
 };

@@ -25,8 +25,10 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
       }
   if (entry("eigh")(A.data(), w.data(), V.data(), batch, d, (T)1e-3, threads)) return 1e30;
   for (int absent = 0; absent < 3; absent++) {  // the gradients with respect to V and w, one of which may be absent
-    const T *gV = absent == 1 ? nullptr : G.data(), *gw = absent == 2 ? nullptr : w.data(), *K = absent ? A.data() : nullptr;
-    if (entry("eigh_gradient")(V.data(), w.data(), gV, gw, K, X.data(), batch, d, (T)1e-4, absent != 1, absent != 2, threads))
+    const T *gV = absent == 1 ? nullptr : G.data(), *gw = absent == 2 ? nullptr : w.data(),
+            *K = absent ? A.data() : nullptr;
+    if (entry("eigh_gradient")(V.data(), w.data(), gV, gw, K, X.data(), batch, d, (T)1e-4, absent != 1, absent != 2,
+                               threads))
       return 1e30;
     for (T x : X)
       if (!std::isfinite(x)) return 1e30;
@@ -37,20 +39,26 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
       for (int64_t j = 0; j < d; j++) {
         double sum = -(double)A[(size_t)(b * d * d + i * d + j)];
         for (int64_t k = 0; k < d; k++)
-          sum += (double)V[(size_t)(b * d * d + i * d + k)] * (double)w[(size_t)(b * d + k)] * (double)V[(size_t)(b * d * d + j * d + k)];
+          sum += (double)V[(size_t)(b * d * d + i * d + k)] * (double)w[(size_t)(b * d + k)] *
+                 (double)V[(size_t)(b * d * d + j * d + k)];
         worst = std::fmax(worst, std::fabs(sum));
       }
   for (int f = 1; f <= 2; f++) {
     for (auto root : {entry("root"), entry("root_single")})
       if (root(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, threads)) return 1e30;
-    for (int terms : {0, 10}) entry("frechet")(f, terms, (T)0, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+    for (int terms : {0, 10})
+      entry("frechet")(f, terms, (T)0, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
   }
   for (auto power : {entry("power"), entry("power_single")})
     for (int relative : {0, 1})
-      if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative, threads)) return 1e30;
+      if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative,
+                threads))
+        return 1e30;
   for (int f = 5; f <= 8; f++)
     for (auto function : {entry("function"), entry("function_single")}) {
-      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)-2, (T)1e6, f == 8, threads)) return 1e30;
+      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)-2, (T)1e6,
+                   f == 8, threads))
+        return 1e30;
       entry("frechet")(f, 0, (T)-2, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
       for (T x : X)
         if (!std::isfinite(x)) return 1e30;
@@ -63,16 +71,18 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
 
 // Every combination of gradients that may be absent, with a gap matrix and without; the results must be finite.
 template <class T>
-bool exercise_gradient(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
-                       int64_t batch, int64_t m, int64_t n, int threads) {
+bool exercise_gradient(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S,
+                       const std::vector<T>& Vh, int64_t batch, int64_t m, int64_t n, int threads) {
   const int64_t k = m < n ? m : n;
   const std::vector<T> gaps((size_t)(batch * k * k), (T)0.5);
   const T floor = 64 * std::numeric_limits<T>::epsilon();
   for (int absent = 0; absent < 8; absent++) {
     std::vector<T> gM((size_t)(batch * m * n));
-    const T *gU = absent & 1 ? nullptr : U.data(), *gS = absent & 2 ? nullptr : S.data(), *gVh = absent & 4 ? nullptr : Vh.data();
+    const T *gU = absent & 1 ? nullptr : U.data(), *gS = absent & 2 ? nullptr : S.data(),
+            *gVh = absent & 4 ? nullptr : Vh.data();
     const T* K = absent % 3 ? gaps.data() : nullptr;
-    if (entry("svd_gradient")(U.data(), S.data(), Vh.data(), gU, gS, gVh, K, gM.data(), batch, m, n, floor, absent & 1, (absent >> 1) & 1, threads))
+    if (entry("svd_gradient")(U.data(), S.data(), Vh.data(), gU, gS, gVh, K, gM.data(), batch, m, n, floor, absent & 1,
+                              (absent >> 1) & 1, threads))
       return false;
     for (T x : gM)
       if (!std::isfinite(x)) return false;
@@ -80,16 +90,21 @@ bool exercise_gradient(const Entries<T>& entry, const std::vector<T>& U, const s
   return true;
 }
 
-// The divided differences of w², which are w_i + w_j, and the ratios, which are w unless w² underflows; the worst error.
-template <class T> double exercise_divided(const Entries<T>& entry, const std::vector<T>& w, int64_t batch, int64_t d, int threads) {
+// The divided differences of w², which are w_i + w_j, and the ratios, which are w unless w² underflows; the worst
+// error.
+template <class T> double exercise_divided(const Entries<T>& entry, const std::vector<T>& w, int64_t batch, int64_t d,
+                                           int threads) {
   std::vector<T> f(w), joint((size_t)(batch * d * d)), ratio(w.size());
   std::vector<int64_t> offsets((size_t)batch + 1);
   for (auto& x : f) x *= x;
-  const int close = entry("divided")(0, w.data(), f.data(), joint.data(), offsets.data(), nullptr, nullptr, nullptr, batch, d, T(0), 1, threads);
+  const int close = entry("divided")(0, w.data(), f.data(), joint.data(), offsets.data(), nullptr, nullptr, nullptr,
+                                     batch, d, T(0), 1, threads);
   std::vector<T> places(w.size() + 6 * (size_t)close);
-  entry("divided")(1, w.data(), f.data(), joint.data(), offsets.data(), places.data(), nullptr, nullptr, batch, d, T(0), 1, threads);
+  entry("divided")(1, w.data(), f.data(), joint.data(), offsets.data(), places.data(), nullptr, nullptr, batch, d, T(0),
+                   1, threads);
   for (auto& x : places) x *= 2;
-  entry("divided")(2, w.data(), f.data(), joint.data(), offsets.data(), nullptr, places.data(), ratio.data(), batch, d, T(0), 1, threads);
+  entry("divided")(2, w.data(), f.data(), joint.data(), offsets.data(), nullptr, places.data(), ratio.data(), batch, d,
+                   T(0), 1, threads);
   double worst = close == offsets[(size_t)batch] ? 0 : 1e30;
   for (int64_t b = 0; b < batch; b++) {
     double norm = 0;
@@ -108,13 +123,16 @@ template <class T> double exercise_divided(const Entries<T>& entry, const std::v
 
 // The function f(s) = s: its value is U S Vᵀ, its derivative in the direction G is G.
 template <class T>
-double exercise_function(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S, const std::vector<T>& Vh,
-                         const std::vector<T>& G, int64_t batch, int64_t m, int64_t n, int threads) {
+double exercise_function(const Entries<T>& entry, const std::vector<T>& U, const std::vector<T>& S,
+                         const std::vector<T>& Vh, const std::vector<T>& G, int64_t batch, int64_t m, int64_t n,
+                         int threads) {
   const int64_t k = m < n ? m : n;
   const std::vector<T> ones((size_t)(batch * k * k), (T)1);
   std::vector<T> F(G.size()), X(G.size());
-  entry("singular_function")(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n, threads);
-  entry("singular_function")(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(), batch, m, n, threads);
+  entry("singular_function")(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n,
+                             threads);
+  entry("singular_function")(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(),
+                             batch, m, n, threads);
   double worst = 0;
   for (int64_t b = 0; b < batch; b++) {
     double size = 1, miss = 0;
@@ -128,12 +146,11 @@ double exercise_function(const Entries<T>& entry, const std::vector<T>& U, const
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)(m > n ? m : n);
 }
 
-// One way to eigenpairs of Hermitian matrices with entries of `parts` numbers: random ones, every third one of rank one,
-// every fourth one zero. Eigenvalues alone, and a matrix that is not finite, too. Only the lower triangle is read, unless
-// there is a limit on the asymmetry: then the random matrices fail.
+// One way to eigenpairs of Hermitian matrices with entries of `parts` numbers: random ones, every third one of rank
+// one, every fourth one zero. Eigenvalues alone, and a matrix that is not finite, too. Only the lower triangle is read,
+// unless there is a limit on the asymmetry: then the random matrices fail.
 template <class T>
-double exercise_pairs(Function eigh, int parts, int64_t d, int64_t batch,
-                      int threads) {
+double exercise_pairs(Function eigh, int parts, int64_t d, int64_t batch, int threads) {
   typedef std::complex<double> C;
   std::mt19937 random((unsigned)(d * 1000 + batch));
   std::uniform_real_distribution<T> uniform(-1, 1);
@@ -159,7 +176,8 @@ double exercise_pairs(Function eigh, int parts, int64_t d, int64_t batch,
       for (int64_t j = 0; j <= i; j++) {
         C sum = -entry(A, b, i, j);
         if (i == j) sum = sum.real();
-        for (int64_t k = 0; k < d; k++) sum += entry(V, b, i, k) * (double)w[(size_t)(b * d + k)] * std::conj(entry(V, b, j, k));
+        for (int64_t k = 0; k < d; k++)
+          sum += entry(V, b, i, k) * (double)w[(size_t)(b * d + k)] * std::conj(entry(V, b, j, k));
         worst = std::fmax(worst, std::abs(sum));
       }
   A[0] = std::numeric_limits<T>::infinity();
@@ -167,8 +185,8 @@ double exercise_pairs(Function eigh, int parts, int64_t d, int64_t batch,
   return worst / (double)std::numeric_limits<T>::epsilon() / (double)(d * d);  // entries up to 1: norms up to d
 }
 
-// Matrices for decompositions, with entries of `parts` numbers: random ones, every third one of rank one, every fourth one
-// zero.
+// Matrices for decompositions, with entries of `parts` numbers: random ones, every third one of rank one, every fourth
+// one zero.
 template <class T> std::vector<T> varied(int parts, int64_t m, int64_t n, int64_t batch) {
   std::mt19937 random((unsigned)(m * 1000 + n * 100 + batch));
   std::uniform_real_distribution<T> uniform(-1, 1);
@@ -212,10 +230,12 @@ template <class T> double exercise_svd(const Entries<T>& entry, int64_t m, int64
   std::vector<T> U((size_t)(batch * m * k)), S((size_t)(batch * k)), Vh((size_t)(batch * k * n));
   if (entry("svd")(A.data(), U.data(), S.data(), Vh.data(), batch, m, n, threads)) return 1e30;
   if (!exercise_gradient(entry, U, S, Vh, batch, m, n, threads)) return 1e30;
-  return std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads), exercise_divided(entry, S, batch, k, threads));
+  return std::fmax(exercise_function(entry, U, S, Vh, A, batch, m, n, threads),
+                   exercise_divided(entry, S, batch, k, threads));
 }
 
-template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch, int threads) {
+template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch,
+                                             int threads) {
   double worst = exercise_triples<T>(entry("svd"), 1, m, n, batch, threads);
   worst = std::fmax(worst, exercise_triples<T>(entry("svd_single"), 1, m, n, batch, threads));
   worst = std::fmax(worst, exercise_triples<T>(entry("complex svd"), 2, m, n, batch, threads));
@@ -228,18 +248,18 @@ template <class T> bool exercise_points(const Entries<T>& entry, int64_t n, int6
   std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), C(means * (size_t)k);
   std::vector<T> e((size_t)batch), gX(all), gY(all), gw(w.size());
   for (const T* weights : {(const T*)nullptr, (const T*)w.data()}) {
-    entry("points")(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                 batch, n, k, threads);
-    entry("points")(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr, nullptr,
-                 nullptr, batch, n, k, threads);
+    entry("points")(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr,
+                    nullptr, nullptr, batch, n, k, threads);
+    entry("points")(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr,
+                    nullptr, nullptr, batch, n, k, threads);
     for (T c : C)
       if (c != 0) return false;
-    entry("points")(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr, nullptr,
-                 nullptr, batch, n, k, threads);
+    entry("points")(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr,
+                    nullptr, nullptr, batch, n, k, threads);
     for (T distance : e)
       if (distance != 0) return false;
-    entry("points")(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(), gX.data(), gY.data(),
-                 weights ? gw.data() : nullptr, batch, n, k, threads);
+    entry("points")(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(),
+                    gX.data(), gY.data(), weights ? gw.data() : nullptr, batch, n, k, threads);
     for (size_t i = 0; i < all; i++)
       if (!std::isfinite(gX[i]) || !std::isfinite(gY[i])) return false;
   }
@@ -258,14 +278,16 @@ double exercise_features(const Entries<T>& entry, int64_t samples, int64_t group
   auto at = [&](int64_t s, int64_t g, int64_t i, int64_t p) { return (size_t)(((s * groups + g) * d + i) * n + p); };
   double worst = 0;
   for (const T* other : {(const T*)nullptr, (const T*)Y.data()}) {
-    if (entry("feature_moments")(X.data(), x.data(), other, C.data(), sums.data(), samples, groups, d, n, threads)) return 1e30;
+    if (entry("feature_moments")(X.data(), x.data(), other, C.data(), sums.data(), samples, groups, d, n, threads))
+      return 1e30;
     for (int64_t g = 0; g < groups; g++)
       for (int64_t i = 0; i < d; i++)
         for (int64_t j = -1; j < d; j++) {  // −1: the sum
-          long double sum = 0;  // so that the reference's own rounding does not count
+          long double sum = 0;              // so that the reference's own rounding does not count
           for (int64_t s = 0; s < samples; s++)
             for (int64_t p = 0; p < n; p++) {
-              const double left = other ? (double)Y[at(s, g, i, p)] : (double)X[at(s, g, i, p)] - (double)x[(size_t)(g * d + i)];
+              const double left =
+                  other ? (double)Y[at(s, g, i, p)] : (double)X[at(s, g, i, p)] - (double)x[(size_t)(g * d + i)];
               sum += j < 0 ? left : left * ((double)X[at(s, g, j, p)] - (double)x[(size_t)(g * d + j)]);
             }
           const T got = j < 0 ? sums[(size_t)(g * d + i)] : C[(size_t)((g * d + i) * d + j)];
@@ -274,7 +296,8 @@ double exercise_features(const Entries<T>& entry, int64_t samples, int64_t group
   }
   for (bool both : {false, true}) {
     if (entry("feature_map")(Y.data(), y.data(), A.data(), both ? X.data() : nullptr, both ? x.data() : nullptr,
-                          both ? B.data() : nullptr, both ? nullptr : x.data(), out.data(), samples, groups, d, n, threads))
+                             both ? B.data() : nullptr, both ? nullptr : x.data(), out.data(), samples, groups, d, n,
+                             threads))
       return 1e30;
     for (int64_t s = 0; s < samples; s++)
       for (int64_t g = 0; g < groups; g++)
@@ -298,7 +321,8 @@ template <class T> double everything(const Entries<T>& entry, int threads) {
     for (int64_t batch : {1, 3, 19}) {
       if (d * d * d * batch < 10000000) worst = std::fmax(worst, exercise(entry, d, batch, threads));
       if (d * d * d * batch > 2500000) continue;
-      for (auto eigh : {entry("eigh"), entry("eigh_single")}) worst = std::fmax(worst, exercise_pairs<T>(eigh, 1, d, batch, threads));
+      for (auto eigh : {entry("eigh"), entry("eigh_single")})
+        worst = std::fmax(worst, exercise_pairs<T>(eigh, 1, d, batch, threads));
       for (auto eigh : {entry("complex eigh"), entry("complex eigh_single")})
         worst = std::fmax(worst, exercise_pairs<T>(eigh, 2, d, batch, threads));
     }

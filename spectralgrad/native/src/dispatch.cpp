@@ -7,19 +7,36 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <type_traits>
 
 #include "interface.hpp"
 #include "threads.hpp"
 
 #ifdef SG_ONLY_AVX2  // a quick build for development
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx2 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx2
 namespace baseline = avx2;
 namespace avx512 = avx2;
 #else
-namespace baseline { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace baseline {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace baseline
 #ifdef SG_X86
-namespace avx2 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
-namespace avx512 { sg::Kernel kernel(); sg::ComplexKernel complex_kernel(); sg::FeatureKernel feature_kernel(); }
+namespace avx2 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx2
+namespace avx512 {
+sg::Kernel kernel();
+sg::ComplexKernel complex_kernel();
+sg::FeatureKernel feature_kernel();
+}  // namespace avx512
 #endif
 #endif
 
@@ -46,7 +63,11 @@ bool has_avx512() {
 }
 
 // The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
-struct Kernels { Kernel real; sg::ComplexKernel complex; sg::FeatureKernel features; };
+struct Kernels {
+  Kernel real;
+  sg::ComplexKernel complex;
+  sg::FeatureKernel features;
+};
 #define SG_ALL(set) {set::kernel(), set::complex_kernel(), set::feature_kernel()}
 Kernels choose() {
   const char* wish = std::getenv("SPECTRALGRAD_ISA");
@@ -95,30 +116,35 @@ template <class T> Plan plan(const sg::Eigensolver<T>& o, int64_t d, double pass
 // Processes groups of the batch until none are left. INT32_MIN as status means out of memory: other threads may still
 // add their counts of failures to it, which do not make it positive.
 template <class Job, class Step>
-void worker(Job t, const Plan& p, std::atomic<int64_t>& next, std::atomic<int64_t>& status, Step step) {
+void worker(Job t, const Plan& p, sg::Shares& batch, std::atomic<int64_t>& status, Step step) {
   Buffer buffer(p.work);
-  if (!buffer.p) { status = INT32_MIN; return; }
+  if (!buffer.p) {
+    status = INT32_MIN;
+    return;
+  }
 #ifdef SG_POISON  // for tests: results must not depend on the previous contents of the workspace
   std::memset(buffer.p, 0xff, p.work);
 #endif
   t.work = buffer.p;
-  for (;;) {
-    t.first = next.fetch_add(p.group);
-    if (t.first >= t.batch) return;
-    t.count = (int)(t.batch - t.first < p.group ? t.batch - t.first : p.group);
-    status += step(t);
-  }
+  batch.each([&](int64_t first, int64_t count) {
+    t.first = first;
+    t.count = (int)count;
+    if constexpr (std::is_void<decltype(step(t))>::value) step(t);
+    else status += step(t);
+  });
 }
 
+// step: does a piece of work; if it returns a number, the sum of these numbers is returned.
 template <class Job, class Step> int run(const Job& t, Plan p, int threads, Step step) {
   constexpr double worth = 30e3;  // nanoseconds of work that pay for waking a thread
   int64_t n = (int64_t)(p.cost * (double)t.batch / worth) + 1;
   if (n > threads) n = threads < 1 ? 1 : threads;
-  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's share, in whole vectors
+  const int64_t share = ((t.batch + n - 1) / n + p.lanes - 1) / p.lanes * p.lanes;  // one thread's, in whole vectors
   if (share < p.group) p.group = (int)share;
   if (n > (t.batch + p.group - 1) / p.group) n = (t.batch + p.group - 1) / p.group;
-  std::atomic<int64_t> next{0}, status{0};
-  auto share_of_work = [&] { worker(t, p, next, status, step); };
+  sg::Shares batch(t.batch, share, p.group);
+  std::atomic<int64_t> status{0};
+  auto share_of_work = [&] { worker(t, p, batch, status, step); };
   sg::Pool::run(n - 1, share_of_work);
   return status < 0 ? -1 : (int)status;
 }
@@ -150,8 +176,8 @@ template <class T> const sg::SvdMethod<T>& complex_svd_single() { return complex
 template <class T, Solver<T> solver>
 int eigh(const T* A, T* w, T* V, int64_t batch, int64_t d, T asymmetry, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{A, nullptr, nullptr, w, V, nullptr, batch, 0, 0, (int)d, sg::identity, 0, 0, 0, nullptr};
-  t.team = team(batch, d, threads), t.asymmetry = asymmetry;
+  Task<T> t{{batch}, (int)d, sg::identity, A, nullptr, nullptr, w, V, nullptr, asymmetry};
+  t.team = team(batch, d, threads);
   return run(t, plan(solver(), d, V ? 1 : 0.3), threads, solver().eigh);
 }
 
@@ -168,44 +194,50 @@ template <class T> int composed(const sg::Eigensolver<T>& solver, Task<T> t, int
 
 template <class T, Solver<T> solver>
 int root(int f, const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
-                                nullptr, 0, 0, false, {}, asymmetry}, threads);
+  Task<T> t{{batch}, (int)d, (sg::Function)f, A, nullptr, nullptr, r, V, S, asymmetry, rtol, negative};
+  return composed<T>(solver(), t, threads);
 }
 
 template <class T, Solver<T> solver>
 int power(const T* A, T* r, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent, T shift,
           int relative, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr, r, V, S, batch, 0, 0, (int)d, sg::power, 0, rtol, negative, nullptr,
-                                exponent, shift, relative != 0, {}, asymmetry}, threads);
+  Task<T> t{{batch}, (int)d, sg::power, A, nullptr, nullptr, r, V, S, asymmetry, rtol, negative};
+  t.exponent = exponent;
+  t.shift = shift;
+  t.relative = relative != 0;
+  return composed<T>(solver(), t, threads);
 }
 
 // A scalar function of gradients/scalar_functions.hpp.
 template <class T, Solver<T> solver>
 int function(int f, const T* A, T* w, T* V, T* S, int64_t batch, int64_t d, T rtol, T negative, T asymmetry, T exponent,
              T limit, int any_sign, int threads) {
-  return composed<T>(solver(), {A, nullptr, nullptr, w, V, S, batch, 0, 0, (int)d, (sg::Function)f, 0, rtol, negative,
-                                nullptr, exponent, 0, false, {}, asymmetry, limit, any_sign != 0}, threads);
+  Task<T> t{{batch}, (int)d, (sg::Function)f, A, nullptr, nullptr, w, V, S, asymmetry, rtol, negative};
+  t.exponent = exponent;
+  t.limit = limit;
+  t.any_sign = any_sign != 0;
+  return composed<T>(solver(), t, threads);
 }
 
 template <class T>
-int frechet(int f, int terms, T exponent, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch, int64_t d,
-            int threads) {
+int frechet(int f, int terms, T exponent, const T* V, const T* r, const T* gamma, const T* G, T* out, int64_t batch,
+            int64_t d, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  Task<T> t{nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out, batch, 0, 0, (int)d, (sg::Function)f, terms,
-            0, 0, nullptr};
-  t.team = team(batch, d, threads), t.exponent = exponent;
-  return run(t, plan(ops<T>().lanes, d, 0.4), threads, [](const Task<T>& x) { ops<T>().frechet(x); return 0; });
+  Task<T> t{{batch}, (int)d, (sg::Function)f, nullptr, G, gamma, const_cast<T*>(r), const_cast<T*>(V), out};
+  t.terms = terms;
+  t.exponent = exponent;
+  t.team = team(batch, d, threads);
+  return run(t, plan(ops<T>().lanes, d, 0.4), threads, ops<T>().frechet);
 }
 
 template <class T>
-int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d, T floor,
-                  int filter, int saturate, int threads) {
+int eigh_gradient(const T* V, const T* w, const T* gV, const T* gw, const T* K, T* gA, int64_t batch, int64_t d,
+                  T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  sg::EighGradient<T> t{V, w, gV, gw, K, gA, batch, 0, 0, (int)d, floor, filter != 0, saturate != 0, nullptr,
-                        team(batch, d, threads)};
+  sg::EighGradient<T> t{{batch}, V, w, gV, gw, K, gA, (int)d, floor, filter != 0, saturate != 0};
+  t.team = team(batch, d, threads);
   const Ops<T>& o = ops<T>();
-  const Plan p{16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)};
-  return run(t, p, threads, [](const sg::EighGradient<T>& x) { ops<T>().gradient(x); return 0; });
+  return run(t, {16, 1, o.gradient_work(d), 0.4 * o.lanes.cost(d)}, threads, o.gradient);
 }
 
 template <class T, SvdSolver<T> solver>
@@ -213,7 +245,7 @@ int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int 
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const sg::SvdMethod<T>& o = solver();
   const bool vectors = U != nullptr;
-  sg::SvdTask<T> t{A, U, S, Vh, batch, 0, 0, (int)m, (int)n, nullptr, team(batch, m < n ? m : n, threads)};
+  sg::SvdTask<T> t{{batch}, A, U, S, Vh, (int)m, (int)n, team(batch, m < n ? m : n, threads)};
   const Plan p{o.group(m, n), o.lanes(m, n), o.work(m, n, vectors), o.cost(m, n, vectors)};
   return run(t, p, threads, o.svd);
 }
@@ -222,51 +254,54 @@ template <class T>
 int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
                  int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  sg::SvdGradient<T> t{{batch}, U, S, Vh, gU, gS, gVh, K, gM, (int)m, (int)n, floor, filter != 0, saturate != 0};
   const auto& o = ops<T>().svd;
-  sg::SvdGradient<T> t{U, S, Vh, gU, gS, gVh, K, gM, batch, 0, 0, (int)m, (int)n, floor, filter != 0, saturate != 0,
-                       nullptr};
   const int lanes = o.gradient_lanes(m, n);
   const Plan p{4 * lanes, lanes, o.gradient_work(m, n), 0.4 * o.lanes.cost(m, n, true)};
-  return run(t, p, threads, [](const sg::SvdGradient<T>& x) { ops<T>().svd.gradient(x); return 0; });
+  return run(t, p, threads, o.gradient);
 }
 
 template <class T>
 int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
            T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
   if (batch <= 0 || k <= 0) return 0;
-  const sg::PointTask<T> t{X, Y, w, x, y, C, e, gx, gy, gX, gY, gw, batch, 0, 0, (int)n, (int)k, (sg::PointStep)step,
-                           nullptr};
-  const Plan p{64, 1, 1, 0.7 * t.n * t.k * t.k + 10};
-  return run(t, p, threads, [](const sg::PointTask<T>& x) { ops<T>().points(x); return 0; });
+  const auto what = (sg::PointStep)step;
+  const sg::PointTask<T> t{{batch}, (int)n, (int)k, what, X, Y, w, x, y, C, e, gx, gy, gX, gY, gw};
+  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().points);
 }
 
-// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The parts
-// depend on the number of samples alone, so that sums over them do not depend on the number of threads.
+// Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The
+// parts depend on the number of samples alone, so that sums over them do not depend on the number of threads.
 constexpr int64_t most_parts = 16;
 template <class Part> int in_parts(int64_t samples, double cost, size_t work, int threads, Part part) {
   const int64_t parts = samples < most_parts ? samples : most_parts;
+  if (parts <= 0) return 0;
   int64_t helpers = (int64_t)(cost / 30e3);
-  if (helpers > threads - 1) helpers = threads - 1;
+  if (helpers > threads - 1) helpers = threads < 1 ? 0 : threads - 1;
   if (helpers > parts - 1) helpers = parts - 1;
-  std::atomic<int64_t> next{0}, status{0};
+  sg::Shares all(parts, (parts + helpers) / (helpers + 1), 1);
+  std::atomic<int64_t> status{0};
   auto share = [&] {
     Buffer buffer(work);
-    if (!buffer.p) { status = -1; return; }
+    if (!buffer.p) {
+      status = -1;
+      return;
+    }
 #ifdef SG_POISON
     std::memset(buffer.p, 0xff, work);
 #endif
-    for (int64_t k; (k = next.fetch_add(1)) < parts;) {
+    all.each([&](int64_t k, int64_t) {
       const int64_t first = samples * k / parts;
       part(k, first, samples * (k + 1) / parts - first, buffer.p);
-    }
+    });
   };
   sg::Pool::run(helpers, share);
   return (int)status;
 }
 
 template <class T>
-int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups, int64_t channels,
-                    int64_t n, int threads) {
+int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t samples, int64_t groups,
+                    int64_t channels, int64_t n, int threads) {
   const sg::FeatureMoments<T> t{X, x0, Y, samples, (int)groups, (int)channels, n};
   const auto& o = feature_ops<T>();
   const int64_t d = t.d, D = o.padded(t.d), square = D * D, size = t.groups * (square + D);
@@ -276,10 +311,10 @@ int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t 
   double *partial = (double*)buffer.p, *totals = partial + t.groups * square;
   std::memset(partial, 0, (size_t)((parts ? parts : 1) * size) * sizeof(double));
   const double cost = 0.05 * (double)t.samples * (double)(t.groups * d * d) * (double)t.n;
-  const int status = in_parts(t.samples, cost, o.moments_work(t.d), threads,
-                              [&](int64_t k, int64_t first, int64_t count, void* work) {
-                                o.moments(t, first, count, partial + k * size, totals + k * size, work);
-                              });
+  const int status =
+      in_parts(t.samples, cost, o.moments_work(t.d), threads, [&](int64_t k, int64_t first, int64_t count, void* work) {
+        o.moments(t, first, count, partial + k * size, totals + k * size, work);
+      });
   for (int64_t k = 1; k < parts; k++)
     for (int64_t i = 0; i < size; i++) partial[i] += partial[k * size + i];
   for (int64_t g = 0; g < t.groups; g++)
@@ -291,15 +326,17 @@ int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t 
   return status;
 }
 
-// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has them
-// on request, the passes of a layer took half as long.
+// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has
+// them on request, the passes of a layer took half as long.
 void prefer_large_pages(void* p, int64_t bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr int64_t page = 2 << 20;
-  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page, last = ((int64_t)(uintptr_t)p + bytes) / page * page;
+  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page,
+                last = ((int64_t)(uintptr_t)p + bytes) / page * page;
   if (last - first >= 2 * page) (void)madvise((void*)(uintptr_t)first, (size_t)(last - first), MADV_HUGEPAGE);
 #else
-  (void)p, (void)bytes;
+  (void)p;
+  (void)bytes;
 #endif
 }
 
@@ -319,11 +356,11 @@ template <class T>
 int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
                       T* out, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
-  const sg::SingularFunction<T> t{U, S, Vh, values, joint, outer, G, out, batch, 0, 0, (int)m, (int)n, nullptr};
+  const sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
   const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
-  return run(t, p, threads, [](const sg::SingularFunction<T>& x) { ops<T>().svd.function(x); return 0; });
+  return run(t, p, threads, o.function);
 }
 
 // A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
@@ -331,14 +368,14 @@ template <class T>
 int divided(int step, const T* w, const T* f, T* joint, int64_t* offsets, T* places, const T* slopes, T* ratio,
             int64_t batch, int64_t d, T least, int finite, int threads) {
   if (batch <= 0 || d <= 0) return 0;
-  const sg::Divided<T> t{w, f, joint, offsets, places, slopes, ratio, batch, 0, 0, (int)d, least, finite != 0,
-                         (sg::DividedStep)step, nullptr};
-  const Plan p{64, 1, 1, 10 + 2.0 * t.d * t.d};
-  const int close = run(t, p, threads, [](const sg::Divided<T>& x) { return ops<T>().divided(x); });
+  const auto what = (sg::DividedStep)step;
+  const sg::Divided<T> t{{batch}, w, f, joint, offsets, places, slopes, ratio, (int)d, least, finite != 0, what};
+  const int close = run(t, {64, 1, 1, 10 + 2.0 * t.d * t.d}, threads, ops<T>().divided);
   int64_t before = 0;
   for (int64_t b = 0; t.step == sg::quotients && b <= t.batch; b++) {
     const int64_t here = b < t.batch ? t.offsets[b] : 0;
-    t.offsets[b] = before, before += here;
+    t.offsets[b] = before;
+    before += here;
   }
   return close;
 }
@@ -359,34 +396,48 @@ struct Entry {
       : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
 };
 
-#define SG_REAL(T, type)                                                                                               \
-  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},     \
-  {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                      \
-  {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                              \
-  {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                                    \
-  {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                      \
-  {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                                \
-  {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>},       \
-  {"feature_moments", type, feature_moments<T>}, {"feature_map", type, feature_map<T>}
-#define SG_COMPLEX(T, type)                                                                                            \
-  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>},                        \
-  {"svd", type, svd<T, complex_svd<T>>}, {"svd_single", type, svd<T, complex_svd_single<T>>}
+#define SG_REAL(T, type)                                                                                             \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},   \
+      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                \
+      {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                        \
+      {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                              \
+      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                \
+      {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                          \
+      {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>}, \
+      {"feature_moments", type, feature_moments<T>}, {                                                               \
+    "feature_map", type, feature_map<T>                                                                              \
+  }
+#define SG_COMPLEX(T, type)                                                                     \
+  {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>}, \
+      {"svd", type, svd<T, complex_svd<T>>}, {                                                  \
+    "svd_single", type, svd<T, complex_svd_single<T>>                                           \
+  }
 
-const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"), SG_COMPLEX(double, "c128")};
+const Entry entries[] = {SG_REAL(float, "f32"), SG_REAL(double, "f64"), SG_COMPLEX(float, "c64"),
+                         SG_COMPLEX(double, "c128")};
 
 // The numbers that callers pass, or that the sizes of their arrays depend on.
-struct Constant { const char* name; int value; };
+struct Constant {
+  const char* name;
+  int value;
+};
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {
-    SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root), SG_CONSTANT(given), SG_CONSTANT(logarithm),
-    SG_CONSTANT(exponential), SG_CONSTANT(real_power), SG_CONSTANT(whole_power), SG_CONSTANT(quotients), SG_CONSTANT(nodes),
-    SG_CONSTANT(means), SG_CONSTANT(cross_covariance), SG_CONSTANT(fit_distance), SG_CONSTANT(point_gradient),
-    SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root),    SG_CONSTANT(inverse_square_root), SG_CONSTANT(given),
+                              SG_CONSTANT(logarithm),      SG_CONSTANT(exponential),         SG_CONSTANT(real_power),
+                              SG_CONSTANT(whole_power),    SG_CONSTANT(quotients),           SG_CONSTANT(nodes),
+                              SG_CONSTANT(means),          SG_CONSTANT(cross_covariance),    SG_CONSTANT(fit_distance),
+                              SG_CONSTANT(point_gradient), SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 
 #define SG_API extern "C" __attribute__((visibility("default")))
 SG_API const char* sg_isa() { return kernel().name; }
 SG_API const char* sg_version() { return SG_VERSION; }
-SG_API int sg_entries(const Entry** list) { return *list = entries, (int)(sizeof entries / sizeof *entries); }
-SG_API int sg_constants(const Constant** list) { return *list = constants, (int)(sizeof constants / sizeof *constants); }
+SG_API int sg_entries(const Entry** list) {
+  *list = entries;
+  return (int)(sizeof entries / sizeof *entries);
+}
+SG_API int sg_constants(const Constant** list) {
+  *list = constants;
+  return (int)(sizeof constants / sizeof *constants);
+}

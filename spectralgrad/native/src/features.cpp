@@ -6,7 +6,9 @@
 namespace SG_NS {
 namespace {
 
-template <class T> sg::FeatureOps<T> ops() { return {moments_work<T>, moments_padded<T>, moments<T>, affine_work<T>, affine<T>}; }
+template <class T> sg::FeatureOps<T> ops() {
+  return {moments_work<T>, moments_padded<T>, moments<T>, affine_work<T>, affine<T>};
+}
 
 }  // namespace
 

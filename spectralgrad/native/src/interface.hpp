@@ -6,8 +6,16 @@
 namespace sg {
 
 enum Function {
-  identity = 0, square_root = 1, inverse_square_root = 2, given = 3, power = 4,
-  logarithm = 5, exponential = 6, real_power = 7, whole_power = 8  // gradients/scalar_functions.hpp
+  identity = 0,
+  square_root = 1,
+  inverse_square_root = 2,
+  given = 3,
+  power = 4,
+  // gradients/scalar_functions.hpp:
+  logarithm = 5,
+  exponential = 6,
+  real_power = 7,
+  whole_power = 8
 };
 
 // Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
@@ -16,103 +24,97 @@ struct Team {
   void (*fork)(int threads, void (*part)(void*), void* argument) = nullptr;
 };
 
-// One piece of work: matrices first … first + count − 1 of a batch of `batch`.
-template <class T> struct Task {
-  const T *A, *G, *gamma;  // A: input of eigh; G, gamma: inputs of the Fréchet derivative
-  T *w, *V, *S;            // w: eigenvalues, or their square roots for a function; S: the function or its derivative
-  int64_t batch, first;
-  int count, d;
+// What the dispatcher fills in: the work is for matrices first … first + count − 1 of a batch of `batch`.
+struct Piece {
+  int64_t batch, first = 0;
+  int count = 0;
+  void* work = nullptr;
+};
+
+// Decompositions of symmetric matrices and functions of them.
+template <class T> struct Task : Piece {
+  int d;
   Function f;
-  int terms;               // number of terms of SVD-Taylor's series; 0 for the exact derivative
-  T rtol, negative;        // eigenvalues not above rtol · max|λ| count as zero; those below −negative · max|λ| are errors
-  void* work;
+  const T *A, *G, *gamma;     // A: input of eigh; G, gamma: inputs of the Fréchet derivative
+  T *w, *V, *S;               // w: eigenvalues, or their square roots for a function; S: the function or its derivative
+  T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
+  T rtol = 0;                 // eigenvalues not above rtol · max|λ| count as zero;
+  T negative = 0;             // those below −negative · max|λ| are errors
+  int terms = 0;              // number of terms of SVD-Taylor's series; 0 for the exact derivative
   T exponent = 0, shift = 0;  // of a power (λ + shift)^exponent
   bool relative = false;      // the shift is a multiple of max|λ|
-  Team team = {};
-  T asymmetry = -1;           // matrices with |a_ij − a_ji| above this multiple of max|a_ij| fail; if negative, none do
   T limit = 0;                // of a scalar function: eigenvalues of this size, or of its inverse, need more care
   bool any_sign = false;      // of a scalar function: the matrix may be indefinite
+  Team team = {};
 };
 
-// One piece of work for singular value decompositions of m × n matrices. U and Vh are null if only the values are
-// wanted.
-template <class T> struct SvdTask {
+// The same for singular value decompositions of m × n matrices. U and Vh are null if only the values are wanted.
+template <class T> struct SvdTask : Piece {
   const T* A;
   T *U, *S, *Vh;
-  int64_t batch, first;
-  int count, m, n;
-  void* work;
+  int m, n;
   Team team = {};
 };
 
-// The gradient with respect to the matrices, from the gradients with respect to their factors; each may be null.
-template <class T> struct SvdGradient {
+// The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
+template <class T> struct SvdGradient : Piece {
   const T *U, *S, *Vh, *gU, *gS, *gVh;
-  const T* K;             // gap matrices (k × k, zero on the diagonal), or null for SVD-Padé's with this floor
+  const T* K;  // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
   T* gM;
-  int64_t batch, first;
-  int count, m, n;
+  int m, n;
   T floor;
   bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
-  void* work;
 };
 
-// The gradient with respect to symmetric matrices, from the gradients with respect to eigenvectors and eigenvalues; one
+// The gradient with respect to symmetric matrices from those with respect to eigenvectors and eigenvalues, of which one
 // may be null.
-template <class T> struct EighGradient {
+template <class T> struct EighGradient : Piece {
   const T *V, *w, *gV, *gw;
-  const T* K;             // gap matrices (d × d), or null for SVD-Padé's with this floor
+  const T* K;  // gap matrices (d × d), or null for those of SVD-Padé with this floor
   T* gA;
-  int64_t batch, first;
-  int count, d;
+  int d;
   T floor;
   bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
-  void* work;
   Team team = {};
 };
 
-// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it reads and
-// writes. Means, weights and their gradients may be null.
+// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it
+// reads and writes. Means, weights and their gradients may be null.
 enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
-template <class T> struct PointTask {
+template <class T> struct PointTask : Piece {
+  int n, k;
+  PointStep step;
   const T *X, *Y, *w;
   T *x, *y, *C, *e;
   const T *gx, *gy;
   T *gX, *gY, *gw;
-  int64_t batch, first;
-  int count, n, k;
-  PointStep step;
-  void* work;
 };
 
 // F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp.
-template <class T> struct SingularFunction {
+template <class T> struct SingularFunction : Piece {
   const T *U, *S, *Vh, *values, *joint, *outer, *G;
   T* out;
-  int64_t batch, first;
-  int count, m, n;
-  void* work;
+  int m, n;
 };
 
-// One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with f = f(w).
+// One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with
+// f = f(w).
 enum DividedStep { quotients = 0, nodes = 1, means = 2 };
 constexpr int quadrature_nodes = 6;  // places for each close pair
-template <class T> struct Divided {
+template <class T> struct Divided : Piece {
   const T *w, *f;
-  T* joint;           // the matrices d × d
-  int64_t* offsets;   // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
-  T* places;          // where the caller evaluates f′ …
-  const T* slopes;    // … and the results
-  T* ratio;           // f/w, unless null
-  int64_t batch, first;
-  int count, d;
-  T least;            // values up to this share of the norm have the ratio f′
+  T* joint;          // the matrices d × d
+  int64_t* offsets;  // batch + 1: the number of close pairs in each matrix, afterwards in all matrices before it
+  T* places;         // where the caller evaluates f′ …
+  const T* slopes;   // … and the results
+  T* ratio;          // f/w, unless null
+  int d;
+  T least;  // values up to this share of the norm have the ratio f′
   bool finite;
   DividedStep step;
-  void* work;
 };
 
-// An SVD algorithm; the fields mean the same as in Eigensolver.
+// One way to compute singular value decompositions; the functions are those of an Eigensolver.
 template <class T> struct SvdMethod {
   int (*group)(int64_t m, int64_t n);
   int (*lanes)(int64_t m, int64_t n);
@@ -122,7 +124,7 @@ template <class T> struct SvdMethod {
 };
 
 template <class T> struct SvdOps {
-  SvdMethod<T> lanes, single;                            // one matrix per lane; one matrix at a time
+  SvdMethod<T> lanes, single;  // one matrix per lane; one matrix at a time
   int (*gradient_lanes)(int64_t m, int64_t n);
   size_t (*gradient_work)(int64_t m, int64_t n);
   void (*gradient)(const SvdGradient<T>&);
@@ -132,17 +134,17 @@ template <class T> struct SvdOps {
 
 // One way to compute eigenpairs.
 template <class T> struct Eigensolver {
-  int (*group)(int64_t d);                    // matrices that are solved together
-  int (*lanes)(int64_t d);                    // count should be a multiple of this, or lanes stay empty
-  size_t (*work)(int64_t d);                  // bytes of workspace per thread
-  int (*eigh)(const Task<T>&);                // computes w and, unless it is null, V; returns how many matrices failed
-  double (*cost)(int64_t d);                  // rough nanoseconds per matrix; determines the number of threads
+  int (*group)(int64_t d);      // matrices that are solved together
+  int (*lanes)(int64_t d);      // count should be a multiple of this, or lanes stay empty
+  size_t (*work)(int64_t d);    // bytes of workspace per thread
+  int (*eigh)(const Task<T>&);  // computes w and, unless it is null, V; returns how many matrices failed
+  double (*cost)(int64_t d);    // rough nanoseconds per matrix; determines the number of threads
 };
 
 template <class T> struct Ops {
-  Eigensolver<T> lanes, single;               // one matrix per lane; one matrix at a time
-  int (*compose)(const Task<T>&);             // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
-  void (*frechet)(const Task<T>&);            // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
+  Eigensolver<T> lanes, single;     // one matrix per lane; one matrix at a time
+  int (*compose)(const Task<T>&);   // S = V f(w) Vᵀ, w ← √w on the range; returns how many are indefinite
+  void (*frechet)(const Task<T>&);  // S = V (Γ ∘ Vᵀ sym(G) V) Vᵀ
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
@@ -182,7 +184,7 @@ template <class T> struct FeatureMap {
 };
 template <class T> struct FeatureOps {
   size_t (*moments_work)(int d);
-  int (*padded)(int d);                       // rows and columns of the matrices that `moments` adds to
+  int (*padded)(int d);  // rows and columns of the matrices that `moments` adds to
   void (*moments)(const FeatureMoments<T>&, int64_t first, int64_t count, double* C, double* sums, void* work);
   size_t (*map_work)(int d);
   void (*map)(const FeatureMap<T>&, int64_t first, int64_t count, void* work);

@@ -1,8 +1,9 @@
 // The kernel for one instruction set. Compiled once per set, with SG_NS as the namespace and matching -m flags.
 //
-// Algorithms: d ≤ 4 cyclic Jacobi (eigh/jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration (eigh/lanes_solver.hpp, and
-// eigh/single_solver.hpp for few matrices); matrix functions and their derivatives from the eigenpairs (gradients/matrix_functions.hpp). Singular values:
-// svd/svd.hpp. Complex matrices: complex.cpp. simd/lanes.hpp describes the data layout.
+// Algorithms: d ≤ 4 cyclic Jacobi (eigh/jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration
+// (eigh/lanes_solver.hpp, and eigh/single_solver.hpp for few matrices); matrix functions and their derivatives from the
+// eigenpairs (gradients/matrix_functions.hpp). Singular values: svd/svd.hpp. Complex matrices: complex.cpp.
+// simd/lanes.hpp describes the data layout.
 #include "interface.hpp"
 #include "gradients/divided_differences.hpp"
 #include "eigh/tasks.hpp"
@@ -24,12 +25,15 @@ template <class T> size_t single_work(int64_t d) {
   return d > 4 ? larger(fused_work<T>(d), one_by_one_work<Symmetric<T>>(d)) : work<T>(d);
 }
 
-// d ≤ 4: see eigh/jacobi.hpp. For d = 1 the eigenvalue is the entry itself; adding A·0 makes both results NaN unless it is
-// finite.
+// d ≤ 4: see eigh/jacobi.hpp. For d = 1 the eigenvalue is the entry itself; adding A·0 makes both results NaN unless it
+// is finite.
 template <class T> void tiny(const T* A, T* w, T* V, int count, int64_t left, int d, T limit) {
   int safe = (int)(left < 4096 ? left : 4096);
   if (d == 1)
-    for (int k = 0; k < count; k++) w[k] = A[k] + A[k] * T(0), V[k] = A[k] * T(0) + T(1);
+    for (int k = 0; k < count; k++) {
+      w[k] = A[k] + A[k] * T(0);
+      V[k] = A[k] * T(0) + T(1);
+    }
   if (d == 2) jacobi_group<T, 2>(A, w, V, count, safe, limit);
   if (d == 3) jacobi_group<T, 3>(A, w, V, count, safe, limit);
   if (d == 4) jacobi_group<T, 4>(A, w, V, count, safe, limit);
@@ -55,7 +59,13 @@ template <class T> sg::Ops<T> ops() {
   typedef Symmetric<T> F;
   return {{lane_group<F>, lane_count<F>, work<T>, eigh<T>, lane_cost<F>},
           {one<T>, one<T>, single_work<T>, eigh_single<T>, one_by_one_cost<F>},
-          compose<T>, frechet<T>, eigh_gradient_work<T>, eigh_gradient<T>, svd_ops<T>(), points<T>, divided<T>};
+          compose<T>,
+          frechet<T>,
+          eigh_gradient_work<T>,
+          eigh_gradient<T>,
+          svd_ops<T>(),
+          points<T>,
+          divided<T>};
 }
 
 }  // namespace

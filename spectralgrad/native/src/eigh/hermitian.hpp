@@ -21,7 +21,12 @@ SG_INLINE void complex_rows(Vec<T>* a, int ld, int i, int nj, int cols, Planar<M
                             Planar<Mode> p, Complex<Vec<T>>* acc) {
   typedef Complex<Vec<T>> C;
   C vi[R], qi[R], xi[R], sum[R];
-  for (int r = 0; r < R; r++) vi[r] = v.entry(i + r), qi[r] = q.entry(i + r), xi[r] = x.entry(i + r), sum[r] = C{};
+  for (int r = 0; r < R; r++) {
+    vi[r] = v.entry(i + r);
+    qi[r] = q.entry(i + r);
+    xi[r] = x.entry(i + r);
+    sum[r] = C{};
+  }
   for (int j = 0; j < nj + cols; j++) {
     const C vj = v.get(j), qj = q.get(j), xj = x.get(j);
     C pj = p.get(j);
@@ -46,7 +51,10 @@ void complex_update_multiply(Vec<T>* a, int ld, int k, Planar<Mode> v, Planar<Mo
     int rows = k - i0 < B ? k - i0 : B, r = 0;
     for (; r + R <= rows; r += R) complex_rows<Mode, R>(a, ld, i0 + r, nj, Mode::cols, v, q, x, p, acc + r);
     for (; r < rows; r++) complex_rows<Mode, 1>(a, ld, i0 + r, nj, Mode::cols, v, q, x, p, acc + r);
-    for (r = 0; r < rows; r++) re[r] = acc[r].re, im[r] = acc[r].im;
+    for (r = 0; r < rows; r++) {
+      re[r] = acc[r].re;
+      im[r] = acc[r].im;
+    }
     settle(Mode{}, p.re() + i0, re, rows);
     settle(Mode{}, p.im() + i0, im, rows);
   }
@@ -54,13 +62,16 @@ void complex_update_multiply(Vec<T>* a, int ld, int k, Planar<Mode> v, Planar<Mo
 
 // The entry x_{k−1} becomes v's; x itself is kept from column k on as zero. Returns the phase factor φ and ‖x‖,
 // both 1 and 0 if x is negligible. An entry below √tiny is replaced by zero first: its square would underflow.
-template <class Mode> struct Head { typename Mode::S phase_re, phase_im, norm, tau; };
+template <class Mode> struct Head {
+  typename Mode::S phase_re, phase_im, norm, tau;
+};
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
 SG_INLINE Head<Mode> head(Planar<Mode> x, int k, int nv) {
   constexpr T tiny = Simd<T>::tiny;
   S zero = S{}, one = zero + T(1), &re = x.re()[k - 1], &im = x.im()[k - 1], square = re * re + im * im;
   auto none = square < tiny;
-  re = none ? zero : re, im = none ? zero : im;
+  re = none ? zero : re;
+  im = none ? zero : im;
   Vec<T> squares = {};
   for (int j = 0; j < nv; j++) squares += x.at[j] * x.at[j] + x.at[x.ld + j] * x.at[x.ld + j];
   S ss = Mode::total(squares), length = vsqrt(square), norm = vsqrt(ss);
@@ -68,7 +79,8 @@ SG_INLINE Head<Mode> head(Planar<Mode> x, int k, int nv) {
   auto negligible = ss < tiny;
   S tau = negligible ? zero : 1 / (ss + size * norm);
   norm = negligible ? zero : norm;
-  re += a * norm, im += b * norm;
+  re += a * norm;
+  im += b * norm;
   return {negligible ? one : a, negligible ? zero : b, norm, tau};
 }
 
@@ -80,7 +92,8 @@ SG_ONCE void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau
   const int padded = ld * per;
   P v{work, ld}, q{work + 2 * ld, ld}, p{work + 4 * ld, ld};
   for (int j = 0; j < 4 * ld; j++) work[j] = Vec<T>{};
-  phase[n - 1] = S{} + T(1), phase[2 * n - 1] = S{};
+  phase[n - 1] = S{} + T(1);
+  phase[2 * n - 1] = S{};
   for (int k = n - 1; k > 0; k--) {
     P row{a + 2 * k * ld, ld};
     const int nv = (k + per) / per;
@@ -90,10 +103,12 @@ SG_ONCE void complex_tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau
     D[k] = row.re()[k];
     for (int j = k; j < padded; j++) row.re()[j] = row.im()[j] = S{};
     const Head<Mode> h = head(row, k, nv);
-    E[k - 1] = h.norm, tau[k] = h.tau;
+    E[k - 1] = h.norm;
+    tau[k] = h.tau;
     const T sign = k == 1 ? T(1) : T(-1);  // row 1 is not reflected: its coupling is φ|x|
     const S c = phase[k], s = phase[n + k];
-    phase[k - 1] = (c * h.phase_re + s * h.phase_im) * sign, phase[n + k - 1] = (s * h.phase_re - c * h.phase_im) * sign;
+    phase[k - 1] = (c * h.phase_re + s * h.phase_im) * sign;
+    phase[n + k - 1] = (s * h.phase_re - c * h.phase_im) * sign;
     if (k == 1) break;
     for (int j = 0; j < 2 * ld; j++) p.at[j] = Vec<T>{};
     complex_update_multiply<Mode>(a, ld, k, v, q, row, p);

@@ -46,11 +46,18 @@ template <class T, int N> struct Jacobi {
 
   SG_INLINE void sweep(Mask<T> m) {
     if constexpr (N == 2) rotate(0, 1, m);
-    if constexpr (N == 3) { rotate(0, 1, m); rotate(0, 2, m); rotate(1, 2, m); }
+    if constexpr (N == 3) {
+      rotate(0, 1, m);
+      rotate(0, 2, m);
+      rotate(1, 2, m);
+    }
     if constexpr (N == 4) {
-      rotate(0, 1, m); rotate(2, 3, m);
-      rotate(0, 2, m); rotate(1, 3, m);
-      rotate(0, 3, m); rotate(1, 2, m);
+      rotate(0, 1, m);
+      rotate(2, 3, m);
+      rotate(0, 2, m);
+      rotate(1, 3, m);
+      rotate(0, 3, m);
+      rotate(1, 2, m);
     }
   }
 
@@ -73,7 +80,8 @@ template <class T, int N> struct Jacobi {
     for (int i = 1; limit >= 0 && i < N; i++)
       for (int j = 0; j < i; j++) {
         const V x = in[i * N + j] - in[j * N + i];
-        most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+        most = vmax<T>(vabs<T>(x), most);
+        bad += x * T(0);
       }
     if (limit >= 0) poison = refused<T>(poison, most, bad, largest, limit);
     Scale<V> s = scale_of<T>(largest, poison);

@@ -10,6 +10,7 @@
 #include "real_or_complex.hpp"
 #include "ql.hpp"
 #include "recorded_sweeps.hpp"
+#include "interleaved.hpp"
 
 namespace SG_NS {
 namespace {
@@ -44,14 +45,20 @@ template <class Field, int G> struct Solver {
 
   size_t layout(int size, bool with_vectors, char* base) {
     Arena m{base, 0};
-    n = size, kind = variant(n), vectors = with_vectors;
+    n = size;
+    kind = variant(n);
+    vectors = with_vectors;
     const int rows = (n + W - 1) / W;
     ld = kind == large_d ? rows : (n + LM::block - 1) / LM::block * LM::block;
     a = m.take<V>((size_t)n * ld * parts + W);
     z = m.take<V>((size_t)rows * W * NV * parts);
     work = m.take<V>(3 * (size_t)ld * parts + W);
-    tau = m.take<V>(n), extra = m.take<V>((size_t)n * Field::extra);
-    for (int g = 0; g < G; g++) D[g] = shifted(m.take<V>(n + 2), 1), E[g] = shifted(m.take<V>(n + 2), 1);
+    tau = m.take<V>(n);
+    extra = m.take<V>((size_t)n * Field::extra);
+    for (int g = 0; g < G; g++) {
+      D[g] = shifted(m.take<V>(n + 2), 1);
+      E[g] = shifted(m.take<V>(n + 2), 1);
+    }
     if (vectors) layout_vectors(m);
     return m.used;
   }
@@ -60,10 +67,12 @@ template <class Field, int G> struct Solver {
     const size_t recorded = (size_t)replay.keep * replay.record;
     for (int g = 0; g < G; g++) {
       L[g] = shifted(m.take<V>(n + 2), 1);
-      S[g] = m.take<V>(recorded), Tn[g] = m.take<V>(recorded);
+      S[g] = m.take<V>(recorded);
+      Tn[g] = m.take<V>(recorded);
       Q[g].q = m.take<V>(Q[g].shape(parts * n, n, kind == small_d));
     }
-    factor = m.take<T>(n), perm = m.take<int>((size_t)W * n);
+    factor = m.take<T>(n);
+    perm = m.take<int>((size_t)W * n);
     flat = m.take<T>(parts > 1 && kind != small_d ? (size_t)parts * n * n : 0);
   }
   static V* shifted(V* p, int k) { return p ? p + k : p; }
@@ -96,7 +105,10 @@ template <class Field, int G> struct Solver {
     Field::load_one(A, s, m, n, a, ld);
     T *d = (T*)z, *e = d + n, *t = (T*)tau, *more = (T*)extra;
     Field::template reduce<SM>(a, ld, n, d, e, t, more, work);
-    for (int i = 0; i < n; i++) D[g][i][m] = d[i], E[g][i][m] = i < n - 1 ? e[i] : T(0);
+    for (int i = 0; i < n; i++) {
+      D[g][i][m] = d[i];
+      E[g][i][m] = i < n - 1 ? e[i] : T(0);
+    }
     if (!vectors) return;
     Field::template prepare<SM>(a, ld, n, more);
     for (int j = 0; j < n; j += NV * W) {
@@ -112,26 +124,40 @@ template <class Field, int G> struct Solver {
     for (int g = 0; g < G; g++) ql.known[g] = nullptr;
     if (vectors && n >= known_from) {
       for (int g = 0; g < G; g++) {
-        ql.D[g] = L[g], ql.E[g] = S[g] + 1;
-        for (int i = 0; i < n; i++) ql.D[g][i] = D[g][i], ql.E[g][i] = E[g][i];
+        ql.D[g] = L[g];
+        ql.E[g] = S[g] + 1;
+        for (int i = 0; i < n; i++) {
+          ql.D[g][i] = D[g][i];
+          ql.E[g][i] = E[g][i];
+        }
       }
       ql.start(n);
       for (int k = 0; k < 30 * n && ql.prepare(); k++) ql.template sweep<false>(nullptr, nullptr, 0);
       for (int g = 0; g < G; g++) ql.known[g] = L[g];
     }
-    for (int g = 0; g < G; g++) ql.D[g] = D[g], ql.E[g] = E[g];
+    for (int g = 0; g < G; g++) {
+      ql.D[g] = D[g];
+      ql.E[g] = E[g];
+    }
     ql.start(n);
     if (vectors) record_and_apply(ql, count);
-    else for (int k = 0; k < 30 * n && ql.prepare(); k++) ql.template sweep<false>(nullptr, nullptr, 0);
+    else
+      for (int k = 0; k < 30 * n && ql.prepare(); k++) ql.template sweep<false>(nullptr, nullptr, 0);
   }
   void record_and_apply(QL<T, G>& ql, const int* count) {
     V *s[G], *t[G];
     int kept = 0;
     for (int k = 0; k < 30 * n && ql.prepare(); k++) {
-      for (int g = 0; g < G; g++) s[g] = S[g] + kept * replay.record + pad, t[g] = Tn[g] + kept * replay.record + pad;
+      for (int g = 0; g < G; g++) {
+        s[g] = S[g] + kept * replay.record + pad;
+        t[g] = Tn[g] + kept * replay.record + pad;
+      }
       replay.note(kept, ql);
       ql.template sweep<true>(s, t, pad);
-      if (++kept == replay.keep) apply(kept, count), kept = 0;
+      if (++kept == replay.keep) {
+        apply(kept, count);
+        kept = 0;
+      }
     }
     if (kept) apply(kept, count);
   }
@@ -147,8 +173,10 @@ template <class Field, int G> struct Solver {
     s.good = stuck != 0 ? V{} : s.good;
     int failed = 0;
     for (int m = 0; m < count; m++) failed += s.good[m] == 0;
-    if (!vectors) sort_values<T>(D[g], n), write_values(D[g], count, s, w);
-    else if (kind == small_d) write_lanes(g, count, s, w, Vout);
+    if (!vectors) {
+      sort_values<T>(D[g], n);
+      write_values(D[g], count, s, w);
+    } else if (kind == small_d) write_lanes(g, count, s, w, Vout);
     else write_single(g, count, s, w, Vout);
     return failed;
   }
@@ -159,14 +187,16 @@ template <class Field, int G> struct Solver {
       V value = unscaled<T>(D[g][i], s);
       for (int m = 0; m < count; m++) {
         int r = (int)rank[i][m];
-        w[m * n + r] = value[m], perm[m * n + r] = i;
+        w[m * n + r] = value[m];
+        perm[m * n + r] = i;
       }
     }
     for (int i = 0; i < n; i++) factor[i] = 1;
     for (int m = 0; m < count; m++) {
       T* out = Vout + (int64_t)m * n * n * parts;
       if (s.good[m] != 0) Field::write(Q[g], m, perm + m * n, factor, out, flat);
-      else for (int i = 0; i < n * n * parts; i++) out[i] = (T)__builtin_nanf("");
+      else
+        for (int i = 0; i < n * n * parts; i++) out[i] = (T)__builtin_nanf("");
     }
   }
   // Small matrices are sorted in lanes and written as whole matrices.
@@ -189,22 +219,18 @@ template <class Field, int G> struct Solver {
   // Decomposes up to G·W matrices. left: the number of matrices from A to the end of the batch, which limits vector
   // loads. Returns the number of matrices that failed.
   int solve(const T* A, T* w, T* Vout, int total, int64_t left) {
-    int count[G], failed = 0;
     Scale<V> s[G];
     const int64_t nn = (int64_t)n * n * parts;
-    for (int g = 0; g < G; g++) {
-      count[g] = total - g * W < 0 ? 0 : total - g * W < W ? total - g * W : W;
-      if (!count[g]) {
-        for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
-        continue;
-      }
+    auto reduce = [&](int g, int count) {
+      for (int i = 0; !count && i < n; i++) D[g][i] = E[g][i] = V{};
+      if (!count) return;
       const T* from = A + g * W * nn;
       if (vectors) Q[g].clear();
-      s[g] = kind == large_d ? reduce_single(from, count[g], g) : reduce_lanes(from, count[g], A + left * nn, g);
-    }
-    iterate(count);
-    for (int g = 0; g < G && count[g]; g++) failed += write(g, count[g], s[g], w + g * W * n, Vout + g * W * nn);
-    return failed;
+      s[g] = kind == large_d ? reduce_single(from, count, g) : reduce_lanes(from, count, A + left * nn, g);
+    };
+    return in_groups<G, W>(
+        total, reduce, [&](const int* count) { iterate(count); },
+        [&](int g, int count) { return write(g, count, s[g], w + g * W * n, Vout + g * W * nn); });
   }
 };
 

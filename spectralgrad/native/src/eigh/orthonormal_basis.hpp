@@ -1,9 +1,9 @@
 // An orthonormal basis for every matrix of a group of W: where its columns are kept, rotated, and written out.
 //
-// Two layouts. In lanes, entry (i, j) of all matrices is one vector, q[i·columns + pad + j]. In panels, every matrix has
-// its own memory, and vectors run along the columns; a panel is a block of up to PV·W rows, with the columns one after
-// another, so that it stays in the first-level cache while it is rotated. `pad` unused columns on both sides leave room
-// for the wavefronts of rotations.hpp.
+// Two layouts. In lanes, entry (i, j) of all matrices is one vector, q[i·columns + pad + j]. In panels, every matrix
+// has its own memory, and vectors run along the columns; a panel is a block of up to PV·W rows, with the columns one
+// after another, so that it stays in the first-level cache while it is rotated. `pad` unused columns on both sides
+// leave room for the wavefronts of rotations.hpp.
 #pragma once
 #include "rotations.hpp"
 
@@ -19,10 +19,15 @@ template <class T> struct Basis {
   V* q;
   int rows, n, columns, blocks;  // columns: n with padding; blocks: vectors a column
   bool lanes;
-  int matrices;                  // in panels
+  int matrices;  // in panels
 
   size_t shape(int rows_, int n_, bool lanes_, int matrices_ = W) {  // returns the number of vectors needed
-    rows = rows_, n = n_, columns = n + 2 * pad, blocks = (rows + W - 1) / W, lanes = lanes_, matrices = matrices_;
+    rows = rows_;
+    n = n_;
+    columns = n + 2 * pad;
+    blocks = (rows + W - 1) / W;
+    lanes = lanes_;
+    matrices = matrices_;
     return lanes ? (size_t)rows * columns + W : (size_t)matrices * blocks * columns;
   }
   void clear() {
@@ -30,7 +35,10 @@ template <class T> struct Basis {
   }
 
   int panels() const { return (blocks + PV - 1) / PV; }
-  int width(int p) const { int left = blocks - p * PV; return left < PV ? left : PV; }
+  int width(int p) const {
+    int left = blocks - p * PV;
+    return left < PV ? left : PV;
+  }
   V* panel(int lane, int p) const { return q + ((size_t)lane * blocks + p * PV) * columns; }
   V* column(int m, int b, int j) const {
     int p = b / PV;
@@ -75,16 +83,17 @@ template <class T> struct Basis {
   void rotate_single(int m, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
     for (int p = 0; p < panels(); p++) rotate_single(m, p, s, t, record, sweeps, low, high);
   }
-  SG_ONCE void rotate_single(int m, int p, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
+  SG_ONCE void rotate_single(int m, int p, const T* s, const T* t, int record, int sweeps, const int* low,
+                             const int* high) {
     rotate_panel<PV>(panel(m, p), width(p), s, t, record, sweeps, low, high);
   }
   // A panel of R vectors of rows; the last panel may be narrower.
   template <int R>
-  void rotate_panel(V* z, int vectors, const T* s, const T* t, int record, int sweeps, const int* low, const int* high) {
+  void rotate_panel(V* z, int vectors, const T* s, const T* t, int record, int sweeps, const int* low,
+                    const int* high) {
     if (vectors == R)
       apply_sweeps<SM, R, (R == 1 ? 4 : M)>(z + pad * R, R, 1, s + pad, t + pad, record, sweeps, low, high);
-    else if constexpr (R > 1)
-      rotate_panel<R - 1>(z, vectors, s, t, record, sweeps, low, high);
+    else if constexpr (R > 1) rotate_panel<R - 1>(z, vectors, s, t, record, sweeps, low, high);
   }
 
   // The columns in the given order, times factor[order[j]], as a row-major rows × n matrix. x + 0 turns −0 into +0. A

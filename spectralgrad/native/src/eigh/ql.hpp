@@ -1,6 +1,6 @@
 // QL iteration with Wilkinson's shift on W·G tridiagonal matrices in lockstep, one matrix per lane. The rotations are
-// recorded here and applied in rotations.hpp. (Golub & Van Loan, 4th ed., section 8.3; Parlett, The Symmetric Eigenvalue
-// Problem, chapter 8; LAPACK's STERF and STEQR.)
+// recorded here and applied in rotations.hpp. (Golub & Van Loan, 4th ed., section 8.3; Parlett, The Symmetric
+// Eigenvalue Problem, chapter 8; LAPACK's STERF and STEQR.)
 //
 // One sweep is the explicit QL step of T − σ, from the last row up. With π the pivot and e the coupling above it,
 //   r = √(π² + e²),  c' = π/r,  s' = e/r,  π' = c'(d − σ) − s' c e,  γ' = c'π',
@@ -27,15 +27,17 @@ template <class T, int G> struct QL {
   int n, lowest, highest;  // couplings outside lowest … highest are zero in every lane
   V *D[G], *E[G];          // index −1 exists: E[−1] = 0, D[−1] finite
   V floor[G], shift[G];
-  M level[G], tries[G];    // per lane: couplings above row `level` are zero; number of sweeps spent on that row
-  const V* known[G];       // eigenvalues in the order in which an earlier run found them, or null
+  M level[G], tries[G];  // per lane: couplings above row `level` are zero; number of sweeps spent on that row
+  const V* known[G];     // eigenvalues in the order in which an earlier run found them, or null
 
   // Deflation test: a coupling is set to zero when it is at most eps times the largest entry of T, an absolute
   // threshold. The entries of A are not known more accurately than that. The relative test |e_i| ≤ u (|d_i| +
   // |d_{i+1}|) alone did not converge on matrices of rank one for n ≥ 64 (in a prototype), and with a threshold of
   // eps/4, which is below the rounding error in e, matrices whose eigenvalues all have the same modulus never converge.
   void start(int size) {
-    n = size, lowest = 0, highest = n - 2;
+    n = size;
+    lowest = 0;
+    highest = n - 2;
     for (int g = 0; g < G; g++) {
       V largest = {};
       for (int i = 0; i < n; i++) largest = vmax<T>(largest, vmax<T>(vabs<T>(D[g][i]), vabs<T>(E[g][i])));
@@ -58,7 +60,9 @@ template <class T, int G> struct QL {
       for (int i = lowest; i <= highest; i++) {
         M here = level[g] == i, zero = E[g][i] == 0, stop = here & ~zero;
         level[g] -= here & zero;  // a mask is −1 where it is true: one row further
-        d0 = stop ? D[g][i] : d0, d1 = stop ? D[g][i + 1] : d1, e = stop ? E[g][i] : e;
+        d0 = stop ? D[g][i] : d0;
+        d1 = stop ? D[g][i + 1] : d1;
+        e = stop ? E[g][i] : e;
         if (known[g]) target = stop ? known[g][i] : target;
         if (any(stop) && i < first) first = i;
         if (!any(M(level[g] > i))) break;
@@ -92,7 +96,9 @@ template <class T, int G> struct QL {
     M bare[G];
     for (int g = 0; g < G; g++) {
       pi[g] = gamma[g] = D[g][highest + 1] - shift[g];
-      c[g] = splat<T>(1), s[g] = V{}, bare[g] = ~M{};
+      c[g] = splat<T>(1);
+      s[g] = V{};
+      bare[g] = ~M{};
       for (int i = -pad; recorded && i < lowest; i++) S[g][i] = Tn[g][i] = V{};
       for (int i = highest + 1; recorded && i < n + pad; i++) S[g][i] = Tn[g][i] = V{};
     }
@@ -110,8 +116,12 @@ template <class T, int G> struct QL {
         pi[g] = zero ? x : next;
         V fresh = c[g] * pi[g];
         D[g][i + 1] = (zero & bare[g]) ? D[g][i + 1] : gamma[g] + (zero ? shift[g] : d - fresh);
-        gamma[g] = fresh, bare[g] = zero;
-        if (recorded) S[g][i] = s[g], Tn[g][i] = s[g] * reciprocal<T>(c[g] + T(1));
+        gamma[g] = fresh;
+        bare[g] = zero;
+        if (recorded) {
+          S[g][i] = s[g];
+          Tn[g][i] = s[g] * reciprocal<T>(c[g] + T(1));
+        }
       }
   }
 };

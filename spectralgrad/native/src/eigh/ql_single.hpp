@@ -40,7 +40,8 @@ template <class T> struct SingleQL {
     double largest = 0;
     for (int k = 0; k < n; k++) {
       double d = __builtin_fabs(D[k]), e = __builtin_fabs(E[k]);
-      largest = d > largest ? d : largest, largest = e > largest ? e : largest;
+      largest = d > largest ? d : largest;
+      largest = e > largest ? e : largest;
     }
     floor = largest * (double)Simd<T>::eps;  // as in ql.hpp
     for (int k = 0; k < n; k++) E[k] = __builtin_fabs(E[k]) <= floor ? 0 : E[k];
@@ -63,10 +64,13 @@ template <class T> struct SingleQL {
   // State of a sweep between chunks; roots[0] and inverses[0] belong to M, sines[0] and gammas[0] to the last rotation.
   double p[chunk + 2], m[chunk + 1], roots[chunk + 1], inverses[chunk + 1], sines[chunk + 1], gammas[chunk + 1];
 
-  // One sweep over the block. If recorded, s and t receive sin θ and tan(θ/2) of the rotation of columns (i, i + 1) of Q
-  // at entry i; up to `chunk` entries on either side of the block are set to zero.
+  // One sweep over the block. If recorded, s and t receive sin θ and tan(θ/2) of the rotation of columns (i, i + 1) of
+  // Q at entry i; up to `chunk` entries on either side of the block are set to zero.
   template <bool recorded> void sweep(double sigma, T* s, T* t) {
-    p[0] = 1, p[1] = gammas[0] = D[first] - sigma, m[0] = roots[0] = inverses[0] = 1, sines[0] = 0;
+    p[0] = 1;
+    p[1] = gammas[0] = D[first] - sigma;
+    m[0] = roots[0] = inverses[0] = 1;
+    sines[0] = 0;
     for (int k = first;; k += chunk) {
       const int steps = last - k < chunk ? last - k : chunk;
       chain(k, sigma);
@@ -80,15 +84,18 @@ template <class T> struct SingleQL {
     for (int j = 0; j < chunk; j++) {
       const double e = E[k + j], ee = e * e, p2 = p1 * (D[k + j + 1] - sigma) - p0 * ee;
       mk = p1 * p1 + ee * mk;
-      p[j + 2] = p2, m[j + 1] = mk;
-      p0 = p1, p1 = p2;
+      p[j + 2] = p2;
+      m[j + 1] = mk;
+      p0 = p1;
+      p1 = p2;
     }
   }
   template <bool recorded> SG_INLINE void rotations(int k, int steps, T* s, T* t) {
     for (int j = 0; j < chunk; j += W) {
       V r, inverse;
       root<double>(load(m + j + 1), r, inverse);
-      store(roots + j + 1, r), store(inverses + j + 1, inverse);
+      store(roots + j + 1, r);
+      store(inverses + j + 1, inverse);
     }
     for (int j = 0; j < chunk; j += W) {
       const M live = lanes_below(steps - j);
@@ -124,9 +131,13 @@ template <class T> struct SingleQL {
     memcpy(&field, m + chunk, sizeof field);
     const int64_t half = ((field >> 52) - 1023) >> 1;  // floor of half the exponent
     const double up = power(half), down = power(-half);
-    p[0] = p[chunk] * down, p[1] = p[chunk + 1] * down, m[0] = m[chunk] * down * down;
-    roots[0] = roots[chunk] * down, inverses[0] = inverses[chunk] * up;
-    sines[0] = sines[chunk], gammas[0] = gammas[chunk];
+    p[0] = p[chunk] * down;
+    p[1] = p[chunk + 1] * down;
+    m[0] = m[chunk] * down * down;
+    roots[0] = roots[chunk] * down;
+    inverses[0] = inverses[chunk] * up;
+    sines[0] = sines[chunk];
+    gammas[0] = gammas[chunk];
   }
   static SG_INLINE double power(int64_t k) {
     int64_t field = (k + 1023) << 52;

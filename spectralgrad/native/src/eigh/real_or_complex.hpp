@@ -1,5 +1,6 @@
-// What differs between real symmetric and complex Hermitian matrices in lanes_solver.hpp and single_solver.hpp: loading, reduction,
-// the columns of Q, and writing. A complex number is two numbers of type T in memory, and `parts` rows of the basis.
+// What differs between real symmetric and complex Hermitian matrices in lanes_solver.hpp and single_solver.hpp:
+// loading, reduction, the columns of Q, and writing. A complex number is two numbers of type T in memory, and `parts`
+// rows of the basis.
 #pragma once
 #include "hermitian.hpp"
 #include "../simd/sorting.hpp"
@@ -39,14 +40,18 @@ template <class X> struct Symmetric {
   }
 };
 
-// A complex basis has a row of real parts, then one of imaginary parts; in memory the two alternate. flat: room for both.
+// A complex basis has a row of real parts, then one of imaginary parts; in memory the two alternate. flat: room for
+// both.
 template <class T>
 void write_interleaved(const Basis<T>& Q, int m, const int* order, const T* factor, T* out, T* flat) {
   Q.write(m, order, factor, flat);
   for (int i = 0; i < Q.rows / 2; i++) {
     const T *re = flat + (int64_t)2 * i * Q.n, *im = re + Q.n;
     T* to = out + (int64_t)2 * i * Q.n;
-    for (int j = 0; j < Q.n; j++) to[2 * j] = re[j], to[2 * j + 1] = im[j];
+    for (int j = 0; j < Q.n; j++) {
+      to[2 * j] = re[j];
+      to[2 * j + 1] = im[j];
+    }
   }
 }
 
@@ -98,7 +103,8 @@ template <class X> struct Hermitian {
       for (int j = i + 1; j < start + W; j++) row.re()[j] = row.im()[j] = 0;
       for (int j = start; j < i; j++) {
         const Planar<Single<T>> other{a + 2 * j * ld, ld};
-        other.re()[i] = row.re()[j], other.im()[i] = -row.im()[j];
+        other.re()[i] = row.re()[j];
+        other.im()[i] = -row.im()[j];
       }
     }
   }

@@ -8,7 +8,8 @@ namespace SG_NS {
 namespace {
 
 struct Arena {  // allocates 64-byte aligned pieces of a buffer; without a base it only counts their size
-  char* base; size_t used;
+  char* base;
+  size_t used;
   template <class X> X* take(size_t count) {
     size_t at = used;
     used += (count * sizeof(X) + 63) / 64 * 64;
@@ -28,20 +29,23 @@ template <class T, int G> struct Replay {
   void layout(Arena& mem, int n, bool lanes) {
     record = (n + 2 * pad + W - 1) / W * W;
     keep = lanes ? 4 : 2048 / n < 8 ? 8 : 2048 / n > 32 ? 32 : 2048 / n / 4 * 4;
-    sine = mem.take<T>((size_t)keep * record), tangent = mem.take<T>((size_t)keep * record);
+    sine = mem.take<T>((size_t)keep * record);
+    tangent = mem.take<T>((size_t)keep * record);
     levels = mem.take<Mask<T>>((size_t)keep * G);
-    lows = mem.take<int>(keep), highs = mem.take<int>(keep);
+    lows = mem.take<int>(keep);
+    highs = mem.take<int>(keep);
   }
   template <class Iteration> void note(int at, const Iteration& it) {
     for (int g = 0; g < G; g++) levels[at * G + g] = it.level[g];
-    lowest[at] = it.lowest, highest[at] = it.highest;
+    lowest[at] = it.lowest;
+    highest[at] = it.highest;
   }
 
-  // Applies the sweeps s, t of group g to the bases of its matrices. s and t are transposed in place unless the basis is
-  // kept in lanes.
+  // Applies the sweeps s, t of group g to the bases of its matrices. s and t are transposed in place unless the basis
+  // is kept in lanes.
   void apply(Basis<T>& basis, V* s, V* t, int g, int count, int sweeps) {
     if (basis.lanes) return basis.rotate_lanes(s, t, record, sweeps, lowest, highest);
-    const int first = lowest[0] / W, last = (highest[0] + 2 * pad) / W;  // entry i is at i + pad; waves reach pad beyond
+    const int first = lowest[0] / W, last = (highest[0] + 2 * pad) / W;  // i is at i + pad; waves reach pad beyond
     for (int k = 0; k < sweeps; k++)
       for (int b = first; b <= last; b++) {
         transpose((V(&)[W])s[k * record + b * W]);

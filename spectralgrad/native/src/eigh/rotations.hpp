@@ -1,6 +1,6 @@
 // Applies recorded Givens rotations to the columns of Q (the part of LAPACK's STEQR that LASR does).
 //
-// A rotation of columns (i, i+1) is done by three shears: with a = column i+1, b = column i, s = sin θ, t = tan(θ/2),
+// A rotation of columns (i, i+1) is done by three shears: with a, b = columns i+1, i, s = sin θ, t = tan(θ/2),
 //   a += t b,  b −= s a,  a += t b.
 // These are three multiply-adds, in place, instead of two multiplications and two multiply-adds. t is bounded by 1
 // because c ≥ 0 (ql.hpp), so the shears are stable.

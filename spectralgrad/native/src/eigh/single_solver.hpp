@@ -1,5 +1,5 @@
-// d ≥ 5, one matrix at a time: the pipeline of lanes_solver.hpp with vectors along the rows of the matrix throughout, for
-// batches too small to fill the lanes.
+// d ≥ 5, one matrix at a time: the pipeline of lanes_solver.hpp with vectors along the rows of the matrix throughout,
+// for batches too small to fill the lanes.
 #pragma once
 #include "real_or_complex.hpp"
 #include "ql_single.hpp"
@@ -22,24 +22,40 @@ template <class Field> struct SingleSolver {
   SingleQL<T> ql;
   sg::Team team;
   T limit;  // on the asymmetry, if it is not negative
-  struct Sweeps { T *sine, *tangent; int *lows, *highs, count; } sweeps[2];  // recorded by turns
+  struct Sweeps {
+    T *sine, *tangent;
+    int *lows, *highs, count;
+  } sweeps[2];  // recorded by turns
 
   size_t layout(int size, bool vectors, char* base) {
     Arena mem{base, 0};
-    n = ql.n = size, ld = (n + W - 1) / W;
-    a = mem.take<V>((size_t)ld * W * ld * parts), work = mem.take<V>(3 * (size_t)ld * parts);
-    tau = mem.take<T>(n), d = mem.take<T>(n), e = mem.take<T>(n), extra = mem.take<T>((size_t)n * Field::extra);
-    ql.D = mem.take<double>(n + 2 * pad), ql.E = mem.take<double>(n + 2 * pad);
-    if (base) ql.D += pad, ql.E += pad;
+    n = ql.n = size;
+    ld = (n + W - 1) / W;
+    a = mem.take<V>((size_t)ld * W * ld * parts);
+    work = mem.take<V>(3 * (size_t)ld * parts);
+    tau = mem.take<T>(n);
+    d = mem.take<T>(n);
+    e = mem.take<T>(n);
+    extra = mem.take<T>((size_t)n * Field::extra);
+    ql.D = mem.take<double>(n + 2 * pad);
+    ql.E = mem.take<double>(n + 2 * pad);
+    if (base) {
+      ql.D += pad;
+      ql.E += pad;
+    }
     order = mem.take<int>(n);
     if (!vectors) return mem.used;
-    record = (n + 2 * pad + W - 1) / W * W, keep = 8192 / n < 16 ? 16 : 8192 / n > 64 ? 64 : 8192 / n / 4 * 4;
+    record = (n + 2 * pad + W - 1) / W * W;
+    keep = 8192 / n < 16 ? 16 : 8192 / n > 64 ? 64 : 8192 / n / 4 * 4;
     z = mem.take<V>((size_t)ld * W * 4 * parts * most_threads);
     Q.q = mem.take<V>(Q.shape(parts * n, n, false, 1));
-    factor = mem.take<T>(n), flat = mem.take<T>(parts > 1 ? (size_t)parts * n * n : 0);
+    factor = mem.take<T>(n);
+    flat = mem.take<T>(parts > 1 ? (size_t)parts * n * n : 0);
     for (Sweeps& s : sweeps) {
-      s.sine = mem.take<T>((size_t)keep * record), s.tangent = mem.take<T>((size_t)keep * record);
-      s.lows = mem.take<int>(keep), s.highs = mem.take<int>(keep);
+      s.sine = mem.take<T>((size_t)keep * record);
+      s.tangent = mem.take<T>((size_t)keep * record);
+      s.lows = mem.take<int>(keep);
+      s.highs = mem.take<int>(keep);
     }
     return mem.used;
   }
@@ -70,25 +86,22 @@ template <class Field> struct SingleSolver {
 
   // Records up to `keep` sweeps. The limit, 30 sweeps per eigenvalue, is STEQR's; beyond it none are recorded.
   int left;
-  void advance(Sweeps& s) {
+  int advance(Sweeps& s) {
     for (s.count = 0; s.count < keep && left && ql.prepare(); s.count++, left--) {
       T *sine = s.sine + s.count * record, *tangent = s.tangent + s.count * record;
-      for (int i = 0; i < record; i += W) store(sine + i, V{}), store(tangent + i, V{});
+      for (int i = 0; i < record; i += W) {
+        store(sine + i, V{});
+        store(tangent + i, V{});
+      }
       ql.template sweep<true>(ql.shift(), sine + pad, tangent + pad);
-      s.lows[s.count] = n - 1 - ql.last, s.highs[s.count] = n - 2 - ql.first;
+      s.lows[s.count] = n - 1 - ql.last;
+      s.highs[s.count] = n - 2 - ql.first;
     }
+    return s.count;
   }
-  // While the sweeps of one record are applied to Q, one thread computes the next. False if not converged.
-  bool iterate() {
+  bool iterate() {  // false if not converged
     left = 30 * n;
-    advance(sweeps[0]);
-    for (int k = 0; sweeps[k].count; k = 1 - k) {
-      int leader = 0, panel = 0;
-      together(team, [&](int) {
-        if (taken(leader) == 0) advance(sweeps[1 - k]);
-        for (int p; (p = taken(panel)) < Q.panels();) apply(p, sweeps[k]);
-      });
-    }
+    by_turns(team, Q.panels(), [&](int k) { return advance(sweeps[k]); }, [&](int p, int k) { apply(p, sweeps[k]); });
     return !ql.prepare();
   }
   bool iterate_values() {
@@ -121,7 +134,8 @@ template <class Field> struct SingleSolver {
       Field::template reduce<SM>(a, ld, n, d, e, tau, extra, work);
       for (int i = 0; i < n; i++) ql.D[n - 1 - i] = d[i];
       for (int i = 0; i < n - 1; i++) ql.E[n - 2 - i] = e[i];
-      ql.E[n - 1] = 0, ql.E[-1] = 0;
+      ql.E[n - 1] = 0;
+      ql.E[-1] = 0;
       ql.start();
       if (Vout) form_basis();
       good = Vout ? iterate() : iterate_values();

@@ -1,7 +1,8 @@
-// The two eigensolvers as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and one matrix at a time
-// (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
+// The two eigensolvers as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and one matrix at a
+// time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
 #pragma once
 #include "../interface.hpp"
+#include "interleaved.hpp"
 #include "single_solver.hpp"
 #include "lanes_solver.hpp"
 
@@ -10,26 +11,13 @@ namespace {
 
 using sg::Task;
 
-// Number of groups of W matrices whose QL recurrences are interleaved. The recurrence of one group is a chain of
-// dependent square roots and divisions; the other groups fill the waiting time.
-constexpr int interleaved(int64_t d) { return d <= 32 ? 4 : d <= 256 ? 2 : 1; }
-
 template <class Field> int lane_group(int64_t d) { return Simd<typename Field::T>::W * interleaved(d); }
 template <class Field> int lane_count(int64_t d) {
   return Solver<Field, 1>::variant((int)d) == large_d ? 1 : Simd<typename Field::T>::W;
 }
 
-// Calls run(solver) with the solver for `count` matrices of size d: no more groups are interleaved than are needed.
-template <class Field, class Run> auto with_solver(int64_t d, int count, Run run) {
-  const int g = interleaved(d), needed = (count + Simd<typename Field::T>::W - 1) / Simd<typename Field::T>::W;
-  if (g == 4 && needed > 2) { Solver<Field, 4> s; return run(s); }
-  if (g >= 2 && needed > 1) { Solver<Field, 2> s; return run(s); }
-  Solver<Field, 1> s;
-  return run(s);
-}
-
 template <class Field> size_t lane_work(int64_t d) {
-  return with_solver<Field>(d, lane_group<Field>(d), [&](auto& s) { return s.layout((int)d, true, nullptr); });
+  return with_solver<Solver, Field>(d, lane_group<Field>(d), [&](auto& s) { return s.layout((int)d, true, nullptr); });
 }
 template <class Field> size_t one_by_one_work(int64_t d) {
   SingleSolver<Field> s;
@@ -39,7 +27,7 @@ template <class Field> size_t one_by_one_work(int64_t d) {
 // Both return the number of matrices that failed; only eigenvalues are computed if t.V is null.
 template <class Field> int eigh_in_lanes(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
-  return with_solver<Field>(t.d, t.count, [&](auto& s) {
+  return with_solver<Solver, Field>(t.d, t.count, [&](auto& s) {
     s.layout(t.d, t.V != nullptr, (char*)t.work);
     s.limit = t.asymmetry;
     return s.solve(t.A + t.first * size, t.w + t.first * t.d, t.V ? t.V + t.first * size : nullptr, t.count,
@@ -50,7 +38,8 @@ template <class Field> int eigh_one_by_one(const Task<typename Field::T>& t) {
   const int64_t size = (int64_t)t.d * t.d * Field::parts;
   SingleSolver<Field> s;
   s.layout(t.d, t.V != nullptr, (char*)t.work);
-  s.team = t.team, s.limit = t.asymmetry;
+  s.team = t.team;
+  s.limit = t.asymmetry;
   int failed = 0;
   for (int64_t k = t.first; k < t.first + t.count; k++)
     failed += s.solve(t.A + k * size, t.w + k * t.d, t.V ? t.V + k * size : nullptr);

@@ -16,11 +16,13 @@ namespace {
 // p_j += Σ_r a_rj x_r; acc_r += Σ_j a_rj x_j. In the diagonal block (full, symmetric) only acc_r.
 template <class Mode, int R, class T = typename Mode::Real>
 SG_INLINE void rows_pass(Vec<T>* a, int ld, int nj, int cols, const typename Mode::S* v, const typename Mode::S* q,
-                         const typename Mode::S* x, const Vec<T>* vj, const Vec<T>* qj, const Vec<T>* xj,
-                         Vec<T>* p, Vec<T>* acc) {
+                         const typename Mode::S* x, const Vec<T>* vj, const Vec<T>* qj, const Vec<T>* xj, Vec<T>* p,
+                         Vec<T>* acc) {
   Vec<T> vi[R], qi[R], xi[R], sum[R];
   for (int r = 0; r < R; r++) {
-    vi[r] = Mode::spread(v[r]), qi[r] = Mode::spread(q[r]), xi[r] = Mode::spread(x[r]);
+    vi[r] = Mode::spread(v[r]);
+    qi[r] = Mode::spread(q[r]);
+    xi[r] = Mode::spread(x[r]);
     sum[r] = Vec<T>{};
   }
   for (int j = 0; j < nj; j++) {
@@ -110,7 +112,10 @@ SG_ONCE void tridiagonalise(Vec<T>* a, int ld, int n, S* D, S* E, S* tau, Vec<T>
     for (int j = 0; j < ld; j++) pv[j] = Vec<T>{};
     update_multiply<Mode>(a, ld, k, v, q, x, p);
     Vec<T> dots = {}, t = Mode::spread(tau[k]);
-    for (int j = 0; j < nv; j++) pv[j] *= t, dots += pv[j] * row[j];
+    for (int j = 0; j < nv; j++) {
+      pv[j] *= t;
+      dots += pv[j] * row[j];
+    }
     Vec<T> shift = Mode::spread(half * Mode::total(dots));
     for (int j = 0; j < ld; j++) qv[j] = pv[j] - shift * row[j];
     v = x;

@@ -1,8 +1,10 @@
-// Divided differences (f_i − f_j)/(w_i − w_j) of a function that the caller evaluates (autograd/functions/user_functions.py).
+// Divided differences (f_i − f_j)/(w_i − w_j) of a function that the caller evaluates
+// (autograd/functions/user_functions.py).
 //
 // For close pairs the quotient may cancel and the mean of f′ between the two values takes its place if both agree up to
 // the quotient's rounding errors. There are few of them, so the work is divided into steps between which the caller
 // evaluates f′ at the nodes of all close pairs at once:
+//
 //   quotients  the matrix of quotients, with `marked` in place of close pairs, and how many there are in each matrix;
 //   nodes      the values w themselves, then for each close pair the nodes of a quadrature between its two values;
 //   means      from f′ at these places, the diagonal and the close pairs.
@@ -21,12 +23,16 @@ using sg::quadrature_nodes;
 
 // Gauss–Legendre quadrature on [−1, 1]: exact for polynomials of degree 11.
 constexpr double node[quadrature_nodes] = {-0.93246951420315202781, -0.66120938646626451366, -0.23861918608319690863,
-                                           0.23861918608319690863, 0.66120938646626451366, 0.93246951420315202781};
+                                           0.23861918608319690863,  0.66120938646626451366,  0.93246951420315202781};
 constexpr double share[quadrature_nodes] = {0.17132449237917034504, 0.36076157304813860757, 0.46791393457269104739,
                                             0.46791393457269104739, 0.36076157304813860757, 0.17132449237917034504};
 
 // A NaN that no quotient is, since theirs are replaced by another.
-template <class T> SG_INLINE typename Simd<T>::I as_bits(T x) { typename Simd<T>::I i; memcpy(&i, &x, sizeof i); return i; }
+template <class T> SG_INLINE typename Simd<T>::I as_bits(T x) {
+  typename Simd<T>::I i;
+  memcpy(&i, &x, sizeof i);
+  return i;
+}
 template <class T> SG_INLINE T marked() {
   const typename Simd<T>::I i = Simd<T>::exponent_mask | typename Simd<T>::I(0x6a55) << (Simd<T>::mantissa - 15);
   T x;
@@ -47,7 +53,8 @@ template <class T> SG_INLINE Vec<T> splat_bits(T x) { return unbits<T>(Mask<T>{}
 
 // Row i of the lower triangle. A pair is close within 20 % of the larger value; or, where |f_i − f_j| below 1e-3 of |f|
 // would lose more than three digits or is denormal, within 5 % of the norm.
-template <class T> int quotient_row(const T* __restrict w, const T* __restrict f, int i, T norm, bool finite, T* __restrict row) {
+template <class T> int quotient_row(const T* __restrict w, const T* __restrict f, int i, T norm, bool finite,
+                                    T* __restrict row) {
   int close = 0;
   const T wi = w[i], fi = f[i];
   for (int j = 0; j < i; j++) {
@@ -68,14 +75,15 @@ template <class T> T norm_of(const T* w, int d) {
   return top;
 }
 
-// Divided differences of small matrices, one per lane, as by quotient_row.
+// The same for small matrices, one per lane.
 template <class T> int quotients_in_lanes(const Divided<T>& t, int64_t first, int count) {
   typedef Vec<T> V;
   constexpr int W = Simd<T>::W, most = divided_lanes_up_to;
   const int d = t.d;
   V w[most + W], f[most + W], joint[most * most + W], norm = {};
   Mask<T> close = {};
-  gather(t.w + first * d, d, count, t.w + t.batch * d, d, w), gather(t.f + first * d, d, count, t.f + t.batch * d, d, f);
+  gather(t.w + first * d, d, count, t.w + t.batch * d, d, w);
+  gather(t.f + first * d, d, count, t.f + t.batch * d, d, f);
   for (int i = 0; i < d; i++) norm = vmax<T>(vabs<T>(w[i]), norm);
   const V mark = splat_bits<T>(marked<T>()), nan = splat<T>(__builtin_nanf("")), one = splat<T>(1), zero = {};
   const V least = splat<T>(cancelled<T>);
@@ -95,7 +103,10 @@ template <class T> int quotients_in_lanes(const Divided<T>& t, int64_t first, in
   T* to = t.joint + first * d * d;
   scatter(joint, to, (int64_t)d * d, count, to + (int64_t)count * d * d, d * d);
   int all = 0;
-  for (int k = 0; k < count; k++) t.offsets[first + k] = (int64_t)close[k], all += (int)close[k];
+  for (int k = 0; k < count; k++) {
+    t.offsets[first + k] = (int64_t)close[k];
+    all += (int)close[k];
+  }
   return all;
 }
 
@@ -142,15 +153,16 @@ template <class T> void means(const Divided<T>& t, int64_t b) {
   const int d = t.d;
   const T *from = t.slopes + t.batch * d + t.offsets[b] * quadrature_nodes, *w = t.w + b * d, *f = t.f + b * d;
   T* joint = t.joint + b * d * d;
-  if (t.offsets[b] != t.offsets[b + 1]) for_marked(joint, d, [&](int i, int j) {
-    T sum = 0;
-    for (int q = 0; q < quadrature_nodes; q++) sum += *from++ * (T)(share[q] / 2);
-    // The quotient, where the quadrature differs from it by more than its rounding errors: then f varies too fast.
-    const T gap = w[i] - w[j], step = f[i] - f[j], height = greater(magnitude(f[i]), magnitude(f[j]));
-    const T noise = 8 * Simd<T>::eps * greater(height, Simd<T>::normal);
-    if (magnitude(sum * gap - step) > noise && step - step == 0) sum = step / gap;
-    joint[(int64_t)i * d + j] = joint[(int64_t)j * d + i] = cleaned(sum, t.finite);
-  });
+  if (t.offsets[b] != t.offsets[b + 1])
+    for_marked(joint, d, [&](int i, int j) {
+      T sum = 0;
+      for (int q = 0; q < quadrature_nodes; q++) sum += *from++ * (T)(share[q] / 2);
+      // The quotient, where the quadrature differs from it by more than its rounding errors: then f varies too fast.
+      const T gap = w[i] - w[j], step = f[i] - f[j], height = greater(magnitude(f[i]), magnitude(f[j]));
+      const T noise = 8 * Simd<T>::eps * greater(height, Simd<T>::normal);
+      if (magnitude(sum * gap - step) > noise && step - step == 0) sum = step / gap;
+      joint[(int64_t)i * d + j] = joint[(int64_t)j * d + i] = cleaned(sum, t.finite);
+    });
   for (int i = 0; i < d; i++) joint[(int64_t)i * d + i] = cleaned(t.slopes[b * d + i], t.finite);
   if (t.ratio) ratios(t, b);
 }

@@ -29,12 +29,40 @@ template <class T> SG_INLINE Vec<T> pade_gap(Vec<T> a, Vec<T> b, Vec<T> larger, 
   return exact ? K : gap * slope * slope;
 }
 
-// √Σ x². Where the sum overflows or underflows, which float32 does not do here, the largest modulus instead: the norm is
-// needed for a threshold only.
+// How the gradient couples a pair of vectors: K_ji C_ij + K_ij C_ji. With `filter`, a skew part of C at rounding level
+// between tied vectors, which carries no information, is dropped (autograd/gauge.py).
+template <class T> struct Coupling {
+  typedef Vec<T> V;
+  V tie = {};  // values this close are tied
+  T noise,
+      limit;  // rounding errors of C relative to the norms of the gradients; what would overflow is clamped to limit
+  bool filter;
+
+  Coupling(int size, bool drops, bool saturate) : noise(8 * Simd<T>::eps * scalar_sqrt((T)size)), filter(drops) {
+    const T most = std::numeric_limits<T>::max();
+    limit = saturate ? most * (T(0.25) / (T)size) : std::numeric_limits<T>::infinity();
+  }
+  // a, b: the two values. here, there: C_ij and C_ji. norms: of the gradients of both vectors together.
+  SG_INLINE V joint(V a, V b, V Kij, V Kji, V here, V there, V norms) const {
+    const V skew = (here - there) * T(0.5);
+    if (filter) {
+      const Mask<T> drop = (vabs<T>(a - b) <= tie) & (vabs<T>(skew) <= norms * noise);
+      here = drop ? here - skew : here;
+      there = drop ? there + skew : there;
+    }
+    return clamped<T>(Kji * here, limit) + clamped<T>(Kij * there, limit);
+  }
+};
+
+// √Σ x². Where the sum overflows or underflows, which float32 does not do here, the largest modulus instead: the norm
+// is needed for a threshold only.
 template <class T> struct Norm {
   typename Wide<T>::V sum = {};
   Vec<T> top = {};
-  SG_INLINE void add(Vec<T> x) { sum += widen(x) * widen(x), top = vmax<T>(top, vabs<T>(x)); }
+  SG_INLINE void add(Vec<T> x) {
+    sum += widen(x) * widen(x);
+    top = vmax<T>(top, vabs<T>(x));
+  }
   SG_INLINE Vec<T> root() const {
     const Vec<T> norm = vmax<T>(narrow(vsqrt(sum), Vec<T>{}), top);
     return norm <= std::numeric_limits<T>::max() ? norm : top;

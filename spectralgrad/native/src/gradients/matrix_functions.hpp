@@ -4,7 +4,8 @@
 // f acts on the range of A: eigenvalues not above rtol · max|λ| count as zero. With r = √λ on the range (0 on the null
 // space) and q = 1/r (0 likewise)
 //   √A:      f = r,    Γ = 1/(r_i + r_j);
-//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow and its product not;
+//   A^(−½):  f = q,    Γ = −q_i q_j/(r_i + r_j), applied as two factors, since Γ may overflow where its product
+//            does not;
 // between range and null space Γ = f(λ)/λ, within the null space 0. For SVD-Taylor, off the diagonal and for r_i ≥ r_j,
 //   Γ = q_i² (1 + x + … + xⁿ⁻¹)(f_i − f_j),  x = (r_j/r_i)².
 // A power is f = (λ + shift)^exponent, zero where its base is, and has no derivative here. Logarithm, exponential and
@@ -15,6 +16,7 @@
 
 #include "../interface.hpp"
 #include "../simd/lanes.hpp"
+#include "../simd/padded_rows.hpp"
 #include "../simd/thread_team.hpp"
 #include "scalar_functions.hpp"
 
@@ -31,9 +33,7 @@ template <class T> SG_INLINE Vec<T> root_on_range(Vec<T> w, Vec<T> cut) {
   Vec<T> zero = {};
   return w > cut ? vsqrt(vmax<T>(w, zero)) : zero;
 }
-template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) {
-  return r > 0 ? T(1) / r : Vec<T>{};
-}
+template <class T> SG_INLINE Vec<T> inverse_or_zero(Vec<T> r) { return r > 0 ? T(1) / r : Vec<T>{}; }
 // √f(λ), so that S = YYᵀ with Y = V√f is symmetric bit for bit.
 template <class T> SG_INLINE Vec<T> half_value(Vec<T> r, Vec<T> shift, const Task<T>& t) {
   if (t.f != sg::power) return vsqrt(t.f == sg::square_root ? r : inverse_or_zero<T>(r));
@@ -58,8 +58,12 @@ template <class T> SG_INLINE Vec<T> divided(Vec<T> x, Vec<T> ri, Vec<T> rj, Vec<
 template <class T> SG_INLINE Vec<T> series(Vec<T> x, int terms) {
   Vec<T> sum = splat<T>(1), power = x;
   for (int bit = 30 - __builtin_clz((unsigned)terms); bit >= 0; bit--) {
-    sum += sum * power, power *= power;
-    if (terms >> bit & 1) sum = sum * x + T(1), power *= x;
+    sum += sum * power;
+    power *= power;
+    if (terms >> bit & 1) {
+      sum = sum * x + T(1);
+      power *= x;
+    }
   }
   return sum;
 }
@@ -86,13 +90,17 @@ template <class T, int N> struct LaneFunction {
   int roots(const Task<T>& t, int64_t first, int count) {
     spectrum(t, first, count);
     V top = {}, low = {};
-    for (int i = 0; i < N; i++) top = vmax<T>(vabs<T>(r[i]), top), low = r[i] < low ? r[i] : low;
+    for (int i = 0; i < N; i++) {
+      top = vmax<T>(vabs<T>(r[i]), top);
+      low = r[i] < low ? r[i] : low;
+    }
     for (int i = 0; i < N; i++) r[i] = root_on_range<T>(r[i], top * t.rtol);
     shift = shift_of<T>(top, t);
     T* to = t.w + first * N;
     scatter(r, to, N, count, to + (int64_t)count * N, N);
     int bad = 0;
-    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));  // rounding errors do not shrink below the normal range
+    // Rounding errors do not shrink below the normal range.
+    top = vmax<T>(top, splat<T>(std::numeric_limits<T>::min()));
     for (int k = 0; k < count; k++) bad += low[k] < -t.negative * top[k] || top[k] > std::numeric_limits<T>::max();
     return bad;
   }
@@ -116,7 +124,9 @@ template <class T, int N> struct LaneFunction {
       T* w = t.w + (first + k) * N;
       const bool good = restrict_to_range(w, N, t);
       for (int i = 0; good && i < N; i++) r[i][k] = f.on_range(w[i], t);
-      if (!good) bad++, doubt[k] = std::numeric_limits<T>::quiet_NaN();
+      if (good) continue;
+      doubt[k] = std::numeric_limits<T>::quiet_NaN();
+      bad++;
     }
     for (int i = 0; i < N; i++)
       for (int k = 0; k < N; k++) p[i * N + k] = v[i * N + k] * r[k];
@@ -131,8 +141,7 @@ template <class T, int N> struct LaneFunction {
     typename Scalar<T>::Point points[N];
     for (int i = 0; i < N * N; i++) m[i] = V{};
     for (int k = 0; k < count; k++) {
-      const T* w = t.w + (first + k) * N;
-      f.spectrum(w, N, points);
+      f.spectrum(t.w + (first + k) * N, N, points);
       for (int i = 0; i < N; i++)
         for (int j = 0; j <= i; j++) m[i * N + j][k] = f.difference(points[i], points[j]);
     }
@@ -224,8 +233,8 @@ template <class T, int R, int NV>
 SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
   tile<T, R, NV>(x, xld, step, b, ld, n, c, ld);
 }
-// NV vectors of columns of c = x b, from row `first` on. Columns of a matrix that does not fit into the first-level
-// cache are copied to `panel` (n rows), which does.
+// NV vectors of columns of c = x b, from row `first` on. Those of a matrix that does not fit into the first-level cache
+// are copied to `panel` (n rows), which does.
 template <class T, int NV>
 SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, int first, Vec<T>* panel) {
   constexpr int W = Simd<T>::W, R = 4;
@@ -240,7 +249,8 @@ SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, V
 }
 // c = x b; if lower, only the vectors that contain entries of the lower triangle. panels: 2n vectors per thread.
 template <class T>
-void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels, const sg::Team& team) {
+void multiply(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, bool lower, Vec<T>* panels,
+              const sg::Team& team) {
   constexpr int W = Simd<T>::W;
   each(team, (ld + 1) / 2, [&](int at, int thread) {
     const int v = 2 * at, first = lower ? v * W / 4 * 4 : 0;
@@ -270,7 +280,10 @@ template <class T> struct WholeFunction {
   typedef Vec<T> V;
   static constexpr int W = Simd<T>::W;
   int n, ld;
-  V *v, *vt, *g, *p, *r, *q, *panels;
+  V *vectors, *transposed;  // V and its transpose
+  V *square, *other;        // two matrices at work
+  V *values, *row;          // eigenvalues or what is made of them, and another row
+  V* panels;
   T top;  // max|λ|
   const sg::Team team;
 
@@ -278,118 +291,110 @@ template <class T> struct WholeFunction {
     return sizeof(V) * ((size_t)((d + W - 1) / W) * (size_t)(4 * (d + W) + 2) + (size_t)(2 * d * most_threads));
   }
   WholeFunction(int d, void* work, const sg::Team& threads) : n(d), ld((d + W - 1) / W), team(threads) {
-    const int square = (n + W) * ld;
-    v = (V*)work, vt = v + square, g = vt + square, p = g + square, r = p + square, q = r + ld, panels = q + ld;
+    const int size = (n + W) * ld;
+    vectors = (V*)work;
+    transposed = vectors + size;
+    square = transposed + size;
+    other = square + size;
+    values = other + size;
+    row = values + ld;
+    panels = row + ld;
   }
   void spectrum(const T* w) {
-    r[ld - 1] = V{};
-    memcpy(r, w, sizeof(T) * (size_t)n);
+    values[ld - 1] = V{};
+    memcpy(values, w, sizeof(T) * (size_t)n);
   }
-  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the largest
-  // overflowed.
+  // Replaces ascending eigenvalues by roots on the range; true if the smallest is below −negative·max|λ|, or the
+  // largest overflowed.
   bool roots(T* w, T rtol, T negative) {
     spectrum(w);
     const T low = w[0] < 0 ? -w[0] : 0, high = w[n - 1] < 0 ? -w[n - 1] : w[n - 1];
     top = low > high ? low : high;
-    for (int i = 0; i < ld; i++) r[i] = root_on_range<T>(r[i], splat<T>(top * rtol));
-    memcpy(w, r, sizeof(T) * (size_t)n);
+    for (int i = 0; i < ld; i++) values[i] = root_on_range<T>(values[i], splat<T>(top * rtol));
+    memcpy(w, values, sizeof(T) * (size_t)n);
     constexpr T normal = std::numeric_limits<T>::min();  // rounding errors do not shrink below the normal range
     return low > negative * (top > normal ? top : normal) || top > std::numeric_limits<T>::max();
   }
-  void read(const T* from, V* to) {
-    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }  // no padding
-    for (int i = 0; i < n; i++) {
-      to[i * ld + ld - 1] = V{};
-      memcpy(to + i * ld, from + (int64_t)i * n, sizeof(T) * (size_t)n);
-    }
-  }
-  void flip(const V* from, V* to) {  // the transpose; rows of `from` beyond n are undefined and not used
-    for (int i = 0; i < n; i += W)
-      for (int b = 0; b < ld; b++) {
-        V t[W];
-        for (int k = 0; k < W; k++) t[k] = i + k < n ? from[(i + k) * ld + b] : V{};
-        transpose(t);
-        for (int k = 0; k < W; k++) to[(b * W + k) * ld + i / W] = t[k];
-      }
-  }
+  void read(const T* from, V* to) { read_rows<T>(from, n, n, ld, to); }
+  void flip(const V* from, V* to) { transpose_rows<T>(from, n, ld, to, ld); }  // the transpose
   void put(V* from, T* to) {
     mirror<T>(from, ld, n);
-    if (n == ld * W) { memcpy(to, from, sizeof(T) * (size_t)(n * n)); return; }
-    for (int i = 0; i < n; i++) memcpy(to + (int64_t)i * n, from + i * ld, sizeof(T) * (size_t)n);
+    write_rows<T>(from, n, n, ld, to);
   }
 
   void multiply(const V* x, const V* b, V* c, bool lower) { SG_NS::multiply<T>(x, b, ld, n, c, lower, panels, team); }
 
   // As LaneFunction::compose_scalar.
-  int compose_scalar(const T* vectors, T* w, T* out, const Task<T>& t) {
-    read(vectors, v), flip(v, vt);
+  int compose_scalar(const T* from, T* w, T* out, const Task<T>& t) {
+    read(from, vectors);
+    flip(vectors, transposed);
     const Scalar<T> f{t.f, t.exponent};
     const bool good = restrict_to_range(w, n, t);
-    for (int b = 0; b < ld; b++) r[b] = V{};
-    for (int i = 0; good && i < n; i++) ((T*)r)[i] = f.on_range(w[i], t);
+    for (int b = 0; b < ld; b++) values[b] = V{};
+    for (int i = 0; good && i < n; i++) ((T*)values)[i] = f.on_range(w[i], t);
     for (int i = 0; i < n; i++)
-      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
-    multiply(v, vt, p, true);
-    put(p, out);
+      for (int b = 0; b < ld; b++) vectors[i * ld + b] *= values[b];
+    multiply(vectors, transposed, square, true);
+    put(square, out);
     if (!good) out[0] = std::numeric_limits<T>::quiet_NaN();
     return !good;
   }
-  int compose(const T* vectors, T* w, T* out, const Task<T>& t) {
-    if (t.f >= sg::logarithm) return compose_scalar(vectors, w, out, t);
-    read(vectors, v);
+  int compose(const T* from, T* w, T* out, const Task<T>& t) {
+    if (t.f >= sg::logarithm) return compose_scalar(from, w, out, t);
+    read(from, vectors);
     const bool bad = roots(w, t.rtol, t.negative);
-    for (int b = 0; b < ld; b++) r[b] = half_value<T>(r[b], shift_of<T>(splat<T>(top), t), t);
+    for (int b = 0; b < ld; b++) values[b] = half_value<T>(values[b], shift_of<T>(splat<T>(top), t), t);
     for (int i = 0; i < n; i++)
-      for (int b = 0; b < ld; b++) v[i * ld + b] *= r[b];
-    flip(v, vt);
-    multiply(v, vt, p, true);
-    put(p, out);
+      for (int b = 0; b < ld; b++) vectors[i * ld + b] *= values[b];
+    flip(vectors, transposed);
+    multiply(vectors, transposed, square, true);
+    put(square, out);
     return bad;
   }
-  void weigh(const T* given) {  // p ← Γ ∘ p on the lower triangle
+  // x ← Γ ∘ x on the lower triangle: for a given Γ, of a scalar function, or from the roots and their inverses.
+  void weigh(V* x, const T* given) {
     for (int i = 0; i < n; i++) {
-      T* x = (T*)(p + i * ld);
-      for (int j = 0; j <= i; j++) x[j] *= given[(int64_t)i * n + j];
+      T* to = (T*)(x + i * ld);
+      for (int j = 0; j <= i; j++) to[j] *= given[(int64_t)i * n + j];
     }
   }
-  void weigh(const T* w, const Scalar<T>& f) {  // by the divided differences of a scalar function
-    typedef typename Scalar<T>::Point Point;
-    Point* points = (Point*)panels;  // not used between the products
+  void weigh(V* x, const T* w, const Scalar<T>& f) {
+    auto* points = (typename Scalar<T>::Point*)panels;  // not used between the products
     f.spectrum(w, n, points);
     for (int i = 0; i < n; i++) {
-      T* x = (T*)(p + i * ld);
-      for (int j = 0; j <= i; j++) x[j] *= f.difference(points[i], points[j]);
+      T* to = (T*)(x + i * ld);
+      for (int j = 0; j <= i; j++) to[j] *= f.difference(points[i], points[j]);
     }
   }
-  void weigh(const Task<T>& t) {
+  void weigh(V* x, const V* inverses, const Task<T>& t) {
     for (int i = 0; i < n; i++) {
-      const V ri = splat<T>(((T*)r)[i]), qi = splat<T>(((T*)q)[i]);
-      T* diagonal = (T*)(p + i * ld) + i;
+      const V ri = splat<T>(((T*)values)[i]), qi = splat<T>(((T*)inverses)[i]);
+      T* diagonal = (T*)(x + i * ld) + i;
       const T kept = *diagonal;
-      for (int b = 0; b * W <= i; b++) p[i * ld + b] = weighed<T>(p[i * ld + b], ri, r[b], qi, q[b], t);
+      for (int b = 0; b * W <= i; b++) x[i * ld + b] = weighed<T>(x[i * ld + b], ri, values[b], qi, inverses[b], t);
       *diagonal = divided<T>(splat<T>(kept), ri, ri, qi, qi, t.f)[0];
     }
   }
-  void frechet(const T* vectors, const T* w, const T* G, const T* given, T* out, const Task<T>& t) {
-    read(vectors, v), flip(v, vt);
-    read(G, p), flip(p, g);
-    for (int i = 0; i < n * ld; i++) g[i] = (g[i] + p[i]) * T(0.5);
-    const bool scalar = t.f >= sg::logarithm;
-    if (!given && !scalar) {
+  void frechet(const T* from, const T* w, const T* direction, const T* given, T* out, const Task<T>& t) {
+    auto *G = square, *GV = other, *VGV = square, *product = other, *result = square, *inverses = row;
+    read(from, vectors);
+    flip(vectors, transposed);
+    read(direction, other);
+    flip(other, G);
+    for (int i = 0; i < n * ld; i++) G[i] = (G[i] + other[i]) * T(0.5);
+    multiply(G, vectors, GV, false);
+    multiply(transposed, GV, VGV, true);
+    if (given) weigh(VGV, given);
+    else if (t.f >= sg::logarithm) weigh(VGV, w, Scalar<T>{t.f, t.exponent});
+    else {
       spectrum(w);
-      for (int b = 0; b < ld; b++) q[b] = inverse_or_zero<T>(r[b]);
+      for (int b = 0; b < ld; b++) inverses[b] = inverse_or_zero<T>(values[b]);
+      weigh(VGV, inverses, t);
     }
-    multiply(g, v, p, false);   // GV
-    multiply(vt, p, g, true);   // VᵀGV
-    V* swap = p;
-    p = g, g = swap;
-    if (given) weigh(given);
-    else if (scalar) weigh(w, Scalar<T>{t.f, t.exponent});
-    else weigh(t);
-    mirror<T>(p, ld, n);
-    multiply(v, p, g, false);   // V(Γ∘·)
-    multiply(g, vt, p, true);   // · Vᵀ
-    put(p, out);
+    mirror<T>(VGV, ld, n);
+    multiply(vectors, VGV, product, false);  // V(Γ∘·)
+    multiply(product, transposed, result, true);
+    put(result, out);
   }
 };
 

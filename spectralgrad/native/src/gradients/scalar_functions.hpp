@@ -99,7 +99,8 @@ template <class T> bool restrict_to_range(T* w, int n, const sg::Task<T>& t) {
   const T least = w[0], most = w[n - 1];
   const T top = std::fmax(std::fabs(least), std::fabs(most));
   if (!(top <= std::numeric_limits<T>::max())) return false;  // NaN as well
-  const T normal = std::fmax(top, std::numeric_limits<T>::min());  // rounding errors do not shrink below the normal range
+  const T normal =
+      std::fmax(top, std::numeric_limits<T>::min());  // rounding errors do not shrink below the normal range
   if (!t.any_sign && -least > t.negative * normal) return false;
   const T cut = t.rtol * top;
   bool good = true;

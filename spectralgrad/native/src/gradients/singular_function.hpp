@@ -2,11 +2,11 @@
 // gradient of ⟨F, G⟩. autograd/singular/functions.py has the derivation.
 //
 // With P = UᵀGV, the divided differences J_ij = (f_i − f_j)/(s_i − s_j) and the ratios r_i = f_i/s_i,
-//   C_ij = (J_ij + A_ij)/2 P_ij + (J_ij − A_ij)/2 P_ji,   A_ij = (f_i + f_j)/(s_i + s_j) = (s_i r_i + s_j r_j)/(s_i + s_j),
-//   dF = U C Vᵀ + (GV − U P) diag(r) Vᵀ + U diag(r) (UᵀG − P Vᵀ),
-// where the second term vanishes for m ≤ n and the third for m ≥ n. So dF = (U (C − P R) + GV R) Vᵀ for tall matrices and
-// U ((C − R P) Vᵀ + R UᵀG) for wide ones, R = diag(r). Small matrices are processed one per lane, larger ones one at a
-// time, with the products of svd_gradient.hpp.
+//   C_ij = (J_ij + A_ij)/2 P_ij + (J_ij − A_ij)/2 P_ji,   A_ij = (f_i + f_j)/(s_i + s_j) = (s_i r_i + s_j r_j)/(s_i +
+//   s_j), dF = U C Vᵀ + (GV − U P) diag(r) Vᵀ + U diag(r) (UᵀG − P Vᵀ),
+// where the second term vanishes for m ≤ n and the third for m ≥ n. So dF = (U (C − P R) + GV R) Vᵀ for tall matrices
+// and U ((C − R P) Vᵀ + R UᵀG) for wide ones, R = diag(r). Small matrices are processed one per lane, larger ones one
+// at a time, with the products of svd_gradient.hpp.
 #pragma once
 #include "svd_gradient.hpp"
 
@@ -17,7 +17,8 @@ using sg::SingularFunction;
 
 // C_ij. The weights of both values are relative to the larger one, so that their sum cannot overflow; at s_i = s_j = 0
 // the mean of the ratios is meant.
-template <class T> SG_INLINE Vec<T> weighed_pair(Vec<T> J, Vec<T> si, Vec<T> sj, Vec<T> ri, Vec<T> rj, Vec<T> Pij, Vec<T> Pji) {
+template <class T> SG_INLINE Vec<T> weighed_pair(Vec<T> J, Vec<T> si, Vec<T> sj, Vec<T> ri, Vec<T> rj, Vec<T> Pij,
+                                                 Vec<T> Pji) {
   const Vec<T> larger = vmax<T>(si, sj), one = splat<T>(1);
   const Mask<T> some = larger > 0;
   const Vec<T> a = some ? si / larger : one, b = some ? sj / larger : one, A = (a * ri + b * rj) / (a + b);
@@ -41,16 +42,25 @@ template <class T, int M, int N> struct LaneSingular {
       gather(from + first * size, size, count, from + t.batch * size, size, to);
     };
     auto zero = [](int, int) { return V{}; };
-    read(t.U, m * k, u), read(t.Vh, k * n, v);
+    read(t.U, m * k, u);
+    read(t.Vh, k * n, v);
     if (!t.G) {
       read(t.values, k, s);
       for (int i = 0; i < m; i++)
         for (int j = 0; j < k; j++) u[i * k + j] *= s[j];
       G::product(m, k, n, u, k, 1, v, n, 1, out, zero);
     } else {
-      read(t.G, m * n, g), read(t.joint, k * k, c), read(t.S, k, s), read(t.outer, k, r);
-      if (m >= n) G::product(m, n, k, g, n, 1, v, 1, n, x, zero), G::product(k, m, k, u, 1, k, x, k, 1, p, zero);
-      else G::product(k, m, n, u, 1, k, g, n, 1, x, zero), G::product(k, n, k, x, n, 1, v, 1, n, p, zero);
+      read(t.G, m * n, g);
+      read(t.joint, k * k, c);
+      read(t.S, k, s);
+      read(t.outer, k, r);
+      if (m >= n) {
+        G::product(m, n, k, g, n, 1, v, 1, n, x, zero);
+        G::product(k, m, k, u, 1, k, x, k, 1, p, zero);
+      } else {
+        G::product(k, m, n, u, 1, k, g, n, 1, x, zero);
+        G::product(k, n, k, x, n, 1, v, 1, n, p, zero);
+      }
       for (int i = 0; i < k; i++)
         for (int j = 0; j < k; j++) {
           const V P = p[i * k + j], J = c[i * k + j];
@@ -84,17 +94,31 @@ template <class T> struct WholeSingular {
     return sizeof(V) * (size_t)((m + ln * W + 3 * lk * W + 2) * lk + (k + 2 * m) * ln + 2 * (m * lk + k * ln));
   }
   WholeSingular(const SingularFunction<T>& task) : t(task), m(task.m), n(task.n), k(m < n ? m : n) {
-    ln = (n + W - 1) / W, lk = (k + W - 1) / W;
+    ln = (n + W - 1) / W;
+    lk = (k + W - 1) / W;
     V* at = (V*)t.work;
-    auto take = [&](int size) { at += size; return at - size; };
+    auto take = [&](int size) {
+      at += size;
+      return at - size;
+    };
     const int side = m >= n ? m * lk : k * ln;
-    u = take(m * lk), v = take(k * ln), vt = take(ln * W * lk), g = take(m * ln), p = take(lk * W * lk);
-    pt = take(lk * W * lk), c = take(lk * W * lk), x = take(side), y = take(side), out = take(m * ln), s = take(lk), r = take(lk);
+    u = take(m * lk);
+    v = take(k * ln);
+    vt = take(ln * W * lk);
+    g = take(m * ln);
+    p = take(lk * W * lk);
+    pt = take(lk * W * lk);
+    c = take(lk * W * lk);
+    x = take(side);
+    y = take(side);
+    out = take(m * ln);
+    s = take(lk);
+    r = take(lk);
   }
   void core() {  // C in place of J, for rectangular matrices without the part of P that the ratios multiply
     for (int i = 0; i < k; i++) {
       const V si = splat<T>(((T*)s)[i]), ri = splat<T>(((T*)r)[i]);
-      const T diagonal = ((T*)(c + i * lk))[i] * ((T*)(p + i * lk))[i];
+      const T *J = (T*)(c + i * lk), *P = (T*)(p + i * lk), diagonal = J[i] * P[i];
       for (int b = 0; b < lk; b++) {
         const int e = i * lk + b;
         c[e] = weighed_pair<T>(c[e], si, s[b], ri, r[b], p[e], pt[e]);
@@ -104,22 +128,30 @@ template <class T> struct WholeSingular {
     }
   }
   void run(int64_t at) {
-    G::read(t.U + at * m * k, m, k, lk, u), G::read(t.Vh + at * k * n, k, n, ln, v);
+    read_rows<T>(t.U + at * m * k, m, k, lk, u);
+    read_rows<T>(t.Vh + at * k * n, k, n, ln, v);
     if (t.G) derivative(at);
     else {
-      G::read(t.values + at * k, 1, k, lk, s);
+      read_rows<T>(t.values + at * k, 1, k, lk, s);
       for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
       G::product(m, k, u, lk * W, 1, v, ln, out);
     }
-    T* to = t.out + at * m * n;
-    for (int i = 0; i < m; i++) memcpy(to + (int64_t)i * n, out + i * ln, sizeof(T) * (size_t)n);
+    write_rows<T>(out, m, n, ln, t.out + at * m * n);
   }
   void derivative(int64_t at) {
-    G::read(t.G + at * m * n, m, n, ln, g), G::read(t.joint + at * k * k, k, k, lk, c);
-    G::read(t.S + at * k, 1, k, lk, s), G::read(t.outer + at * k, 1, k, lk, r), G::transposed(v, k, ln, vt, lk);
-    if (m >= n) G::product(m, n, g, ln * W, 1, vt, lk, x), G::product(k, m, u, 1, lk * W, x, lk, p);
-    else G::product(k, m, u, 1, lk * W, g, ln, x), G::product(k, n, x, ln * W, 1, vt, lk, p);
-    G::transposed(p, k, lk, pt, lk);
+    read_rows<T>(t.G + at * m * n, m, n, ln, g);
+    read_rows<T>(t.joint + at * k * k, k, k, lk, c);
+    read_rows<T>(t.S + at * k, 1, k, lk, s);
+    read_rows<T>(t.outer + at * k, 1, k, lk, r);
+    transpose_rows<T>(v, k, ln, vt, lk);
+    if (m >= n) {
+      G::product(m, n, g, ln * W, 1, vt, lk, x);
+      G::product(k, m, u, 1, lk * W, x, lk, p);
+    } else {
+      G::product(k, m, u, 1, lk * W, g, ln, x);
+      G::product(k, n, x, ln * W, 1, vt, lk, p);
+    }
+    transpose_rows<T>(p, k, lk, pt, lk);
     core();
     if (m >= n) {
       G::product(m, k, u, lk * W, 1, c, lk, y);

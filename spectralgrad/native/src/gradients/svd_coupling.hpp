@@ -10,20 +10,19 @@ namespace {
 
 using sg::SvdGradient;
 
-// The entries of C, from the entries of P and Q.
-template <class T> struct Core {
+// The entries of C, from those of P and Q.
+template <class T> struct Core : Coupling<T> {
   typedef Vec<T> V;
-  V negligible, tie, resolution;
-  T floor, noise, limit;
-  bool filter;
+  using Coupling<T>::limit;
+  V negligible, resolution;
+  T floor;
 
-  Core(const SvdGradient<T>& t, int k, V top) {  // top: the largest singular value
-    const T eps = Simd<T>::eps, most = std::numeric_limits<T>::max();
-    floor = t.floor, filter = t.filter, noise = 8 * eps * scalar_sqrt((T)k);
-    limit = t.saturate ? most * (T(0.25) / (T)k) : std::numeric_limits<T>::infinity();
+  // top: the largest singular value
+  Core(const SvdGradient<T>& t, int k, V top) : Coupling<T>(k, t.filter, t.saturate), floor(t.floor) {
     const T power = sizeof(T) == 4 ? T(2.8873767e-12) : T(8.1439777e-27);  // eps^(5/3)
     negligible = vmax<T>(top * power, splat<T>(std::numeric_limits<T>::min()));
-    tie = top * (64 * eps), resolution = top * eps;
+    this->tie = top * (64 * Simd<T>::eps);
+    resolution = top * Simd<T>::eps;
   }
   SG_INLINE V inverse(V s) const { return inverse_above<T>(s, negligible); }
 
@@ -31,17 +30,12 @@ template <class T> struct Core {
   // What does not contain a gap is clamped to less, so that the sum of all terms and the products that follow cannot
   // overflow (autograd/singular/vectors.py).
   SG_INLINE V capped(V x) const { return clamped<T>(x, limit * T(0.25)); }
-  // C_ij without s̄. norms: ‖ū‖ + ‖v̄‖ of columns i and j together. Between tied vectors, a skew part of J at rounding
-  // level carries no information and is dropped (autograd/gauge.py).
+  // C_ij without s̄. norms: ‖ū‖ + ‖v̄‖ of columns i and j together.
   SG_INLINE V entry(V si, V sj, V Kij, V Kji, V Pij, V Pji, V Qij, V Qji, V norms) const {
-    V here = (Pij + Qij) * T(0.5), there = (Pji + Qji) * T(0.5), skew = (here - there) * T(0.5);
-    if (filter) {
-      const Mask<T> drop = (vabs<T>(si - sj) <= tie) & (vabs<T>(skew) <= norms * noise);
-      here = drop ? here - skew : here, there = drop ? there + skew : there;
-    }
-    const V joint = clamped<T>(Kji * here, limit) + clamped<T>(Kij * there, limit);
+    const V here = (Pij + Qij) * T(0.5), there = (Pji + Qji) * T(0.5);
     const V inverse = inverse_above<T>(si + sj, negligible) * T(0.5);
-    return joint + (capped(inverse * (Pij - Qij)) - capped(inverse * (Pji - Qji)));
+    return this->joint(si, sj, Kij, Kji, here, there, norms) +
+           (capped(inverse * (Pij - Qij)) - capped(inverse * (Pji - Qji)));
   }
 };
 

@@ -1,5 +1,5 @@
-// Passes over features (samples, groups, d channels, n positions) for layers that normalise by a matrix: the moments of a
-// batch, and an affine map of every position. nn/functional/normalization.py has the derivation.
+// Passes over features (samples, groups, d channels, n positions) for layers that normalise by a matrix: the moments of
+// a batch, and an affine map of every position. nn/functional/normalization.py has the derivation.
 //
 // Some positions at a time are centred and packed into panels: 2W positions of all d channels, channel after channel,
 // with zeros where the positions end. Both passes then read nothing but the packed panels, which fit into the cache.
@@ -95,8 +95,8 @@ template <class T, int H> void add_rows(const T* x, int positions, double* to) {
   for (int e = 0; e < P::width; e++) to[e] += (double)s[e / P::W][e % P::W];
 }
 
-// Adds Σ y (x − x₀)ᵀ (groups, D, D) and Σ y (groups, D) of samples first … first + count − 1, where D is d rounded up to
-// moments_padded. If t.Y is null, y is x − x₀, and only the lower triangle is valid.
+// Adds Σ y (x − x₀)ᵀ (groups, D, D) and Σ y (groups, D) of samples first … first + count − 1, where D is d rounded up
+// to moments_padded. If t.Y is null, y is x − x₀, and only the lower triangle is valid.
 template <class T, int H> struct Moments {
   typedef Rows<T, H> P;
   static constexpr int R = H == 2 ? 4 : P::W < 8 ? P::W : 8;  // rows of a tile, a divisor of the panel's width
@@ -122,7 +122,8 @@ template <class T, int H> struct Moments {
           const int now = (int)(left < room ? left : room);
           rows.pack(t.X + at + from, t.n, t.x0 + (int64_t)g * t.d, now, x, filled);
           if (t.Y) rows.pack(t.Y + at + from, t.n, nullptr, now, y, filled);
-          from += now, filled += now;
+          from += now;
+          filled += now;
           if (filled == rows.most) flush();
         }
       }
@@ -141,8 +142,12 @@ template <class T, int H> struct Moments {
     for (int k = 0; k < rows.panels; k++) add_rows<T, H>(rows.panel(y, k), filled, sums + k * P::width);
   }
 };
-template <class T> size_t moments_work(int d) { return d <= Simd<T>::W ? Moments<T, 1>::work(d) : Moments<T, 2>::work(d); }
-template <class T> int moments_padded(int d) { return d <= Simd<T>::W ? Moments<T, 1>::padded(d) : Moments<T, 2>::padded(d); }
+template <class T> size_t moments_work(int d) {
+  return d <= Simd<T>::W ? Moments<T, 1>::work(d) : Moments<T, 2>::work(d);
+}
+template <class T> int moments_padded(int d) {
+  return d <= Simd<T>::W ? Moments<T, 1>::padded(d) : Moments<T, 2>::padded(d);
+}
 template <class T> void moments(const sg::FeatureMoments<T>& t, int64_t first, int64_t count, double* C, double* sums,
                                 void* work) {
   (t.d <= Simd<T>::W ? Moments<T, 1>::run : Moments<T, 2>::run)(t, first, count, C, sums, work);
@@ -159,18 +164,22 @@ SG_INLINE void affine_rows(const T* A, const T* y, const T* B, const T* x, const
       const Vec<T> a = load(z + k * width), b = load(z + k * width + W);
       for (int r = 0; r < R; r++) {
         const Vec<T> m = splat<T>(M[r * d + k]);
-        s[r][0] += m * a, s[r][1] += m * b;
+        s[r][0] += m * a;
+        s[r][1] += m * b;
       }
     }
   };
   add(A, y);
   if (B) add(B, x);
-  for (int r = 0; r < R; r++) store(out + r * ld, s[r][0]), store(out + r * ld + W, s[r][1]);
+  for (int r = 0; r < R; r++) {
+    store(out + r * ld, s[r][0]);
+    store(out + r * ld + W, s[r][1]);
+  }
 }
 // R channels at all positions of a chunk; what does not fill a panel goes through `rest`.
 template <class T, int R>
-void affine_chunk(const T* A, const T* y, const T* B, const T* x, const T* shift, const Panels<T>& p, int64_t count, T* out,
-                  int64_t ld, T* rest) {
+void affine_chunk(const T* A, const T* y, const T* B, const T* x, const T* shift, const Panels<T>& p, int64_t count,
+                  T* out, int64_t ld, T* rest) {
   constexpr int width = Panels<T>::width;
   int64_t q = 0;
   for (; q + width <= count; q += width, y += p.stride, x += B ? p.stride : 0)
@@ -187,7 +196,8 @@ void affine_channels(const T* A, const T* y, const T* B, const T* x, const T* sh
   int r = 0;
   auto rows = [&](auto R) {
     const T *first = A + (int64_t)r * p.d, *second = B ? B + (int64_t)r * p.d : nullptr;
-    affine_chunk<T, decltype(R)::value>(first, y, second, x, shift ? shift + r : nullptr, p, count, out + r * ld, ld, rest);
+    affine_chunk<T, decltype(R)::value>(first, y, second, x, shift ? shift + r : nullptr, p, count, out + r * ld, ld,
+                                        rest);
     r += decltype(R)::value;
   };
   while (r + 6 <= p.d) rows(std::integral_constant<int, 6>{});
@@ -208,7 +218,8 @@ template <class T> void affine(const sg::FeatureMap<T>& t, int64_t first, int64_
   const int64_t size = (int64_t)t.d * t.n, square = (int64_t)t.d * t.d;
   for (int64_t u = first * t.groups; u < (first + count) * t.groups; u++) {
     const int64_t g = u % t.groups;
-    const T *A = t.A + g * square, *B = t.X ? t.B + g * square : nullptr, *shift = t.shift ? t.shift + g * t.d : nullptr;
+    const T *A = t.A + g * square, *B = t.X ? t.B + g * square : nullptr,
+            *shift = t.shift ? t.shift + g * t.d : nullptr;
     for (int64_t from = 0; from < t.n; from += (int64_t)p.most * width) {
       const int64_t left = t.n - from, now = left < (int64_t)p.most * width ? left : (int64_t)p.most * width;
       p.pack(t.Y + u * size + from, t.n, t.y0 + g * t.d, now, y);

@@ -1,6 +1,6 @@
-// Sets of n points with k coordinates: their means, their cross-covariance, the distance of a fit, and the gradient with
-// respect to the points. autograd/polar/point_sets.py has the derivation. One set after another: the compiler unrolls the
-// loops over the coordinates for k = 2 and 3, the usual cases.
+// Sets of n points with k coordinates: their means, their cross-covariance, the distance of a fit, and the gradient
+// with respect to the points. autograd/polar/point_sets.py has the derivation. One set after another: the compiler
+// unrolls the loops over the coordinates for k = 2 and 3, the usual cases.
 #pragma once
 #include "../interface.hpp"
 
@@ -34,12 +34,17 @@ template <class T, int K> struct Points {
       for (int i = 0; i < t.n; i++) {
         const T one = w ? w[i] : T(1);
         total += one;
-        for (int j = 0; j < k; j++) x[j] += one * X[i * k + j], y[j] += one * Y[i * k + j];
+        for (int j = 0; j < k; j++) {
+          x[j] += one * X[i * k + j];
+          y[j] += one * Y[i * k + j];
+        }
       }
       const bool any = total > 0;
       for (int j = 0; j < k; j++) {
-        x[j] = any ? x[j] / total : T(0), y[j] = any ? y[j] / total : T(0);
-        t.x[b * k + j] = x[j], t.y[b * k + j] = y[j];
+        x[j] = any ? x[j] / total : T(0);
+        y[j] = any ? y[j] / total : T(0);
+        t.x[b * k + j] = x[j];
+        t.y[b * k + j] = y[j];
       }
     }
     for (int i = 0; i < t.n; i++) {
@@ -56,7 +61,9 @@ template <class T, int K> struct Points {
   void distance(int64_t b) const {
     const T *X = t.X + b * t.n * k, *Y = t.Y + b * t.n * k, *w = t.w ? t.w + b * t.n : nullptr;
     T e = 0, x[most], y[most], C[most * most];
-    read(t.x, b, x, k), read(t.y, b, y, k), read(t.C, b, C, k * k);
+    read(t.x, b, x, k);
+    read(t.y, b, y, k);
+    read(t.C, b, C, k * k);
     for (int i = 0; i < t.n; i++) {
       T one = 0;
       for (int j = 0; j < k; j++) {
@@ -76,15 +83,26 @@ template <class T, int K> struct Points {
     T total = w ? T(0) : T(t.n), x[most], y[most], gx[most], gy[most], C[most * most];
     for (int i = 0; w && i < t.n; i++) total += w[i];
     const T share = total > 0 ? 1 / total : T(0);
-    read(t.x, b, x, k), read(t.y, b, y, k), read(t.C, b, C, k * k), read(t.gx, b, gx, k, share), read(t.gy, b, gy, k, share);
+    read(t.x, b, x, k);
+    read(t.y, b, y, k);
+    read(t.C, b, C, k * k);
+    read(t.gx, b, gx, k, share);
+    read(t.gy, b, gy, k, share);
     for (int i = 0; i < t.n; i++) {
       T near[most], far[most], slope = 0;
-      for (int j = 0; j < k; j++) near[j] = X[i * k + j] - x[j], far[j] = Y[i * k + j] - y[j];
+      for (int j = 0; j < k; j++) {
+        near[j] = X[i * k + j] - x[j];
+        far[j] = Y[i * k + j] - y[j];
+      }
       const T one = w ? w[i] : T(1);
       for (int j = 0; j < k; j++) {
         T of_x = gx[j], of_y = gy[j];
-        for (int l = 0; l < k; l++) of_x += C[l * k + j] * far[l], of_y += C[j * k + l] * near[l];
-        gX[i * k + j] = one * of_x, gY[i * k + j] = one * of_y;
+        for (int l = 0; l < k; l++) {
+          of_x += C[l * k + j] * far[l];
+          of_y += C[j * k + l] * near[l];
+        }
+        gX[i * k + j] = one * of_x;
+        gY[i * k + j] = one * of_y;
         slope += far[j] * of_y + near[j] * gx[j];
       }
       if (gw) gw[i] = slope;

@@ -14,14 +14,16 @@ namespace {
 //   spread  a scalar as an operand for a vector of entries;
 //   total   the scalar that a vector of partial sums stands for.
 template <class T> struct Lanes {
-  typedef T Real; typedef Vec<T> S;
+  typedef T Real;
+  typedef Vec<T> S;
   static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = rows, cols = rows;  // diagonal block: rows × cols vectors
   static SG_INLINE Vec<T> spread(S x) { return x; }
   static SG_INLINE S total(Vec<T> v) { return v; }
   static SG_INLINE typename Wide<T>::V total_wide(typename Wide<T>::V v) { return v; }
 };
 template <class T> struct Single {
-  typedef T Real; typedef T S;
+  typedef T Real;
+  typedef T S;
   static constexpr int rows = SG_BYTES == 64 ? 4 : 2, block = Simd<T>::W, cols = 1;
   static SG_INLINE Vec<T> spread(S x) { return splat<T>(x); }
   static SG_INLINE S total(Vec<T> v) { return sum<T>(v); }
@@ -32,7 +34,8 @@ template <class T> struct Single {
   }
 };
 
-// dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Memory from end on is not read.
+// dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Memory from end on is not
+// read.
 template <class T> void gather(const T* src, int64_t stride, int count, const T* end, int len, Vec<T>* dst) {
   constexpr int W = Simd<T>::W;
   for (int e = 0; e < len; e += W) {
@@ -73,7 +76,9 @@ template <class T> void scatter(const Vec<T>* src, T* dst, int64_t stride, int c
 // into the normal range, `up` does the rest; `down` and `drop` undo it. At the other end, the inverse of the largest
 // binade would be subnormal, so matrices there are scaled to [2, 4) instead.
 // good: 0 for a matrix that is not finite. Its entries are replaced by zeros, so that NaN does not spread.
-template <class S> struct Scale { S lift, up, down, drop, good; };
+template <class S> struct Scale {
+  S lift, up, down, drop, good;
+};
 
 template <class T> Scale<Vec<T>> scale_of(Vec<T> largest, Vec<T> poison) {
   typedef Simd<T> Q;
@@ -96,9 +101,9 @@ template <class T> SG_INLINE Vec<T> unscaled(Vec<T> w, const Scale<Vec<T>>& s) {
   return s.good != 0 ? x + T(0) : nan;
 }
 
-// Matrices with |a_ij − a_ji| > limit · max|a_ij| are refused like those that are not finite, and so are those where the
-// difference itself is not. `most` is the largest difference, `bad` is NaN if one is not finite. Rounding errors do not
-// shrink below the normal range.
+// Matrices with |a_ij − a_ji| > limit · max|a_ij| are refused like those that are not finite, and so are those where
+// the difference itself is not. `most` is the largest difference, `bad` is NaN if one is not finite. Rounding errors do
+// not shrink below the normal range.
 template <class T> SG_INLINE Vec<T> refused(Vec<T> poison, Vec<T> most, Vec<T> bad, Vec<T> largest, T limit) {
   const Vec<T> allowed = vmax<T>(largest, splat<T>(Simd<T>::normal)) * limit;
   return most <= allowed ? poison + bad : splat<T>(__builtin_nanf(""));
@@ -121,7 +126,8 @@ template <class T> Scale<Vec<T>> load_lanes(const T* A, int count, const T* end,
   for (int i = 1; limit >= 0 && i < n; i++)
     for (int j = 0; j < i; j++) {
       const Vec<T> x = a[i * ld + j] - a[j * ld + i];
-      most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+      most = vmax<T>(vabs<T>(x), most);
+      bad += x * T(0);
     }
   if (limit >= 0) poison = refused<T>(poison, most, bad, largest, limit);
   Scale<Vec<T>> s = scale_of<T>(largest, poison);
@@ -154,14 +160,17 @@ template <class T> void survey(const T* A, int64_t size, Vec<T>& largest, Vec<T>
   int64_t i = 0;
   for (; i + W <= size; i += W) {
     Vec<T> x = load(A + i);
-    top = vmax<T>(vabs<T>(x), top), bad += x * T(0);
+    top = vmax<T>(vabs<T>(x), top);
+    bad += x * T(0);
   }
   for (; i < size; i++) {
     T x = A[i] < 0 ? -A[i] : A[i];
-    top1 = x > top1 ? x : top1, bad1 += x * T(0);
+    top1 = x > top1 ? x : top1;
+    bad1 += x * T(0);
   }
   for (int k = 0; k < W; k++) top1 = top[k] > top1 ? top[k] : top1;
-  largest[m] = top1, poison[m] = bad1 + sum<T>(bad);
+  largest[m] = top1;
+  poison[m] = bad1 + sum<T>(bad);
 }
 
 // The largest |a_ij − a_ji| of one matrix, or NaN if one of the differences is not finite; one W×W block at a time.
@@ -177,7 +186,8 @@ template <class T> T asymmetry_of(const T* A, int n) {
       transpose(t);
       for (int k = 0; k < W; k++) {
         const Vec<T> x = load(A + (i + k) * row + j) - t[k];
-        most = vmax<T>(vabs<T>(x), most), bad += x * T(0);
+        most = vmax<T>(vabs<T>(x), most);
+        bad += x * T(0);
       }
     }
   T top = 0, poison = sum<T>(bad);
@@ -185,7 +195,8 @@ template <class T> T asymmetry_of(const T* A, int n) {
   for (int i = whole; i < n; i++)
     for (int j = 0; j < i; j++) {
       const T x = A[i * row + j] - A[j * row + i], size = x < 0 ? -x : x;
-      top = size > top ? size : top, poison += x * T(0);
+      top = size > top ? size : top;
+      poison += x * T(0);
     }
   return top + poison;
 }
@@ -198,7 +209,8 @@ template <class T> T complex_asymmetry_of(const T* A, int n) {
     for (int j = 0; j <= i; j++) {
       const T *x = A + i * row + 2 * j, *y = A + j * row + 2 * i, re = x[0] - y[0], im = x[1] + y[1];
       const T a = re < 0 ? -re : re, b = im < 0 ? -im : im, size = a > b ? a : b;
-      top = size > top ? size : top, poison += re * T(0) + im * T(0);
+      top = size > top ? size : top;
+      poison += re * T(0) + im * T(0);
     }
   return top + poison;
 }

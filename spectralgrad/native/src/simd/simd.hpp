@@ -40,26 +40,43 @@ typedef int64_t i64v __attribute__((vector_size(SG_BYTES)));
 // lift, drop: powers of two by which matrices of very small entries are scaled first (lanes.hpp).
 template <class T> struct Simd;
 template <> struct Simd<float> {
-  typedef f32v V; typedef i32v M; typedef int32_t I;
+  typedef f32v V;
+  typedef i32v M;
+  typedef int32_t I;
   static constexpr int W = SG_BYTES / 4, mantissa = 23;
   static constexpr I bias = 127, exponent_mask = 0x7f800000, sign = INT32_MIN;
   static constexpr float eps = 1.1920929e-7f, normal = 0x1p-126f, tiny = 0x1p-100f, lift = 0x1p64f, drop = 0x1p-64f;
 };
 template <> struct Simd<double> {
-  typedef f64v V; typedef i64v M; typedef int64_t I;
+  typedef f64v V;
+  typedef i64v M;
+  typedef int64_t I;
   static constexpr int W = SG_BYTES / 8, mantissa = 52;
   static constexpr I bias = 1023, exponent_mask = 0x7ff0000000000000, sign = INT64_MIN;
-  static constexpr double eps = 2.220446049250313e-16, normal = 0x1p-1022, tiny = 0x1p-400, lift = 0x1p512, drop = 0x1p-512;
+  static constexpr double eps = 2.220446049250313e-16, normal = 0x1p-1022, tiny = 0x1p-400, lift = 0x1p512,
+                          drop = 0x1p-512;
 };
 template <class T> using Vec = typename Simd<T>::V;
 template <class T> using Mask = typename Simd<T>::M;
 
 template <class T> SG_INLINE Vec<T> splat(T x) { return x - Vec<T>{}; }
-template <class T> SG_INLINE Vec<T> load(const T* p) { Vec<T> v; memcpy(&v, p, sizeof v); return v; }
+template <class T> SG_INLINE Vec<T> load(const T* p) {
+  Vec<T> v;
+  memcpy(&v, p, sizeof v);
+  return v;
+}
 template <class T> SG_INLINE void store(T* p, Vec<T> v) { memcpy(p, &v, sizeof v); }
 
-template <class T> SG_INLINE Mask<T> bits(Vec<T> x) { Mask<T> m; memcpy(&m, &x, sizeof m); return m; }
-template <class T> SG_INLINE Vec<T> unbits(Mask<T> m) { Vec<T> x; memcpy(&x, &m, sizeof x); return x; }
+template <class T> SG_INLINE Mask<T> bits(Vec<T> x) {
+  Mask<T> m;
+  memcpy(&m, &x, sizeof m);
+  return m;
+}
+template <class T> SG_INLINE Vec<T> unbits(Mask<T> m) {
+  Vec<T> x;
+  memcpy(&x, &m, sizeof x);
+  return x;
+}
 template <class T> SG_INLINE Vec<T> vabs(Vec<T> x) { return unbits<T>(bits<T>(x) & ~Simd<T>::sign); }
 template <class T> SG_INLINE Mask<T> signs(Vec<T> x) { return bits<T>(x) & Simd<T>::sign; }
 template <class T> SG_INLINE Vec<T> flip(Vec<T> x, Mask<T> sign) { return unbits<T>(bits<T>(x) ^ sign); }
@@ -101,10 +118,18 @@ SG_INLINE f64v vsqrt(f64v x) { return (f64v)_mm_sqrt_pd((__m128d)x); }
 SG_INLINE f32v vsqrt(f32v x) { return (f32v)vsqrtq_f32((float32x4_t)x); }
 SG_INLINE f64v vsqrt(f64v x) { return (f64v)vsqrtq_f64((float64x2_t)x); }
 #else
-SG_INLINE f32v vsqrt(f32v x) { for (int k = 0; k < SG_BYTES / 4; k++) x[k] = __builtin_sqrtf(x[k]); return x; }
-SG_INLINE f64v vsqrt(f64v x) { for (int k = 0; k < SG_BYTES / 8; k++) x[k] = __builtin_sqrt(x[k]); return x; }
+SG_INLINE f32v vsqrt(f32v x) {
+  for (int k = 0; k < SG_BYTES / 4; k++) x[k] = __builtin_sqrtf(x[k]);
+  return x;
+}
+SG_INLINE f64v vsqrt(f64v x) {
+  for (int k = 0; k < SG_BYTES / 8; k++) x[k] = __builtin_sqrt(x[k]);
+  return x;
+}
 #endif
-template <class T> SG_INLINE T scalar_sqrt(T x) { return sizeof(T) == 4 ? (T)__builtin_sqrtf((float)x) : (T)__builtin_sqrt((double)x); }
+template <class T> SG_INLINE T scalar_sqrt(T x) {
+  return sizeof(T) == 4 ? (T)__builtin_sqrtf((float)x) : (T)__builtin_sqrt((double)x);
+}
 
 // Estimates of 1/√x and 1/x to 14 bits, used on AVX-512 only. (On Zen 3 the exact instructions are as fast in float32,
 // and faster in float64, where AVX2 has estimates in float32 only.) An iteration doubles the number of correct bits, so
@@ -133,11 +158,14 @@ template <class T> SG_INLINE void root(Vec<T> x, Vec<T>& r, Vec<T>& inverse) {
   Vec<T> y = rsqrt_estimate(x), g = x * y, h = y * T(0.5);
   for (int k = 0; k < (sizeof(T) == 4 ? steps32 : steps64); k++) {
     Vec<T> miss = T(0.5) - g * h;
-    g += g * miss, h += h * miss;
+    g += g * miss;
+    h += h * miss;
   }
-  r = g, inverse = h + h;
+  r = g;
+  inverse = h + h;
 #else
-  r = vsqrt(x), inverse = T(1) / r;
+  r = vsqrt(x);
+  inverse = T(1) / r;
 #endif
 }
 
@@ -157,8 +185,14 @@ template <class T> SG_INLINE Vec<T> reciprocal(Vec<T> x) {
 // Vectors of the widest type that costs little: float32 is computed in double (two registers a vector), for the few
 // sums on which the accuracy of everything else depends; float64 as it is.
 template <class T> struct Wide;
-template <> struct Wide<float> { typedef double V __attribute__((vector_size(2 * SG_BYTES))); typedef double S; };
-template <> struct Wide<double> { typedef f64v V; typedef double S; };
+template <> struct Wide<float> {
+  typedef double V __attribute__((vector_size(2 * SG_BYTES)));
+  typedef double S;
+};
+template <> struct Wide<double> {
+  typedef f64v V;
+  typedef double S;
+};
 SG_INLINE Wide<float>::V widen(f32v x) { return __builtin_convertvector(x, Wide<float>::V); }
 SG_INLINE f64v widen(f64v x) { return x; }
 SG_INLINE double widen(float x) { return x; }
@@ -169,7 +203,8 @@ template <class T> SG_INLINE T narrow(double x, T) { return (T)x; }
 SG_INLINE Wide<float>::V vsqrt(Wide<float>::V x) {
   f64v half[2];
   memcpy(half, &x, sizeof x);
-  half[0] = vsqrt(half[0]), half[1] = vsqrt(half[1]);
+  half[0] = vsqrt(half[0]);
+  half[1] = vsqrt(half[1]);
   memcpy(&x, half, sizeof x);
   return x;
 }
@@ -185,8 +220,14 @@ SG_INLINE f64v fused(f64v a, f64v b, f64v c) { return (f64v)_mm256_fmadd_pd((__m
 SG_INLINE f32v fused(f32v a, f32v b, f32v c) { return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
 SG_INLINE f64v fused(f64v a, f64v b, f64v c) { return (f64v)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
 #else
-SG_INLINE f32v fused(f32v a, f32v b, f32v c) { for (int k = 0; k < SG_BYTES / 4; k++) a[k] = (float)((double)a[k] * b[k] + c[k]); return a; }
-SG_INLINE f64v fused(f64v a, f64v b, f64v c) { for (int k = 0; k < SG_BYTES / 8; k++) a[k] = __builtin_fma(a[k], b[k], c[k]); return a; }
+SG_INLINE f32v fused(f32v a, f32v b, f32v c) {
+  for (int k = 0; k < SG_BYTES / 4; k++) a[k] = (float)((double)a[k] * b[k] + c[k]);
+  return a;
+}
+SG_INLINE f64v fused(f64v a, f64v b, f64v c) {
+  for (int k = 0; k < SG_BYTES / 8; k++) a[k] = __builtin_fma(a[k], b[k], c[k]);
+  return a;
+}
 #endif
 // ad − bc to within two units in the last place, although the products may cancel (Kahan; Jeannerod, Louvet and Muller,
 // Math. Comp. 82 (2013)).

@@ -35,8 +35,7 @@ template <class T, int parts = 1> void sort_lanes(Vec<T>* d, Vec<T>* q, int n) {
       if (!any(wrong)) continue;
       swap_if(wrong, d[i], d[i + 1]);
       for (int k = 0; k < n; k++)
-        for (int c = 0; c < parts; c++)
-          swap_if(wrong, q[(k * n + i) * parts + c], q[(k * n + i + 1) * parts + c]);
+        for (int c = 0; c < parts; c++) swap_if(wrong, q[(k * n + i) * parts + c], q[(k * n + i + 1) * parts + c]);
     }
 }
 

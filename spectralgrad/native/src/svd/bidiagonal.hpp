@@ -25,7 +25,11 @@ template <class Mode, int C, class T = typename Mode::Real, class S = typename M
 SG_INLINE void columns_pass(Vec<T>* a, int ld, int first, int stop, const Pending<Mode>& old, int j, const Vec<T>* u,
                             S tau, int k, S* y, S* r, Vec<T>* z) {
   Vec<T> yj[C], vj[C], sum[C];
-  for (int c = 0; c < C; c++) yj[c] = Mode::spread(old.y[j + c]), vj[c] = Mode::spread(old.v[j + c]), sum[c] = Vec<T>{};
+  for (int c = 0; c < C; c++) {
+    yj[c] = Mode::spread(old.y[j + c]);
+    vj[c] = Mode::spread(old.v[j + c]);
+    sum[c] = Vec<T>{};
+  }
   for (int i = first; i < stop; i++) {
     Vec<T> ui = old.u[i], xi = old.x[i], wi = u[i];
     for (int c = 0; c < C; c++) {
@@ -47,7 +51,8 @@ SG_INLINE void columns_pass(Vec<T>* a, int ld, int first, int stop, const Pendin
 }
 
 // The products over vectors first … stop − 1.
-template <class Mode, class T = typename Mode::Real> SG_INLINE auto dot(const Vec<T>* a, const Vec<T>* b, int first, int stop) {
+template <class Mode, class T = typename Mode::Real> SG_INLINE auto dot(const Vec<T>* a, const Vec<T>* b, int first,
+                                                                        int stop) {
   Vec<T> s = {};
   for (int i = first; i < stop; i++) s += a[i] * b[i];
   return Mode::total(s);
@@ -65,8 +70,8 @@ template <class Mode, class T = typename Mode::Real> SG_INLINE auto squares(cons
 
 // Turns x (entries from `at` on, zeros before) into the reflector that maps it to β e_at; returns τ and sets β. An x
 // whose norm is below √tiny is treated as zero (H = I), as in eigh/tridiagonal.hpp.
-// The singular values of B are as accurate as H is orthogonal, so τ = 2/‖u‖² is computed from u as it is stored, and sums
-// in float32 are widened. (Plain float32 made the errors 16 times as large as LAPACK's at n = 128.)
+// The singular values of B are as accurate as H is orthogonal, so τ = 2/‖u‖² is computed from u as it is stored, and
+// sums in float32 are widened. (Plain float32 made the errors 16 times as large as LAPACK's at n = 128.)
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
 SG_INLINE S reflector(Vec<T>* x, int at, int first, int stop, S& beta) {
   S& pivot = ((S*)x)[at];
@@ -88,7 +93,8 @@ SG_INLINE S reflector(Vec<T>* x, int at, int first, int stop, S& beta) {
 // golub_kahan.hpp wants it: D[n−1−k] = b_kk, E[n−2−k] = b_k,k+1. Column k is left holding u_k, zero above row k, and
 // row k of `right` (rows of lr vectors) v_k, zero up to column k. left, tau: their τ. work: 2·ld + 2·lr vectors.
 template <class Mode, class T = typename Mode::Real, class S = typename Mode::S>
-SG_ONCE void bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau, Vec<T>* work) {
+SG_ONCE void bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int lr, S* D, S* E, S* left, S* tau,
+                           Vec<T>* work) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S), C = 4;  // entries a vector; columns a pass
   const int stop = (m + per - 1) / per, end = (n + per - 1) / per;
   Vec<T>*x = work, *z = work + ld, *ys[2] = {work + 2 * ld, work + 2 * ld + lr};
@@ -97,13 +103,17 @@ SG_ONCE void bidiagonalise(Vec<T>* a, int ld, int m, int n, Vec<T>* right, int l
   Pending<Mode> old{x, x, (S*)ys[1], (S*)ys[1]};  // zeros
   for (int k = 0; k < n; k++) {
     const int first = k / per, from = (k + 1) / per;
-    Vec<T> *u = a + k * ld, *rv = right + k * lr, *yv = ys[k % 2];
+    Vec<T>*u = a + k * ld, *rv = right + k * lr, *yv = ys[k % 2];
     S *y = (S*)yv, *r = (S*)rv;
     Vec<T> yk = Mode::spread(old.y[k]), vk = Mode::spread(old.v[k]);
-    for (int i = first; i < stop; i++) u[i] -= old.u[i] * yk + old.x[i] * vk, z[i] = Vec<T>{};
+    for (int i = first; i < stop; i++) {
+      u[i] -= old.u[i] * yk + old.x[i] * vk;
+      z[i] = Vec<T>{};
+    }
     for (int i = 0; i < k; i++) ((S*)u)[i] = S{};
     left[k] = reflector<Mode>(u, k, first, stop, D[n - 1 - k]);
-    y[k] = S{}, tau[k] = S{};
+    y[k] = S{};
+    tau[k] = S{};
     int j = k + 1;
     for (; j + C <= n; j += C) columns_pass<Mode, C>(a + j * ld, ld, first, stop, old, j, u, left[k], k, y, r, z);
     for (; j < n; j++) columns_pass<Mode, 1>(a + j * ld, ld, first, stop, old, j, u, left[k], k, y, r, z);
@@ -130,7 +140,7 @@ void pair_dots(const Vec<T>* a, int ld, int count, int length, S (*dots)[2][2]) 
 // before k + offset unchanged.
 template <class Mode, int NV, class T = typename Mode::Real, class S = typename Mode::S>
 SG_ONCE void reflected_columns(const Vec<T>* a, int ld, int count, int offset, int length, const S* tau,
-                       const S (*dots)[2][2], int j, Vec<T>* z) {
+                               const S (*dots)[2][2], int j, Vec<T>* z) {
   constexpr int per = sizeof(Vec<T>) / sizeof(S);
   const S none[1][1] = {};
   for (int i = 0; i < length * NV; i++) z[i] = Vec<T>{};
@@ -143,7 +153,7 @@ SG_ONCE void reflected_columns(const Vec<T>* a, int ld, int count, int offset, i
     reflect<Mode, 1, NV>(z + (k + offset) * NV, length - k - offset, v, tau + k, none);
   }
   for (k -= 2; k >= 0; k -= 2) {
-    const S *const v[2] = {(const S*)(a + (k + 1) * ld) + k + offset, (const S*)(a + k * ld) + k + offset};
+    const S* const v[2] = {(const S*)(a + (k + 1) * ld) + k + offset, (const S*)(a + k * ld) + k + offset};
     const S both[2] = {tau[k + 1], tau[k]};
     reflect<Mode, 2, NV>(z + (k + offset) * NV, length - k - offset, v, both, dots[k / 2]);
   }

@@ -1,10 +1,10 @@
-// The singular value decomposition of m × n matrices, m ≥ n, for n ≤ 5: the one-sided Jacobi method of Hestenes (Golub &
-// Van Loan, 4th ed., section 8.6.4; Demmel and Veselić, SIAM J. Matrix Anal. Appl. 13 (1992); LAPACK's GESVJ), one matrix
-// per lane; and for 2 × 2 matrices its single rotation in closed form.
+// The singular value decomposition of m × n matrices, m ≥ n, for n ≤ 5: the one-sided Jacobi method of Hestenes (Golub
+// & Van Loan, 4th ed., section 8.6.4; Demmel and Veselić, SIAM J. Matrix Anal. Appl. 13 (1992); LAPACK's GESVJ), one
+// matrix per lane; and for 2 × 2 matrices its single rotation in closed form.
 //
-// Rotations from the right, accumulated in V, make the columns of A orthogonal; their norms are the singular values, and
-// the columns divided by their norms the left singular vectors. A rotation by a small angle changes a small column by
-// rounding errors of its own size only, so that small singular values are found to high relative accuracy.
+// Rotations from the right, accumulated in V, make the columns of A orthogonal; their norms are the singular values,
+// and the columns divided by their norms the left singular vectors. A rotation by a small angle changes a small column
+// by rounding errors of its own size only, so that small singular values are found to high relative accuracy.
 #pragma once
 #include "bidiagonal.hpp"
 #include "../simd/sorting.hpp"
@@ -55,8 +55,12 @@ template <class T, int N, int M> struct OneSided {
   SG_INLINE Mask<T> sweep() {
     Mask<T> busy = {};
     if constexpr (N == 4) {  // neighbouring pairs have no column in common, so that their latencies overlap
-      busy |= rotate(0, 1), busy |= rotate(2, 3), busy |= rotate(0, 2);
-      busy |= rotate(1, 3), busy |= rotate(0, 3), busy |= rotate(1, 2);
+      busy |= rotate(0, 1);
+      busy |= rotate(2, 3);
+      busy |= rotate(0, 2);
+      busy |= rotate(1, 3);
+      busy |= rotate(0, 3);
+      busy |= rotate(1, 2);
     } else
       for (int p = 0; p < N; p++)
         for (int q = p + 1; q < N; q++) busy |= rotate(p, q);
@@ -111,11 +115,16 @@ template <class T, int N, int M> struct OneSided {
   }
 };
 
-template <class T> struct SvdPointers { const T* A; T *U, *S, *Vh; };  // of a group; U and Vh null if not wanted
+// Of a group; U and Vh are null if they are not wanted.
+template <class T> struct SvdPointers {
+  const T* A;
+  T *U, *S, *Vh;
+};
 
 // Writes a basis whose columns are given by entry(i, j), or its transpose; NaN for matrices that failed.
 template <class T, class Entry>
-SG_INLINE void write_entries(int rows, int cols, bool transposed, Vec<T> good, int count, Vec<T>* io, T* out, Entry entry) {
+SG_INLINE void write_entries(int rows, int cols, bool transposed, Vec<T> good, int count, Vec<T>* io, T* out,
+                             Entry entry) {
   Vec<T> nan = splat<T>(__builtin_nanf(""));
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < cols; j++) io[transposed ? j * rows + i : i * cols + j] = good != 0 ? entry(i, j) + T(0) : nan;
@@ -130,9 +139,14 @@ void one_sided_group(const SvdPointers<T>& g, int m, bool wide, int count, int64
   const int size = m * N;
   Vec<T>*io = work, values[N + W] = {}, largest = {}, poison = {};
   OneSided<T, N, M> J;
-  J.m = m, J.far = work + size + W, work = J.far + (M ? 0 : size);
+  J.m = m;
+  J.far = work + size + W;
+  work = J.far + (M ? 0 : size);
   gather(g.A, size, count, g.A + left * size, size, io);
-  for (int e = 0; e < size; e++) largest = vmax<T>(vabs<T>(io[e]), largest), poison += io[e] * T(0);
+  for (int e = 0; e < size; e++) {
+    largest = vmax<T>(vabs<T>(io[e]), largest);
+    poison += io[e] * T(0);
+  }
   Scale<Vec<T>> s = scale_of<T>(largest, poison);
   for (int i = 0; i < J.rows(); i++)
     for (int j = 0; j < N; j++) J.at(i, j) = scaled<T>(io[wide ? j * m + i : i * N + j], s);
@@ -158,21 +172,27 @@ template <class T> void two_by_two_group(const SvdPointers<T>& g, int count, int
   typedef Vec<T> V;
   V values[W] = {}, zero = {}, one = splat<T>(1), largest = {}, poison = {};
   gather(g.A, 4, count, g.A + left * 4, 4, io);
-  for (int e = 0; e < 4; e++) largest = vmax<T>(vabs<T>(io[e]), largest), poison += io[e] * T(0);
+  for (int e = 0; e < 4; e++) {
+    largest = vmax<T>(vabs<T>(io[e]), largest);
+    poison += io[e] * T(0);
+  }
   Scale<V> scale = scale_of<T>(largest, poison);
   V a = scaled<T>(io[0], scale), b = scaled<T>(io[1], scale), c = scaled<T>(io[2], scale), d = scaled<T>(io[3], scale);
   V determinant = difference_of_products<T>(a, d, b, c);
   V first = a * a + c * c, second = b * b + d * d, twice = (a * b + c * d) * T(2), gap = vabs<T>(first - second);
   Mask<T> turned = second > first;
-  swap_if(turned, a, b), swap_if(turned, c, d);
+  swap_if(turned, a, b);
+  swap_if(turned, c, d);
   V t = twice / vmax<T>(gap + vsqrt(gap * gap + twice * twice), splat<T>(Simd<T>::tiny));  // tiny only avoids 0/0
   V cosine = T(1) / vsqrt(t * t + T(1)), sine = t * cosine;
   V x = cosine * a + sine * b, y = cosine * c + sine * d;
   V top = vsqrt(x * x + y * y);
   V inverse = top > 0 ? T(1) / top : zero;
-  x = top > 0 ? x * inverse : one, y *= inverse;
+  x = top > 0 ? x * inverse : one;
+  y *= inverse;
   V low = vabs<T>(determinant) * inverse;
-  values[0] = unscaled<T>(top, scale), values[1] = unscaled<T>(vmin<T>(low, top), scale);
+  values[0] = unscaled<T>(top, scale);
+  values[1] = unscaled<T>(vmin<T>(low, top), scale);
   scatter(values, g.S, 2, count, g.S + (int64_t)count * 2, 2);
   if (!g.U) return;
   Mask<T> sign = signs<T>(determinant) ^ (turned ? signs<T>(-one) : Mask<T>{});

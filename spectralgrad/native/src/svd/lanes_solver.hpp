@@ -1,7 +1,7 @@
 // The singular value decomposition of m × n matrices, real (usually for n ≥ 6) or complex: reduction to bidiagonal form
 // (bidiagonal.hpp, complex_bidiagonal.hpp), QR iteration in lockstep (golub_kahan.hpp), rotations recorded and applied
-// later in wavefronts (eigh/recorded_sweeps.hpp), sorting. Wide matrices are transposed while they are read, so m ≥ n everywhere below.
-// The three variants are as in eigh/lanes_solver.hpp.
+// later in wavefronts (eigh/recorded_sweeps.hpp), sorting. Wide matrices are transposed while they are read, so m ≥ n
+// everywhere below. The three variants are those of eigh/lanes_solver.hpp.
 #pragma once
 #include "golub_kahan.hpp"
 #include "../simd/sorting.hpp"
@@ -12,7 +12,9 @@ namespace SG_NS {
 namespace {
 
 // Where the results of matrix `first` and those after it go. U and Vh are null if only values are wanted.
-template <class T> struct SvdOutput { T *U, *S, *Vh; };
+template <class T> struct SvdOutput {
+  T *U, *S, *Vh;
+};
 
 template <class Field, int G> struct SvdSolver {
   typedef typename Field::T T;
@@ -41,26 +43,40 @@ template <class Field, int G> struct SvdSolver {
   // alone: there is one matrix, so that lanes would be empty.
   size_t layout(int rows, int cols, bool with_vectors, bool alone, char* base) {
     Arena mem{base, 0};
-    wide = rows < cols, vectors = with_vectors;
-    m = wide ? cols : rows, n = wide ? rows : cols, kind = alone ? large_d : variant(m, n);
+    wide = rows < cols;
+    vectors = with_vectors;
+    m = wide ? cols : rows;
+    n = wide ? rows : cols;
+    kind = alone ? large_d : variant(m, n);
     const int matrices = alone ? 1 : W;
-    ld = (m + W - 1) / W * (kind == large_d ? 1 : W), lr = (n + W - 1) / W * (kind == large_d ? 1 : W);
+    ld = (m + W - 1) / W * (kind == large_d ? 1 : W);
+    lr = (n + W - 1) / W * (kind == large_d ? 1 : W);
     replay.layout(mem, n, kind == small_d);
     const size_t recorded = (size_t)replay.keep * replay.record;
-    a = mem.take<V>((size_t)n * ld * parts), right = mem.take<V>((size_t)n * lr * parts);
-    z = mem.take<V>((size_t)(m + W) * NV * parts), work = mem.take<V>(2 * (size_t)(ld + lr) * parts);
+    a = mem.take<V>((size_t)n * ld * parts);
+    right = mem.take<V>((size_t)n * lr * parts);
+    z = mem.take<V>((size_t)(m + W) * NV * parts);
+    work = mem.take<V>(2 * (size_t)(ld + lr) * parts);
     row = mem.take<V>((size_t)m * parts + W);
     for (int g = 0; g < G; g++) {
-      D[g] = shifted(mem.take<V>(n + 2), 1), E[g] = shifted(mem.take<V>(n + 2), 1), L[g] = shifted(mem.take<V>(n + 2), 1);
+      D[g] = shifted(mem.take<V>(n + 2), 1);
+      E[g] = shifted(mem.take<V>(n + 2), 1);
+      L[g] = shifted(mem.take<V>(n + 2), 1);
       B[g] = shifted(mem.take<V>(n + 2), 1);
-      for (auto* r : {&R[g], &Q[g]}) r->s = mem.take<V>(recorded), r->t = mem.take<V>(recorded);
+      for (auto* r : {&R[g], &Q[g]}) {
+        r->s = mem.take<V>(recorded);
+        r->t = mem.take<V>(recorded);
+      }
       if (!vectors) continue;
       U[g].q = mem.take<V>(U[g].shape(parts * m, n, kind == small_d, matrices));
       Vb[g].q = mem.take<V>(Vb[g].shape(parts * n, n, kind == small_d, matrices));
     }
     if (vectors && kind == small_d) page.q = mem.take<V>(page.shape(parts * m, n, false));
-    left = mem.take<V>((size_t)n * parts), tau = mem.take<V>((size_t)n * parts), dots = mem.take<V>((size_t)(n / 2 + 1) * 4);
-    factor = mem.take<T>(n), order = mem.take<int>((size_t)W * n);
+    left = mem.take<V>((size_t)n * parts);
+    tau = mem.take<V>((size_t)n * parts);
+    dots = mem.take<V>((size_t)(n / 2 + 1) * 4);
+    factor = mem.take<T>(n);
+    order = mem.take<int>((size_t)W * n);
     flat = mem.take<T>(parts > 1 && vectors ? (size_t)parts * m * n : 0);
     return mem.used;
   }
@@ -77,7 +93,8 @@ template <class Field, int G> struct SvdSolver {
         for (int c = 0; c < parts; c++) {
           const V x = row[j * parts + c];
           (wide ? a[(i * parts + c) * ld + j] : a[(j * parts + c) * ld + i]) = x;
-          largest = vmax<T>(vabs<T>(x), largest), poison += x * T(0);
+          largest = vmax<T>(vabs<T>(x), largest);
+          poison += x * T(0);
         }
     }
     Scale<V> s = scale_of<T>(largest, poison);
@@ -120,7 +137,10 @@ template <class Field, int G> struct SvdSolver {
     const int64_t size = (int64_t)m * n * parts;
     const Scale<V> s = survey_all(A, count);
     for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
-    if (vectors) U[g].clear(), Vb[g].clear();
+    if (vectors) {
+      U[g].clear();
+      Vb[g].clear();
+    }
     for (int k = 0; k < count; k++) {
       reduce_one(A + k * size, s, g, k);
       if (!vectors) continue;
@@ -139,7 +159,10 @@ template <class Field, int G> struct SvdSolver {
     load_one(A, s, k);
     T *d = replay.sine, *e = replay.tangent;
     Field::template reduce<SM>(a, ld, m, n, right, lr, d, e, (T*)left, (T*)tau, work);
-    for (int i = 0; i < n; i++) D[g][i][k] = d[i], E[g][i][k] = i < n - 1 ? e[i] : T(0);
+    for (int i = 0; i < n; i++) {
+      D[g][i][k] = d[i];
+      E[g][i][k] = i < n - 1 ? e[i] : T(0);
+    }
   }
   void form_single(V* from, int step, int reflectors, int offset, const T* t, Basis<T>& to, int k) {
     Field::template prepare<SM>(from, step, reflectors, to.rows / parts, (T*)dots);
@@ -152,10 +175,14 @@ template <class Field, int G> struct SvdSolver {
   }
 
   // ---- iteration ----
-  // Lanes that did not converge are left with a nonzero E. The limit is as in eigh/lanes_solver.hpp.
+  // Lanes that did not converge are left with a nonzero E. The limit is that of eigh/lanes_solver.hpp.
   Iteration started() {
     Iteration it;
-    for (int g = 0; g < G; g++) it.D[g] = D[g], it.E[g] = E[g], it.B[g] = B[g];
+    for (int g = 0; g < G; g++) {
+      it.D[g] = D[g];
+      it.E[g] = E[g];
+      it.B[g] = B[g];
+    }
     it.start(n);
     return it;
   }
@@ -172,10 +199,16 @@ template <class Field, int G> struct SvdSolver {
     int kept = 0;
     for (int k = 0; k < 30 * n && it.prepare(); k++) {
       const int at = kept * replay.record + pad;
-      for (int g = 0; g < G; g++) r[g] = {R[g].s + at, R[g].t + at}, q[g] = {Q[g].s + at, Q[g].t + at};
+      for (int g = 0; g < G; g++) {
+        r[g] = {R[g].s + at, R[g].t + at};
+        q[g] = {Q[g].s + at, Q[g].t + at};
+      }
       replay.note(kept, it);
       it.template sweep<true>(r, q, pad);
-      if (++kept == replay.keep) apply(kept, count), kept = 0;
+      if (++kept == replay.keep) {
+        apply(kept, count);
+        kept = 0;
+      }
     }
     if (kept) apply(kept, count);
   }
@@ -200,7 +233,8 @@ template <class Field, int G> struct SvdSolver {
       V value = unscaled<T>(L[g][i], s);
       for (int k = 0; k < count; k++) {
         int r = n - 1 - (int)rank[i][k];
-        out.S[(int64_t)k * n + r] = value[k], order[k * n + r] = i;
+        out.S[(int64_t)k * n + r] = value[k];
+        order[k * n + r] = i;
       }
     }
     if (vectors) write_basis(g, count, s, Vb[g], false, wide ? out.U : out.Vh, !wide);
@@ -228,28 +262,24 @@ template <class Field, int G> struct SvdSolver {
     }
   }
 
-  // Decomposes up to G·W matrices. left_over: the number of matrices from A to the end of the batch, which limits vector
-  // loads. Returns the number of matrices that failed.
+  // Decomposes up to G·W matrices. left_over: the number of matrices from A to the end of the batch, which limits
+  // vector loads. Returns the number of matrices that failed.
   int solve(const T* A, const SvdOutput<T>& out, int total, int64_t left_over) {
-    int count[G], failed = 0;
     Scale<V> s[G];
     const int64_t mn = (int64_t)m * n * parts;
-    for (int g = 0; g < G; g++) {
-      count[g] = total - g * W < 0 ? 0 : total - g * W < W ? total - g * W : W;
-      if (!count[g]) {
-        for (int i = 0; i < n; i++) D[g][i] = E[g][i] = V{};
-        continue;
-      }
-      const T* from = A + g * W * mn;
-      s[g] = kind == large_d ? reduce_single(from, count[g], g) : reduce_lanes(from, count[g], A + left_over * mn, g);
-    }
-    iterate(count);
     const int64_t u = (wide ? n : m) * (int64_t)n * W * parts, v = (wide ? m : n) * (int64_t)n * W * parts;
-    for (int g = 0; g < G && count[g]; g++) {
-      SvdOutput<T> to{vectors ? out.U + g * u : nullptr, out.S + (int64_t)g * W * n, vectors ? out.Vh + g * v : nullptr};
-      failed += write(g, count[g], s[g], to);
-    }
-    return failed;
+    auto reduce = [&](int g, int count) {
+      for (int i = 0; !count && i < n; i++) D[g][i] = E[g][i] = V{};
+      if (!count) return;
+      const T* from = A + g * W * mn;
+      s[g] = kind == large_d ? reduce_single(from, count, g) : reduce_lanes(from, count, A + left_over * mn, g);
+    };
+    return in_groups<G, W>(
+        total, reduce, [&](const int* count) { iterate(count); },
+        [&](int g, int count) {
+          T *U = vectors ? out.U + g * u : nullptr, *Vh = vectors ? out.Vh + g * v : nullptr;
+          return write(g, count, s[g], {U, out.S + (int64_t)g * W * n, Vh});
+        });
   }
 };
 

@@ -1,5 +1,5 @@
-// What differs between real and complex matrices in lanes_solver.hpp: the reduction, the columns of U and V, and writing. A
-// complex number is two numbers of type T in memory, two planes of a column, and `parts` rows of a basis.
+// What differs between real and complex matrices in lanes_solver.hpp: the reduction, the columns of U and V, and
+// writing. A complex number is two numbers of type T in memory, two planes of a column, and `parts` rows of a basis.
 #pragma once
 #include "complex_bidiagonal.hpp"
 #include "../eigh/real_or_complex.hpp"

@@ -13,7 +13,8 @@ template <class T> size_t small_svd_work(int64_t m, int64_t n) {
   return (size_t)((4 * k + 1) * rows + 2 * Simd<T>::W) * sizeof(Vec<T>);
 }
 
-template <class T, int N> void small_group(const SvdPointers<T>& g, int m, bool wide, int count, int64_t left, Vec<T>* work) {
+template <class T, int N> void small_group(const SvdPointers<T>& g, int m, bool wide, int count, int64_t left,
+                                           Vec<T>* work) {
   if (N == 2 && m == 2) two_by_two_group<T>(g, count, left, work);
   else if (m == N) one_sided_group<T, N, N>(g, m, wide, count, left, work);
   else one_sided_group<T, N, 0>(g, m, wide, count, left, work);
@@ -28,7 +29,8 @@ template <class T> int small_svd(const SvdTask<T>& t) {
   for (int k = 0; k < t.count; k += W) {
     const int64_t at = t.first + k, left = t.batch - at;
     const int count = t.count - k < W ? t.count - k : W;
-    SvdPointers<T> g{t.A + at * m * n, t.U ? t.U + at * t.m * n : nullptr, t.S + at * n, t.Vh ? t.Vh + at * n * t.n : nullptr};
+    SvdPointers<T> g{t.A + at * m * n, t.U ? t.U + at * t.m * n : nullptr, t.S + at * n,
+                     t.Vh ? t.Vh + at * n * t.n : nullptr};
     Vec<T>* work = (Vec<T>*)t.work;
     if (n == 1) small_group<T, 1>(g, m, wide, count, left, work);
     if (n == 2) small_group<T, 2>(g, m, wide, count, left, work);
@@ -53,14 +55,18 @@ template <class T> struct ThinSvd {
 
   size_t layout(int rows, int cols, char* base) {
     Arena mem{base, 0};
-    wide = rows < cols, m = wide ? cols : rows, n = wide ? rows : cols, ld = (m + W - 1) / W;
-    a = mem.take<V>((size_t)n * ld), z = mem.take<V>((size_t)ld);
+    wide = rows < cols;
+    m = wide ? cols : rows;
+    n = wide ? rows : cols;
+    ld = (m + W - 1) / W;
+    a = mem.take<V>((size_t)n * ld);
+    z = mem.take<V>((size_t)ld);
     return mem.used + small_svd_work<T>(n, n);
   }
   T* column(int j) const { return (T*)(a + j * ld); }
 
-  // Column j scaled to a largest entry in [1/2, 1), or near it at the ends of the range; returns the exponent of two that
-  // undoes it.
+  // Column j scaled to a largest entry in [1/2, 1), or near it at the ends of the range; returns the exponent of two
+  // that undoes it.
   int load(const T* A, int j) {
     T *to = column(j), largest = 0;
     const int64_t step = wide ? 1 : n;
@@ -88,7 +94,10 @@ template <class T> struct ThinSvd {
   T triangularise(const T* A) {
     int exponents[most], largest;
     T back[most];
-    for (int j = 0; j < n; j++) exponents[j] = load(A, j), largest = j && exponents[j] < largest ? largest : exponents[j];
+    for (int j = 0; j < n; j++) {
+      exponents[j] = load(A, j);
+      largest = j && exponents[j] < largest ? largest : exponents[j];
+    }
     for (int j = 0; j < n; j++) back[j] = (T)__builtin_ldexp(1.0, exponents[j] - largest);
     for (int k = 0; k < n; k++) {
       for (int i = 0; i < n; i++) R[i * n + k] = i < k ? column(k)[i] * back[k] : T(0);
@@ -109,7 +118,7 @@ template <class T> struct ThinSvd {
     V largest = {}, poison = {};
     survey(A, (int64_t)m * n, largest, poison, 0);
     const T scale = triangularise(A);
-    const SvdTask<T> inner{R, U ? left : nullptr, S, U ? right : nullptr, 1, 0, 1, n, n, work};
+    const SvdTask<T> inner{{1, 0, 1, work}, R, U ? left : nullptr, S, U ? right : nullptr, n, n};
     const int failed = poison[0] == 0 ? small_svd(inner) : 1;
     const T bad = failed ? (T)__builtin_nanf("") : T(0);
     for (int r = 0; r < n; r++) S[r] = failed ? bad : S[r] * scale;
@@ -117,8 +126,7 @@ template <class T> struct ThinSvd {
       if (!failed) form(r);
       T* to = wide ? Vh + (int64_t)r * m : U + r;
       for (int i = 0; i < m; i++) to[(int64_t)i * (wide ? 1 : n)] = failed ? bad : ((const T*)z)[i] + T(0);
-      for (int c = 0; c < n; c++)
-        (wide ? U[c * n + r] : Vh[r * n + c]) = failed ? bad : right[r * n + c];
+      for (int c = 0; c < n; c++) (wide ? U[c * n + r] : Vh[r * n + c]) = failed ? bad : right[r * n + c];
     }
     return failed;
   }

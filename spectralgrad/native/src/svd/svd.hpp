@@ -38,7 +38,11 @@ template <class T> int svd_single(const SvdTask<T>& t) {
 template <class T> sg::SvdOps<T> svd_ops() {
   return {{svd_group<T>, svd_lanes<T>, svd_work<T>, svd<T>, iterated_cost<General<T>>},
           {one_svd<T>, one_svd<T>, svd_single_work<T>, svd_single<T>, iterated_single_cost<General<T>>},
-          gradient_lanes<T>, gradient_work<T>, svd_gradient<T>, singular_work<T>, singular_function<T>};
+          gradient_lanes<T>,
+          gradient_work<T>,
+          svd_gradient<T>,
+          singular_work<T>,
+          singular_function<T>};
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Singular value decompositions by iteration as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp), and
-// one matrix at a time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
+// Singular value decompositions by iteration as tasks of the dispatcher: with one matrix per lane (lanes_solver.hpp),
+// and one matrix at a time (single_solver.hpp). `Field` tells real from complex matrices (real_or_complex.hpp).
 #pragma once
 #include "../interface.hpp"
+#include "../eigh/interleaved.hpp"
 #include "single_solver.hpp"
 
 namespace SG_NS {
@@ -9,30 +10,18 @@ namespace {
 
 using sg::SvdTask;
 
-// Number of groups of W matrices whose QR iterations are interleaved (see eigh/tasks.hpp).
-constexpr int svd_interleaved(int64_t n) { return n <= 32 ? 4 : n <= 256 ? 2 : 1; }
 constexpr int64_t smaller(int64_t m, int64_t n) { return m < n ? m : n; }
 
-// Calls run(solver) with the solver for `count` matrices; an empty group would take as long as a full one.
-template <class Field, class Run> auto with_svd_solver(int64_t n, int count, Run run) {
-  constexpr int W = Simd<typename Field::T>::W;
-  const int most = svd_interleaved(n), groups = (count + W - 1) / W, g = groups < most ? groups : most;
-  if (g > 2) { SvdSolver<Field, 4> s; return run(s); }
-  if (g == 2) { SvdSolver<Field, 2> s; return run(s); }
-  SvdSolver<Field, 1> s;
-  return run(s);
-}
-
 template <class Field> int iterated_group(int64_t m, int64_t n) {
-  return Simd<typename Field::T>::W * svd_interleaved(smaller(m, n));
+  return Simd<typename Field::T>::W * interleaved(smaller(m, n));
 }
 template <class Field> int iterated_lanes(int64_t m, int64_t n) {
   const int64_t k = smaller(m, n);
   return SvdSolver<Field, 1>::variant((int)(m + n - k), (int)k) == large_d ? 1 : Simd<typename Field::T>::W;
 }
 template <class Field> size_t iterated_work(int64_t m, int64_t n, bool vectors) {
-  return with_svd_solver<Field>(smaller(m, n), iterated_group<Field>(m, n),
-                                [&](auto& s) { return s.layout((int)m, (int)n, vectors, false, nullptr); });
+  return with_solver<SvdSolver, Field>(smaller(m, n), iterated_group<Field>(m, n),
+                                       [&](auto& s) { return s.layout((int)m, (int)n, vectors, false, nullptr); });
 }
 template <class Field> size_t iterated_single_work(int64_t m, int64_t n, bool vectors) {
   SvdSingle<Field> s;
@@ -42,11 +31,12 @@ template <class Field> size_t iterated_single_work(int64_t m, int64_t n, bool ve
 // The results of matrix `first` and those after it.
 template <class Field, class T = typename Field::T> SvdOutput<T> results(const SvdTask<T>& t, int64_t first) {
   const int64_t k = smaller(t.m, t.n), parts = Field::parts;
-  return {t.U ? t.U + first * t.m * k * parts : nullptr, t.S + first * k, t.Vh ? t.Vh + first * k * t.n * parts : nullptr};
+  return {t.U ? t.U + first * t.m * k * parts : nullptr, t.S + first * k,
+          t.Vh ? t.Vh + first * k * t.n * parts : nullptr};
 }
 // Both return the number of matrices that failed.
 template <class Field> int iterated_svd(const SvdTask<typename Field::T>& t) {
-  return with_svd_solver<Field>(smaller(t.m, t.n), t.count, [&](auto& s) {
+  return with_solver<SvdSolver, Field>(smaller(t.m, t.n), t.count, [&](auto& s) {
     s.layout(t.m, t.n, t.U != nullptr, false, (char*)t.work);
     return s.solve(t.A + t.first * t.m * t.n * Field::parts, results<Field>(t, t.first), t.count, t.batch - t.first);
   });
