@@ -205,7 +205,7 @@ def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
 
 
 def _of_scalar_functions(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    """Functions and their inverses, so that the derivative of one undoes that of the other; a square of any sign."""
+    """Functions and their inverses, so that one derivative undoes the other; a square of any sign."""
     for lanes in (True, False):
         log, slope = _scalar(native, A, G, "logarithm", 0.0, lanes)
         third, change = _scalar(native, A, G, "real_power", 1 / 3, lanes)

@@ -56,21 +56,21 @@ template <class T> struct SvdTask : Piece {
   Team team = {};
 };
 
-// The gradient with respect to the matrices from those with respect to their factors, each of which may be null.
+// The gradient with respect to the matrices from the gradients with respect to their factors, each of which may be null.
 template <class T> struct SvdGradient : Piece {
   const T *U, *S, *Vh, *gU, *gS, *gVh;
-  const T* K;  // gap matrices (k × k, zero on the diagonal), or null for those of SVD-Padé with this floor
+  const T* K;  // gap matrices (k × k, zero on the diagonal), or null for SVD-Padé's with this floor
   T* gM;
   int m, n;
   T floor;
   bool filter, saturate;  // drop couplings at rounding level between tied vectors; clamp what would overflow
 };
 
-// The gradient with respect to symmetric matrices from those with respect to eigenvectors and eigenvalues, of which one
-// may be null.
+// The gradient with respect to symmetric matrices from the gradients with respect to eigenvectors and
+// eigenvalues; one of them may be null.
 template <class T> struct EighGradient : Piece {
   const T *V, *w, *gV, *gw;
-  const T* K;  // gap matrices (d × d), or null for those of SVD-Padé with this floor
+  const T* K;  // gap matrices (d × d), or null for SVD-Padé's with this floor
   T* gA;
   int d;
   T floor;
@@ -114,7 +114,7 @@ template <class T> struct Divided : Piece {
   DividedStep step;
 };
 
-// One way to compute singular value decompositions; the functions are those of an Eigensolver.
+// One way to compute singular value decompositions; it has the same functions as an Eigensolver.
 template <class T> struct SvdMethod {
   int (*group)(int64_t m, int64_t n);
   int (*lanes)(int64_t m, int64_t n);

@@ -233,8 +233,8 @@ template <class T, int R, int NV>
 SG_INLINE void tile(const T* x, int xld, int step, const Vec<T>* b, int ld, int n, Vec<T>* c) {
   tile<T, R, NV>(x, xld, step, b, ld, n, c, ld);
 }
-// NV vectors of columns of c = x b, from row `first` on. Those of a matrix that does not fit into the first-level cache
-// are copied to `panel` (n rows), which does.
+// NV vectors of columns of c = x b, from row `first` on. The vectors of a matrix that does not fit into the first-level
+// cache are copied to `panel` (n rows), which does.
 template <class T, int NV>
 SG_INLINE void multiply_panel(const Vec<T>* x, const Vec<T>* b, int ld, int n, Vec<T>* c, int first, Vec<T>* panel) {
   constexpr int W = Simd<T>::W, R = 4;

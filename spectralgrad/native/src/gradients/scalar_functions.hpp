@@ -1,10 +1,10 @@
 // Scalar functions beside the roots: logarithm, exponential and powers, with their divided differences.
 //
-// The differences are those of autograd/functions/divided_differences.py: with y = (a − b)/b, which is exact up to one
+// The formulas are also in autograd/functions/divided_differences.py: with y = (a − b)/b, which is exact up to one
 // rounding for b ≤ a ≤ 2b,
 //   log   log1p(y)/(b y);       exp   e^a (1 − e^(b − a))/(a − b);       power   b^(p − 1) expm1(p log1p y)/y,
 // and quotients of differences of values where these cannot cancel. Between range and null space they are f(λ)/λ, within
-// the null space zero; eigenvalues of the null space are zero here. The functions are those of the C library, one number
+// the null space zero; eigenvalues of the null space are zero here. The C library computes the functions, one number
 // at a time: a matrix has few eigenvalues, and few pairs of them are close. Whole powers of small exponent are sums.
 #pragma once
 #include <cmath>

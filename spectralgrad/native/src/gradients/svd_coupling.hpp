@@ -10,7 +10,7 @@ namespace {
 
 using sg::SvdGradient;
 
-// The entries of C, from those of P and Q.
+// The entries of C, from the entries of P and Q.
 template <class T> struct Core : Coupling<T> {
   typedef Vec<T> V;
   using Coupling<T>::limit;

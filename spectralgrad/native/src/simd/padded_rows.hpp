@@ -1,4 +1,4 @@
-// Matrices of which each row is padded to whole vectors, for passes over one matrix at a time.
+// Matrices whose rows are padded to whole vectors, for passes over one matrix at a time.
 #pragma once
 #include "simd.hpp"
 

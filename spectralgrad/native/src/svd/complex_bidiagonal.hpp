@@ -4,7 +4,7 @@
 // real part of exactly ‖u‖²/2 makes H unitary, whatever the imaginary part, so it is computed from u as it is stored.
 // Step k is
 //   y = τ̄ uᴴA,  r = row k of A − u yᵀ,  v = r − β' e_{k+1},  x = τ̄' (A − u yᵀ) v̄,  A ← Hᴴ A G = A − u yᵀ − x vᵀ,
-// where G = I − τ̄' v̄ vᵀ. The product of the matrices G is V, so that of the reflectors I − τ' v vᴴ is V̄, whose
+// where G = I − τ̄' v̄ vᵀ. The product of the matrices G is V, so the product of the reflectors I − τ' v vᴴ is V̄, whose
 // transpose is Vᴴ. Nothing is therefore conjugated when V is formed, transposed or exchanged with U.
 //
 // A column is planar: ld vectors of real parts, then ld of imaginary parts; so are rows, with lr vectors.

@@ -1,7 +1,7 @@
 // The singular value decomposition of m × n matrices, real (usually for n ≥ 6) or complex: reduction to bidiagonal form
 // (bidiagonal.hpp, complex_bidiagonal.hpp), QR iteration in lockstep (golub_kahan.hpp), rotations recorded and applied
 // later in wavefronts (eigh/recorded_sweeps.hpp), sorting. Wide matrices are transposed while they are read, so m ≥ n
-// everywhere below. The three variants are those of eigh/lanes_solver.hpp.
+// everywhere below. There are the same three variants as in eigh/lanes_solver.hpp.
 #pragma once
 #include "golub_kahan.hpp"
 #include "../simd/sorting.hpp"
@@ -175,7 +175,7 @@ template <class Field, int G> struct SvdSolver {
   }
 
   // ---- iteration ----
-  // Lanes that did not converge are left with a nonzero E. The limit is that of eigh/lanes_solver.hpp.
+  // Lanes that did not converge are left with a nonzero E. eigh/lanes_solver.hpp has the same limit.
   Iteration started() {
     Iteration it;
     for (int g = 0; g < G; g++) {
