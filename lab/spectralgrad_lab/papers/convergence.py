@@ -11,7 +11,7 @@ from typing import Any
 from ..comparison.results import Summary
 from .drawing import COLORS, canvas, dress
 
-TRAIN, TEST, LOSS = "train_error", "test_error", "test_loss"
+TRAIN, TEST, LOSS, TRAIN_LOSS = "train_error", "test_error", "test_loss", "train_loss"
 
 
 def curves(found: Mapping[str, Summary], names: Sequence[str], what: str) -> list[list[float]]:

@@ -11,7 +11,7 @@ from spectralgrad.io.files import write_text
 
 from .counts import NOT_RUN, STATEMENTS, classes, in_words, verdicts_of
 from .items import KINDS, Item, Paper, papers
-from .judging import Outcome
+from .judging import UNFINISHED, Outcome
 from .markdown import folded, plain, table, verdict
 from .outcomes import draw
 from .sections import picture_of, section
@@ -141,4 +141,8 @@ def _overview(items: Sequence[Item], outcomes: Mapping[str, Outcome]) -> list[st
 
 
 def _found(item: Item, outcomes: Mapping[str, Outcome]) -> str:
-    return verdict(outcomes[item.key].verdict, item.weight) if item.key in outcomes else NOT_RUN
+    if item.key not in outcomes:
+        return NOT_RUN
+    found = outcomes[item.key]
+    seeds = f" ({found.values[UNFINISHED]})" if UNFINISHED in found.values else ""
+    return verdict(found.verdict, item.weight) + seeds
