@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -35,9 +36,8 @@ def whitening_losses(train: Training) -> Mapping[str, Value]:
     rises = [unsteadiness(found[pi], found[ours], TRAIN_LOSS) for pi, ours in names]
     return {
         **_steadiness(found, {"pi": [pi for pi, _ in names], "ours": [ours for _, ours in names]}),
-        "rises": [mean for mean, _ in rises],
-        "standard_error": [error for _, error in rises],
-        "behind": [_last(found[pi], found[ours]) for pi, ours in names],
+        **_columns("rises", rises),
+        **_columns("behind", [_last(found[pi], found[ours]) for pi, ours in names]),
     }
 
 
@@ -49,9 +49,8 @@ def denoising_losses(train: Training) -> Mapping[str, Value]:
     rises = [unsteadiness(found[pi], found[name], TRAIN_LOSS) for name in others]
     return {
         **_steadiness(found, {"pi": [pi], "ours": [others[0]], "bn": [others[1]]}),
-        "rises": [mean for mean, _ in rises],
-        "standard_error": [error for _, error in rises],
-        "behind": [_last(found[pi], found[name]) for name in others],
+        **_columns("rises", rises),
+        **_columns("behind", [_last(found[pi], found[name]) for name in others]),
     }
 
 
@@ -65,9 +64,14 @@ def _steadiness(found: Mapping[str, Summary], groups: Mapping[str, Sequence[str]
     return {**values, "failures": failures(chosen), "train_seconds": seconds(chosen)}
 
 
-def _last(one: Summary, other: Summary) -> float:
-    """The difference of the losses of the last epoch, paired by seed."""
-    return apart(one, other, TRAIN_LOSS)[0][-1]
+def _last(one: Summary, other: Summary) -> tuple[float, float]:
+    """The difference of the losses of the last epoch, paired by seed, and its standard error; NaN without a pair."""
+    means, errors = apart(one, other, TRAIN_LOSS)
+    return (means[-1], errors[-1]) if means else (math.nan, math.nan)
+
+
+def _columns(name: str, found: Sequence[tuple[float, float]]) -> dict[str, Value]:
+    return {name: [mean for mean, _ in found], f"{name}_error": [error for _, error in found]}
 
 
 @draws("neurips/figure-2")

@@ -36,15 +36,15 @@ LAST = 1_000  # the loss is the mean over so many steps at the end
 
 
 def tasks() -> list[dict[str, Any]]:
-    """One task per seed, dimension and method."""
-    return [{"method": m, "d": d, "seed": s} for s, d, m in product(range(SEEDS), SIZES, METHODS)]
+    """One task per seed, method and dimension."""
+    return [{"method": m, "d": d, "seed": s} for s, m, d in product(range(SEEDS), METHODS, SIZES)]
 
 
 DEPARTURES = [
     "a 3×3 convolution of 64 channels, whitening and a linear classifier instead of ResNet-18",
     "the central 16×16 pixels instead of random crops of 32×32, and no flips",
     f"batch_size {BATCH} instead of 128",
-    "20,000 steps instead of 137,000",
+    "20,000 steps (26 epochs) instead of 137,000 (350 epochs)",
 ]
 
 
