@@ -20,9 +20,10 @@ from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
 from spectralgrad_lab.data import as_dataset
 from spectralgrad_lab.networks import build
 from spectralgrad_lab.papers import convergence, small_protocol
+from spectralgrad_lab.papers.eccv import longer_training
 from spectralgrad_lab.papers.gradients import whitened_features
 from spectralgrad_lab.papers.items import ItemError, all_items, select
-from spectralgrad_lab.papers.judging import run
+from spectralgrad_lab.papers.judging import UNFINISHED, run
 from spectralgrad_lab.papers.outcomes import read_all, write
 from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
@@ -39,6 +40,8 @@ RUNS = {
     "tpami/training-table-5": 4 * 5,
     "tpami/training-power-iteration": 5 * 15,
     "tpami/training-pooling": 3 * 3,
+    "tpami/training-released-svd": 5 * 3,
+    "tpami/training-all-eigenvectors": 5 * 3 * 3,
     "tpami/training-longer": (2 * 2 + 2) * 3,
     "tpami/figure-5": 3 * 8,
     "tpami/figure-6": 6 * 5 * 3,
@@ -51,9 +54,15 @@ RUNS = {
     "iccv/training-seeds": (7 + 4 + 2) * 3,
     "iccv/training-smoothness": 6 * 3,
     "iccv/training-table-11": (4 + 1) * 3,
+    "iccv/training-precision": 4 * 5,
+    "iccv/training-hybrid": (2 + 6) * 5,
     "neurips/training-table-4": (6 + 5 + 1) * 3,
-    "neurips/training-table-5": 3 * 5,
+    "neurips/training-table-5": 4 * 5,
+    "neurips/figure-2": 2 * 2 * 5,
+    "neurips/figure-4": 4 * 5,
     "eccv/training-tables": 14 * 3,
+    "eccv/training-treatments": 6 * 5,
+    "eccv/training-orthogonal-weights": 3 * 5,
     "gradients/training-whitened-features": 8 * 2 * 3,
 }
 [TABLE_3] = select(["tpami/training-table-3"])
@@ -63,6 +72,7 @@ SETTINGS = {"plain": seeded(QUICK, 2), "clipped": seeded(QUICK.replaced(clip=1.0
 def result(config, error=40.0):
     measured = {
         "ties": 2.0, "smallest_gap": 1e-6, "smoothness": 3.0, "first_ratio": 1.5, "condition_clamped": 1e9,
+        "condition_bare": 1e12,
     }  # fmt: skip
     epochs = [
         Epoch(i, 0.1, 1.5, error + 10 - 2 * i, 1.2, error + 2 - i, 2.0, 500.0, 20.0, 100.0, measured=measured)
@@ -124,8 +134,12 @@ class Planned(Training):
         self.count.append(len(tasks))
         if self.item.needs == "photographs and paintings":
             return [translated(i) for i, _ in enumerate(tasks)]
+        if self.item.paper == "eccv":
+            made = [result(longer_training.config(t["treatment"], t["seed"]), 40.0 + t["seed"]) for t in tasks]
+            return [{"result": run.to_dict(), "renewed": run.final_error - 1} for run in made]
         lost = {"error": None, "loss": None, "steps": 0, "tied_at_start": 32, "tied_at_end": 32, "seconds": 0.1}
-        lost |= {"smallest_gap": 1e-3, "largest_gradient": 5.0}
+        lost |= {"smallest_gap": 1e-3, "largest_gradient": 5.0, "median_gradient": 1.0, "gap_at_largest": 0.1}
+        lost |= {"at_eps": 3, "ties": 1}
         return [
             lost if task["method"].startswith("svd, ") or task["method"] == "svd"
             else {**lost, "error": 60.0 + task["seed"], "loss": 1.4, "steps": 234}
@@ -153,7 +167,7 @@ class TestItems:
     @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.key)
     def test_runs_are_evaluated(self, item, tmp_path):
         outcome, count = planned(item, tmp_path)
-        assert count == [RUNS[item.key]]
+        assert sum(count) == RUNS[item.key]
         assert all(judged.as_expected for judged in outcome.judged)
         assert outcome.verdict in (TRENDS if item.is_experiment else (AGREES,))
         assert "{" not in outcome.reason
@@ -264,6 +278,25 @@ class TestRuns:
         small_training(tmp_path, report=lines.append).run(SETTINGS)
         assert (lines, len(stored(tmp_path))) == ([], 3)
 
+    def test_finished_seeds_are_evaluated_without_training(self, tmp_path):
+        so_far = replace(small_training(tmp_path).setup, so_far=True).of(TABLE_3)
+        with pytest.raises(ItemError, match="there is no seed for which all runs are done"):
+            so_far.run(SETTINGS)
+        small_training(tmp_path).run({name: configs[:1] for name, configs in SETTINGS.items()})
+        before = stored(tmp_path)
+        found = so_far.run(SETTINGS)
+        assert [len(found[name].done) for name in SETTINGS] == [1, 1]
+        assert so_far.unfinished == ["1 of 2 seeds"]
+        assert stored(tmp_path) == before
+
+    def test_an_unfinished_item_says_so(self, tmp_path):
+        outcome, _ = planned(TABLE_3, tmp_path)
+        write(replace(outcome, values={**outcome.values, UNFINISHED: "3 of 8 seeds"}), tmp_path)
+        write_pages(read_all(tmp_path), tmp_path, tmp_path / "pages", pictures=False)
+        page = (tmp_path / "pages" / "tpami.md").read_text("utf-8")
+        assert page.count("(3 of 8 seeds) |") == 1
+        assert "*Not finished*: 3 of 8 seeds. `spectralgrad reproduce tpami/training-table-3 --data DIR`" in page
+
     @pytest.mark.runs
     def test_a_killed_item_goes_on(self, tmp_path):
         script = (
@@ -353,6 +386,14 @@ class TestTasks:
         assert sorted(log.read_text().split()) == ["1", "2", "3"]
         assert (os.getpid() in {values["process"] for values in found[1:]}) == (jobs == 1)
         assert len(stored(tmp_path)) == 3
+
+    def test_those_of_finished_seeds(self, tmp_path):
+        tasks = [{"x": x, "seed": seed, "log": str(tmp_path / "log")} for seed in (0, 1) for x in (3, 4)]
+        small_training(tmp_path).each(squared, tasks[:3])
+        assert small_training(tmp_path).ready(tasks) == tasks
+        so_far = replace(small_training(tmp_path).setup, so_far=True).of(TABLE_3)
+        assert so_far.ready(tasks) == tasks[:2]
+        assert so_far.unfinished == ["1 of 2 seeds"]
 
 
 class TestWhitenedFeatures:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
@@ -59,6 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--jobs", type=_count, default=2, metavar="N", help="training runs at a time (default: 2)")
     add("--out", type=path_argument, default=Path("papers"), metavar="FOLDER", help="of `pages` (default: papers)")
+    add("--so-far", action="store_true", help="evaluate training items by their finished seeds, and train nothing")
     add("--details", action="store_true", help=f"show every number, also for more than {_DETAILED} items")
     parser.set_defaults(run=reproduce)
 
@@ -78,7 +80,7 @@ def reproduce(options: argparse.Namespace) -> int:
     if not all(name.endswith("training") or "/" in name for name in options.what):
         items = [item for item in items if item.kind != "training" or "all-training" in options.what]
     _make_folder(options.results)  # an error here comes before hours of work
-    setup = Setup(options.results, options.data, options.jobs, lambda line: console.print(line, highlight=False))
+    setup = Setup(options.results, options.data, options.jobs, partial(console.print, highlight=False), options.so_far)
     try:
         return _run_all(items, setup, options.details or len(items) <= _DETAILED, console)
     except KeyboardInterrupt:

@@ -11,7 +11,7 @@ from typing import Any
 from ..comparison.results import Summary
 from .drawing import COLORS, canvas, dress
 
-TRAIN, TEST, LOSS = "train_error", "test_error", "test_loss"
+TRAIN, TEST, LOSS, TRAIN_LOSS = "train_error", "test_error", "test_loss", "train_loss"
 
 
 def curves(found: Mapping[str, Summary], names: Sequence[str], what: str) -> list[list[float]]:
@@ -44,7 +44,7 @@ def unsteadiness(one: Summary, other: Summary, what: str) -> tuple[float, float]
     """How much more one setting's error or loss rises between epochs, in all, than another's, paired by seed."""
     ours, theirs = ({s: _rises(e) for s, e in _by_seed(found, what).items()} for found in (one, other))
     more = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    return _rounded(fmean(more)), _standard_error(more)
+    return (_rounded(fmean(more)) if more else math.nan), _standard_error(more)
 
 
 def _rises(errors: Sequence[float]) -> float:

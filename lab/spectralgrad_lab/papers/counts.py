@@ -13,6 +13,7 @@ from .verdicts import (
     ANALYSIS,
     DISAGREES,
     MISPRINT,
+    NOT_RUN,
     NOT_SEEN,
     NUMBERS,
     OPPOSITE,
@@ -25,7 +26,6 @@ from .verdicts import (
     VERDICTS,
 )
 
-NOT_RUN = "not run"
 STATEMENTS = tuple(verdict for verdict in VERDICTS if verdict not in TRENDS)
 _KINDS = {RESULT: "result", ANALYSIS: "analysis", NUMBERS: "number", SCOPE: "missing condition", MISPRINT: "misprint"}
 _PLURALS = {"analysis": "analyses"}
@@ -34,6 +34,7 @@ _SHOW = {
     NOT_SEEN: ("does not show", "do not show", "the effect"),
     OPPOSITE: ("shows", "show", "the contrary"),
     TOO_SMALL: ("is", "are", "too small to tell"),
+    NOT_RUN: ("was", "were", "not run"),
 }
 
 

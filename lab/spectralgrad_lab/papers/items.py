@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .conditions import ANY, parse
-from .verdicts import AGREES, TRENDS, VERDICTS, WEIGHTS
+from .verdicts import AGREES, NOT_RUN, TRENDS, VERDICTS, WEIGHTS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,6 +19,7 @@ else:
 
 KINDS = ("analytic", "figure", "training")
 
+_EXPERIMENTS = (*TRENDS, NOT_RUN)
 _ROOT = Path(__file__).parent
 _ITEM = {
     "id", "place", "names", "claim", "quote", "kind", "verdict", "weight", "same_as", "reason", "achieves", "seconds",
@@ -68,6 +69,7 @@ class Item:
         quote: the statement in the paper's words; needed for every verdict but ``"agrees"``.
         kind: ``"analytic"``, ``"figure"`` or ``"training"``.
         verdict: the verdict we expect, one of ``VERDICTS``. ``"ambiguous"`` is a judgement that no computation makes.
+            ``"not run"`` is for an experiment that is written and has no result yet.
         weight: what the statement is about, one of ``WEIGHTS``; empty for our own statements.
         same_as: the key of another item, such as ``"tpami/R36"``, that is about the same matter; this one is not
             counted then.
@@ -110,7 +112,7 @@ class Item:
     @property
     def is_experiment(self) -> bool:
         """Whether it repeats an experiment at small size or on other hardware, which has verdicts of its own."""
-        return self.verdict in TRENDS
+        return self.verdict in _EXPERIMENTS
 
     def answers_to(self, name: str) -> bool:
         """Whether the item is meant by a name such as ``tpami``, ``tpami/r22``, ``r22`` or ``tpami/table-4``."""
@@ -215,15 +217,15 @@ def _item(paper: str, entry: Mapping[str, Any], own: bool) -> Item:
     required = {"id", "place", "claim", "verdict", "reason"}
     _check_keys(where, entry, _ITEM, required if own else required | {"weight"})
     kind, verdict = entry.get("kind", "analytic"), entry["verdict"]
-    if kind not in KINDS or verdict not in VERDICTS:
-        raise ItemError(f"{where}: expected a kind of {KINDS} and a verdict of {VERDICTS}")
+    if kind not in KINDS or verdict not in (*VERDICTS, NOT_RUN):
+        raise ItemError(f"{where}: expected a kind of {KINDS} and a verdict of {(*VERDICTS, NOT_RUN)}")
     if not own and entry["weight"] not in WEIGHTS:
         raise ItemError(f"{where}: expected a weight of {tuple(WEIGHTS)}, got {entry['weight']!r}")
     if not own and verdict != AGREES and not entry.get("quote"):
         raise ItemError(f"{where}: expected a quote, the paper's own words, for an item with the verdict {verdict!r}")
     settings = {key: value for key, value in entry.items() if key not in ("quantity", "names", "kind")}
-    free = kind == "training" or verdict in TRENDS  # values that are only shown need no condition
-    quantities = tuple(_quantity(where, q, free, verdict in TRENDS) for q in entry.get("quantity", []))
+    free = kind == "training" or verdict in _EXPERIMENTS  # values that are only shown need no condition
+    quantities = tuple(_quantity(where, q, free, verdict in _EXPERIMENTS) for q in entry.get("quantity", []))
     return Item(paper, kind=kind, names=tuple(entry.get("names", ())), quantities=quantities, **settings)
 
 

@@ -19,6 +19,8 @@ from .training import Setup, Training
 from .trends import least_favourable, most, trends
 from .verdicts import AGREES, AMBIGUOUS, DISAGREES, ROUNDING
 
+UNFINISHED = "unfinished"
+"""The value that says how many of the seeds an experiment has, if it has not all of them."""
 _ORDER = (AGREES, ROUNDING, DISAGREES)
 
 
@@ -126,9 +128,13 @@ def _function(item: Item, setup: Setup | None) -> Compute:
 
 
 def _trained(train: Train, training: Training) -> Mapping[str, Value]:
-    """The values of a training item, and where its runs depart from the published protocol."""
-    values, preset = train(training), training.item.preset
-    return {**values, "departures": departures(preset, training.ran)} if preset and training.ran else values
+    """The values of a training item, where its runs depart from the published protocol, and how many seeds it has."""
+    values, preset = dict(train(training)), training.item.preset
+    if preset and training.ran:
+        values["departures"] = departures(preset, training.ran)
+    if training.unfinished:
+        values[UNFINISHED] = training.unfinished[0]
+    return values
 
 
 def _quantity(item: Item, quantity: Quantity, values: Mapping[str, Value]) -> Judged:

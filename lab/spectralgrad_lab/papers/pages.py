@@ -9,14 +9,14 @@ from pathlib import Path
 
 from spectralgrad.io.files import write_text
 
-from .counts import NOT_RUN, STATEMENTS, classes, in_words, verdicts_of
+from .counts import STATEMENTS, classes, in_words, verdicts_of
 from .items import KINDS, Item, Paper, papers
-from .judging import Outcome
+from .judging import UNFINISHED, Outcome
 from .markdown import folded, plain, table, verdict
 from .outcomes import draw
 from .sections import picture_of, section
 from .terminal_text import counted, number
-from .verdicts import ANALYSIS, MEANINGS, MISPRINT, NUMBERS, RESULT, SCOPE, VERDICTS, WEIGHTS
+from .verdicts import ANALYSIS, MEANINGS, MISPRINT, NOT_RUN, NUMBERS, RESULT, SCOPE, VERDICTS, WEIGHTS
 
 _INDEX = """\
 # The papers, recomputed
@@ -141,4 +141,8 @@ def _overview(items: Sequence[Item], outcomes: Mapping[str, Outcome]) -> list[st
 
 
 def _found(item: Item, outcomes: Mapping[str, Outcome]) -> str:
-    return verdict(outcomes[item.key].verdict, item.weight) if item.key in outcomes else NOT_RUN
+    if item.key not in outcomes:
+        return NOT_RUN
+    found = outcomes[item.key]
+    seeds = f" ({found.values[UNFINISHED]})" if UNFINISHED in found.values else ""
+    return verdict(found.verdict, item.weight) + seeds

@@ -88,5 +88,6 @@ def _import_all() -> None:
     folder = import_module(package)
     for paper in pkgutil.iter_modules(folder.__path__):
         if paper.ispkg:
-            for module in pkgutil.iter_modules(import_module(f"{package}.{paper.name}").__path__):
-                import_module(f"{package}.{paper.name}.{module.name}")
+            prefix = f"{package}.{paper.name}."
+            for module in pkgutil.walk_packages(import_module(prefix[:-1]).__path__, prefix):
+                import_module(module.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .conditions import entries, shown
 from .items import UNKNOWN, Item
-from .judging import Judged, Outcome
+from .judging import UNFINISHED, Judged, Outcome
 from .markdown import capital, plain, sentence, table, verdict
 from .outcomes import file_of
 from .registry import draw_of
@@ -37,6 +37,7 @@ def section(item: Item, outcome: Outcome | None, results: Path) -> list[str]:
         lines += [f"{heading}{plain(item.achieves)}", ""]
     lines += [f"The same matter as {_link(item)}, where it is counted.", ""] if item.same_as else []
     lines += _departures(item, outcome)
+    lines += _unfinished(item, outcome)
     lines += table(_HEAD, [_row(judged, item.weight) for judged in outcome.judged]) if outcome.judged else []
     lines += _smallest_effects(outcome)
     return lines + _picture(item) + _how_to_run(item, outcome, results)
@@ -48,6 +49,14 @@ def _departures(item: Item, outcome: Outcome) -> list[str]:
         return []
     found = [plain(str(phrase)) for phrase in entries(outcome.values["departures"])]
     return [f"*Departures from the published protocol* (`--preset {item.preset}`): {'; '.join(found) or 'none'}.", ""]
+
+
+def _unfinished(item: Item, outcome: Outcome) -> list[str]:
+    """How many of the planned seeds there are, and how to go on."""
+    if UNFINISHED not in outcome.values:
+        return []
+    command = f"`spectralgrad reproduce {item.key} --data DIR`"
+    return [f"*Not finished*: {outcome.values[UNFINISHED]}. {command} carries out the other runs.", ""]
 
 
 def _smallest_effects(outcome: Outcome) -> list[str]:

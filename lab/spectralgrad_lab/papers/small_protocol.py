@@ -103,7 +103,7 @@ def failures(found: Mapping[str, Summary]) -> str:
     failed = {name: s.failed for name, s in found.items() if s.failed}
     where = ", ".join(f"{name} {len(runs)}/{len(found[name].results)}" for name, runs in failed.items())
     reasons = [run.failure.reason for runs in failed.values() for run in runs if run.failure]
-    why = Counter(reason.partition(" in positions ")[0] for reason in reasons)
+    why = Counter(reason.partition(" in position")[0] for reason in reasons)
     return f"{where} ({'; '.join(f'{reason}: {count}' for reason, count in why.items())})" if failed else "none"
 
 

@@ -16,7 +16,18 @@ from .items import KINDS, Item
 from .judging import Outcome
 from .registry import declared
 from .trends import tally
-from .verdicts import AGREES, AMBIGUOUS, DISAGREES, OPPOSITE, REPRODUCED, ROUNDING, TRENDS, VERDICTS, marked
+from .verdicts import (
+    AGREES,
+    AMBIGUOUS,
+    DISAGREES,
+    NOT_RUN,
+    OPPOSITE,
+    REPRODUCED,
+    ROUNDING,
+    TRENDS,
+    VERDICTS,
+    marked,
+)
 
 _STYLE = {AGREES: "green", ROUNDING: "green", REPRODUCED: "green", DISAGREES: "red", OPPOSITE: "red"}
 _OPEN = "yellow"
@@ -126,9 +137,9 @@ def counted(counts: Mapping[str, int]) -> str:
         >>> counted({"direction reproduced": 2, "not seen": 1, "opposite": 0, "too small to tell": 3})
         '2 direction reproduced, 1 not seen, 3 too small to tell'
     """
-    phrases = {AMBIGUOUS: "is ambiguous", "not run": "was not run"}
+    phrases = {AMBIGUOUS: "is ambiguous", NOT_RUN: "was not run"}
     found = []
-    for name in (*VERDICTS, "not run"):
+    for name in (*VERDICTS, NOT_RUN):
         phrase = phrases.get(name, name)
         if counts.get(name, 0) > 1 and name not in TRENDS:
             first, _, rest = phrase.partition(" ")

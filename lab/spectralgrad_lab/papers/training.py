@@ -40,12 +40,14 @@ class Setup:
         data: the folder of the data, such as CIFAR-10; None is enough to evaluate runs that are done.
         jobs: number of runs at a time.
         report: receives a line of text per finished run.
+        so_far: evaluate the seeds whose runs are all there, and train nothing.
     """
 
     results: Path
     data: Path | None = None
     jobs: int = 2
     report: Callable[[str], None] = print
+    so_far: bool = False
 
     def of(self, item: Item) -> Training:
         """The runs of an item, in a folder of their own."""
@@ -61,12 +63,14 @@ class Training:
         folder: of its runs; holds results.jsonl, and checkpoints in ``runs``.
         setup: data and number of jobs.
         ran: the configurations of :meth:`run`.
+        unfinished: which part of the runs is evaluated, such as "2 of 5 seeds"; empty if it is all of them.
     """
 
     item: Item
     folder: Path
     setup: Setup
     ran: list[Config] = field(default_factory=list)
+    unfinished: list[str] = field(default_factory=list)
 
     def of(self, key: str) -> Training:
         """The runs of another item, which this one shows in another way."""
@@ -89,6 +93,7 @@ class Training:
             ItemError: runs are missing and so are the data.
             KeyboardInterrupt: stopped; the same call continues.
         """
+        settings = self._complete(settings) if self.setup.so_far else settings
         most = max(map(len, settings.values()))
         ordered = [configs[i] for i in range(most) for configs in settings.values() if i < len(configs)]
         self.ran.extend(ordered)
@@ -131,6 +136,33 @@ class Training:
             self._write(known)
             self.setup.report(f"  {len(known)}/{len(tasks)}  {_named(task)}")
         return [known[_key(task)] for task in tasks]
+
+    def ready(self, tasks: Sequence[Task]) -> list[Task]:
+        """The tasks to evaluate: all of them, or those of the seeds for which :meth:`each` has every result.
+
+        Raises:
+            ItemError: only finished seeds are wanted, and there is none.
+        """
+        if not self.setup.so_far:
+            return list(tasks)
+        known, seeds = dict(self._read()), sorted({task["seed"] for task in tasks})
+        lacking = {task["seed"] for task in tasks if _key(task) not in known}
+        self._note([seed for seed in seeds if seed not in lacking], len(seeds))
+        return [task for task in tasks if task["seed"] not in lacking]
+
+    def _complete(self, settings: Settings) -> Settings:
+        """The settings with those of their seeds for which every setting has a result."""
+        known = Comparison([], self.folder)
+        lacking = {c.seed for configs in settings.values() for c in configs if known.result_of(c) is None}
+        seeds = sorted({config.seed for configs in settings.values() for config in configs})
+        self._note([seed for seed in seeds if seed not in lacking], len(seeds))
+        return {name: [c for c in configs if c.seed not in lacking] for name, configs in settings.items()}
+
+    def _note(self, done: Sequence[int], total: int) -> None:
+        if not done:
+            raise ItemError(f"{self.item.key}: there is no seed for which all runs are done")
+        if len(done) < total:
+            self.unfinished.append(f"{len(done)} of {plural(total, 'seed')}")
 
     def _begin(self, left: int, total: int) -> None:
         if not left:

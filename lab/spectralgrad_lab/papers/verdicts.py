@@ -13,6 +13,8 @@ TOO_SMALL = "too small to tell"
 
 TRENDS = (REPRODUCED, NOT_SEEN, OPPOSITE, TOO_SMALL)
 """Verdicts on experiments that were repeated at small size or on other hardware."""
+NOT_RUN = "not run"
+"""In place of a verdict: an experiment that is written, and waits for its runs."""
 VERDICTS = (AGREES, ROUNDING, DISAGREES, AMBIGUOUS, *TRENDS)
 
 SYMBOLS = {
@@ -61,4 +63,4 @@ def marked(verdict: str, weight: str = "") -> str:
         ('✓ agrees', '✎ does not agree', '–')
     """
     sign = WEIGHT_SYMBOLS.get(weight, SYMBOLS[DISAGREES]) if verdict == DISAGREES else SYMBOLS.get(verdict)
-    return f"{sign} {verdict}" if verdict else "–"
+    return f"{sign} {verdict}" if sign else verdict or "–"

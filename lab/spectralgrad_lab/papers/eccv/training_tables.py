@@ -50,8 +50,8 @@ def treatments(train: Training) -> Mapping[str, Value]:
         "treatments": names,
         **columns(found, names),
         **versus(found, names, PLAIN),
-        "mean_published": [_published(name) for name in names],
-        "difference_published": [round(_published(name) - _published(PLAIN), 3) for name in names],
+        "mean_published": [published_mean(name) for name in names],
+        "difference_published": [round(published_mean(name) - published_mean(PLAIN), 3) for name in names],
         "condition": [float(f"{found[name].condition:.4g}") for name in names],
         "clear": largest(found, names, PLAIN),
         "failures": failures(found),
@@ -59,7 +59,7 @@ def treatments(train: Training) -> Mapping[str, Value]:
     }
 
 
-def _published(name: str) -> float:
+def published_mean(name: str) -> float:
     """The mean error on CIFAR-100 that any of the tables prints for a treatment."""
     rows = [row for table in ("table-1", "table-2", "table-3", "table-4") for row in printed("eccv")[table]["row"]]
     means = [row["cifar100"]["mean"] for row in rows if row["treatment"] == name and "mean" in row["cifar100"]]

@@ -1,15 +1,14 @@
-"""Figures 2–4 at a small size: three convolutions on images of 14×14 pixels, some tens of steps, one seed.
+"""Figure 3 at a small size: three convolutions on images of 14×14 pixels, some tens of steps, one seed.
 
-The papers train ResNet-18 on CIFAR-10 for 350 epochs. These runs show that the layers train and how their losses look
-at the beginning; they cannot confirm or refute a difference of a tenth of a per cent.
+The paper trains ResNet-18 on CIFAR-10 for 350 epochs. These runs show that the layer trains; they cannot confirm or
+refute a difference of a tenth of a per cent.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
-from itertools import pairwise
 from statistics import stdev
 from typing import Any
 
@@ -27,9 +26,7 @@ from ..drawing import COLORS, canvas, dress
 from ..registry import computes, draws
 
 SETTINGS: dict[str, Any] = {"batch_size": 50, "monitor_every": 0, "tensorboard": False, "patience": 0}
-FOR_LOSSES: dict[str, Any] = {"train_size": 500, "test_size": 100, "renew_batches": 0, "epochs": 8}
 FOR_ERRORS: dict[str, Any] = {"train_size": 1000, "test_size": 1000, "renew_batches": 5, "epochs": 2}
-PI = "pi:faithful=True"
 TABLE = printed("neurips")["table-4"]
 PANELS = {
     "a": ("percentage", "variance kept in per cent"),
@@ -50,35 +47,10 @@ def _halved(split: Split) -> tuple[Tensor, Tensor]:
     return avg_pool2d(split.images.float(), 2).round().to(split.images.dtype), split.labels
 
 
-def losses_of(**settings: Any) -> list[float]:
-    """The training loss in each of eight epochs of ten steps, NaN from a failure on."""
-    result = train(Config(**SETTINGS, **FOR_LOSSES, **settings), data=_images())
-    losses = [round(epoch.train_loss, 4) for epoch in result.epochs]
-    return losses + [math.nan] * (FOR_LOSSES["epochs"] - len(losses))
-
-
 def error_of(**settings: Any) -> float:
     """The test error in per cent after two epochs of twenty steps, NaN if the run failed."""
     result = train(Config(**SETTINGS, **FOR_ERRORS, layer="denoising", **settings), data=_images())
     return result.final_error if result.status == "done" else math.nan
-
-
-def roughness(losses: Sequence[float]) -> float:
-    """The sum of all rises of the loss from one epoch to the next; infinite if the run failed."""
-    if any(math.isnan(loss) for loss in losses):
-        return math.inf
-    return sum(max(0.0, after - before) for before, after in pairwise(losses))
-
-
-@computes("neurips/figure-2")
-def whitening_losses() -> Mapping[str, Value]:
-    """Training losses of ZCA whitening in groups of 8 and of 4, by power iteration and by the paper's method."""
-    values: dict[str, Value] = {}
-    for d in (8, 4):
-        for name, method in (("pi", PI), ("ours", "svd-pi")):
-            losses = losses_of(layer="whitening", group_size=d, method=method, eps=1e-4)
-            values |= {f"{name}_{d}": losses, f"{name}_{d}_rises": roughness(losses)}
-    return values
 
 
 @computes("neurips/figure-3")
@@ -113,42 +85,6 @@ def _denoising(kind: str, setting: float) -> dict[str, Any]:
     return {"method": f"svd-pi:iterations={int(setting)}", "keep": 0.999}
 
 
-@computes("neurips/figure-4")
-def denoising_losses() -> Mapping[str, Value]:
-    """Training losses of batch normalization and of PCA denoising by the paper's method and by power iteration."""
-    values: dict[str, Value] = {}
-    cases: dict[str, dict[str, Any]] = {
-        "bn": {"layer": "batchnorm"},
-        "ours": {"layer": "denoising", "method": "svd-pi", "keep": 0.99},
-        "pi": {"layer": "denoising", "method": PI, "keep": 0.99},
-    }
-    for name, settings in cases.items():
-        losses = losses_of(**settings)
-        values |= {name: losses, f"{name}_rises": roughness(losses)}
-    return values
-
-
-def _losses(axes: Any, lines: Mapping[str, tuple[Sequence[float], str]], title: str) -> None:
-    for label, (losses, color) in lines.items():
-        axes.plot(range(1, len(losses) + 1), losses, "o-", color=COLORS[color], label=label)
-    axes.set_xticks(range(1, 1 + max(len(losses) for losses, _ in lines.values())))
-    dress(axes, xlabel="epoch", ylabel="training loss")
-    axes.set_title(title, fontsize=10, loc="left")
-
-
-@draws("neurips/figure-2")
-def draw_whitening(values: Mapping[str, Any]) -> Any:
-    """Two panels: groups of 8 and of 4."""
-    figure, panels = canvas(1, 2, width=4.4, height=3.6, sharey=True)
-    for axes, d in zip(panels, (8, 4), strict=True):
-        lines = {
-            "power iteration": (values[f"pi_{d}"], "blue"),
-            "SVD-PI (the paper's)": (values[f"ours_{d}"], "orange"),
-        }
-        _losses(axes, lines, f"ZCA whitening, d = {d}, small network")
-    return figure
-
-
 @draws("neurips/figure-3")
 def draw_denoising_errors(values: Mapping[str, Any]) -> Any:
     """Published errors above, with their deviations; the small network's below, on an axis of their own."""
@@ -166,17 +102,4 @@ def draw_denoising_errors(values: Mapping[str, Any]) -> Any:
         column[0].set_title(f"({panel})", fontsize=10, loc="left")
     panels[0, 0].set_ylabel("published, CIFAR-10\nerror in per cent")
     panels[1, 0].set_ylabel("small network, 40 steps\nerror in per cent")
-    return figure
-
-
-@draws("neurips/figure-4")
-def draw_denoising_losses(values: Mapping[str, Any]) -> Any:
-    """One panel with three lines."""
-    figure, axes = canvas(1, 1, width=5.2, height=3.6)
-    lines = {
-        "batch normalization": (values["bn"], "black"),
-        "PCA denoising, power iteration": (values["pi"], "blue"),
-        "PCA denoising, SVD-PI (the paper's)": (values["ours"], "orange"),
-    }
-    _losses(axes, lines, "PCA denoising (99 %), small network")
     return figure

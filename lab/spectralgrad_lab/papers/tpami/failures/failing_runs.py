@@ -13,11 +13,11 @@ from torch import Tensor, nn
 import spectralgrad as sg
 from spectralgrad.nn import DecorrelatedBatchNorm2d
 
-from ...data.embedded import read_embedded
-from ...published.printed import printed
-from ..conditions import Value
-from ..drawing import COLORS, blank, caption
-from ..registry import computes, draws
+from ....data.embedded import read_embedded
+from ....published.printed import printed
+from ...conditions import Value
+from ...drawing import COLORS, blank, caption
+from ...registry import computes, draws
 
 SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 5, 30, 64
 

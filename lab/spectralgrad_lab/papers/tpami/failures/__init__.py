@@ -1,0 +1,1 @@
+"""Which gradients fail in training, and when."""
