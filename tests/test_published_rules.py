@@ -100,6 +100,18 @@ def test_a_single_eigenvector_has_an_unbounded_gradient_and_the_full_root_does_n
     assert sizes["svd", 1e-6] == pytest.approx(sizes["svd", 1e-2], rel=0.05)
 
 
+def test_the_baseline_is_lost_where_two_dropped_eigenvalues_are_equal():
+    """As torch.svd is in the released layer; the function itself is smooth there."""
+    spectrum = torch.tensor([0.02, 0.02, 0.3, 1.0])
+    A = torch.diag(spectrum).requires_grad_()
+    sg.matrix_inv_sqrt(A, method="svd:stop=0.01").sum().backward()
+    B = torch.diag(spectrum).requires_grad_()
+    U, S, _ = torch.linalg.svd(B)
+    (U[:, :1] @ U[:, :1].mT * S[0].rsqrt()).sum().backward()
+    assert not A.grad.isfinite().all()
+    assert not B.grad.isfinite().all()
+
+
 def test_stop_is_refused_where_it_means_nothing():
     with pytest.raises(sg.MethodError, match="expected stop without clamp"):
         sg.Analytic(stop=0.1, clamp=0.1)
