@@ -54,4 +54,4 @@ def test_the_command_writes_what_it_prints(tmp_path, capsys):
 
 def test_an_unknown_name_is_an_error(capsys):
     assert main(["bench", "calls", "--only", "sqrtm"]) != 0
-    assert "expected beginnings of eigh, eigvalsh" in capsys.readouterr().err
+    assert "expected beginnings of eigh; eigvalsh" in capsys.readouterr().err

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -18,10 +19,9 @@ from torch.linalg import eigh, eigvalsh, matrix_norm, svd, svdvals
 
 import spectralgrad as sg
 from spectralgrad.errors import SpectralError
-from spectralgrad.io.files import path_argument, require_writable, write_json
 from spectralgrad.testing import with_spectrum
 
-from ...machine import load, machine
+from .. import call_study
 from ..timing import race
 
 SIZES, DTYPE, AGREE = (3, 16), torch.float32, 1e-9
@@ -269,39 +269,12 @@ def table(rows: list[Row]) -> Iterator[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("--seconds", type=float, default=0.3, help="time for each comparison (default: 0.3)")
-    parser.add_argument("--only", metavar="NAME[,NAME]", help="calls whose names begin so (default: all)")
-    parser.add_argument("--json", type=path_argument, help="file for the figures")
+    call_study.add_options(parser, 0.3, "comparison")
     parser.set_defaults(run=run)
-
-
-def chosen(only: str | None) -> list[Call]:
-    """The calls whose names begin with one of the comma-separated words.
-
-    Raises:
-        SpectralError: there are none.
-    """
-    words = tuple(only.split(",")) if only else ("",)
-    found = [call for call in CALLS if call.name.startswith(words)]
-    if not found:
-        raise SpectralError(f"--only {only}: expected beginnings of {', '.join(call.name for call in CALLS)}")
-    return found
 
 
 def run(options: argparse.Namespace) -> None:
     """Measure, print the table, write the figures if asked to."""
-    require_writable(options.json)
-    calls, busy = chosen(options.only), load() or 0.0
-    if busy > 0.5:
-        print(f"other programs are running (load {busy}): ratios are unreliable\n", file=sys.stderr)
-    rows: list[Row] = []
-    for call in calls:
-        for size in SIZES:
-            if sys.stderr.isatty():
-                print(f"\r{len(rows) + 1}/{len(calls) * len(SIZES)} {call.name:30s}", end="", file=sys.stderr)
-            rows.append(measure(call, size, options.seconds))
-    if sys.stderr.isatty():
-        print("\r" + " " * 40, end="\r", file=sys.stderr)
-    print(*table(rows), sep="\n")
-    if options.json:
-        write_json(options.json, {"machine": machine(), "rows": [asdict(row) for row in rows]})
+    pairs = product(call_study.chosen(CALLS, options.only), SIZES)
+    jobs = [(call.name, partial(measure, call, size, options.seconds)) for call, size in pairs]
+    call_study.measured(options, jobs, table)

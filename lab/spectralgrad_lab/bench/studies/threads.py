@@ -7,18 +7,16 @@ together. What a shared or throttled processor costs all programs shows in the y
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
 import spectralgrad as sg
-from spectralgrad.errors import SpectralError
-from spectralgrad.io.files import path_argument, require_writable, write_json
 
-from ...machine import load, machine
+from .. import call_study
 from ..timing import race
 
 YARDSTICK = "matmul"
@@ -151,33 +149,13 @@ def table(rows: list[Row]) -> Iterator[str]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the study."""
     parser.description = __doc__
-    parser.add_argument("--seconds", type=float, default=1.0, help="time for each row (default: 1)")
-    parser.add_argument("--only", metavar="NAME[,NAME]", help="calls whose names begin so (default: all)")
-    parser.add_argument("--json", type=path_argument, help="file for the figures")
+    call_study.add_options(parser, 1.0, "row")
     parser.set_defaults(run=run)
 
 
-def chosen(only: str | None) -> list[Call]:
-    """The yardstick and the calls whose names begin with one of the comma-separated words.
-
-    Raises:
-        SpectralError: there are none.
-    """
-    words = tuple(only.split(",")) if only else ("",)
-    found = [call for call in CALLS if call.name.startswith(words) or call.name == YARDSTICK]
-    if all(call.name == YARDSTICK for call in found):
-        names = dict.fromkeys(call.name for call in CALLS if call.name != YARDSTICK)
-        raise SpectralError(f"--only {only}: expected beginnings of {'; '.join(names)}")
-    return found
-
-
 def run(options: argparse.Namespace) -> None:
-    """Measure, print the table, write the figures if asked to."""
-    require_writable(options.json)
-    calls, busy = chosen(options.only), load() or 0.0
-    if busy > 0.5:
-        print(f"other programs are running (load {busy}): ratios are unreliable\n", file=sys.stderr)
-    rows = [measure(call, shape, options.seconds) for call in calls for shape in call.shapes]
-    print(*table(rows), sep="\n")
-    if options.json:
-        write_json(options.json, {"machine": machine(), "rows": [asdict(row) for row in rows]})
+    """Measure, print the table, write the figures if asked to. The yardstick is always there."""
+    yardstick = [call for call in CALLS if call.name == YARDSTICK]
+    calls = [*yardstick, *call_study.chosen([call for call in CALLS if call.name != YARDSTICK], options.only)]
+    jobs = [(call.name, partial(measure, call, shape, options.seconds)) for call in calls for shape in call.shapes]
+    call_study.measured(options, jobs, table)
