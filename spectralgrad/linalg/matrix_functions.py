@@ -104,7 +104,9 @@ def matrix_inv_sqrt(
 
 
 def _power_at_once(A: Tensor, p: float) -> Tensor | None:
-    if type(A) is not Tensor or type(p) not in (int, float) or A.dtype not in _REAL or not math.isfinite(p):
+    if type(A) is not Tensor or A.is_nested or A.dtype not in _REAL:
+        return None
+    if type(p) not in (int, float) or not math.isfinite(p):
         return None
     if abs(p) == 0.5:
         return _root_at_once(A, "matrix_power", p < 0)
