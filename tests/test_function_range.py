@@ -162,3 +162,54 @@ def test_gradients_that_overflow_are_the_same_in_compiled_code(name, method):
     compiled = torch.compile(lambda A: f(A, method=method), backend="aot_eager", fullgraph=True)
     (found,), (expected,) = (torch.autograd.grad(g(A), A, G) for g in (compiled, lambda A: f(A, method=method)))
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_large_powers_of_eigenvalues_near_one_have_no_nan(dtype, both_ways):
+    """2⁻¹²⁸ is representable, and 1.1 to a large power is beside 1 and 0.9 to the same power."""
+    ends = 128 if dtype == torch.float32 else 1060
+    w = torch.tensor([0.9, 1.0, 1.1], dtype=dtype)
+    for A, p in (
+        (2 * torch.eye(2, dtype=dtype), -ends),
+        (torch.diag(w), 0.9 * ends * 4 + 0.5),
+        (torch.diag(w), ends + 3),
+    ):
+        leaf = A.clone().requires_grad_()
+        S = sg.matrix_power(leaf, p)
+        (gradient,) = torch.autograd.grad(S.diagonal(dim1=-2, dim2=-1).sum(), leaf)
+        values = A.diagonal()
+        torch.testing.assert_close(S.diagonal().detach(), values**p, rtol=1e-4, atol=0)
+        torch.testing.assert_close(gradient.diagonal(), p * values ** (p - 1), rtol=1e-4, atol=0)
+        assert not gradient.isnan().any()
+
+
+@pytest.mark.parametrize("n", [17, 100, 2**24, 2**24 + 1, 2**31])
+def test_whole_powers_of_any_size_have_their_sign_and_gradient(n, both_ways):
+    leaf = torch.diag(torch.tensor([1.0, -1.0, 1.0], dtype=torch.float64)).requires_grad_()
+    S = sg.matrix_power(leaf, n)
+    (gradient,) = torch.autograd.grad(S.diagonal().sum(), leaf)
+    odd = n % 2
+    assert S.diagonal().tolist() == [1.0, -1.0 if odd else 1.0, 1.0]
+    assert gradient.diagonal().tolist() == [n, n if odd else -n, n]
+
+
+@pytest.mark.parametrize("p", [10**400, 1e300, -1e300, 2**53 + 1])
+def test_a_power_that_is_no_exact_number_is_an_error(p):
+    with pytest.raises(sg.errors.ArgumentError, match="matrix_power: expected p to be a number"):
+        sg.matrix_power(torch.eye(2), p)
+
+
+@pytest.mark.parametrize("function", [sg.matrix_log, sg.matrix_exp, lambda A: sg.matrix_power(A, 0.7)])
+def test_results_may_be_modified_in_place(function, both_ways):
+    A = torch.eye(2).requires_grad_()
+    (expected,) = torch.autograd.grad(function(A).mul(2).sum(), A)
+    (found,) = torch.autograd.grad(function(A).mul_(2).sum(), A)
+    assert torch.equal(found, expected)
+
+
+def test_powers_do_not_remember_the_default_device():
+    A = torch.eye(2).requires_grad_()
+    with torch.device("meta"):
+        sg.matrix_power(A, 0.71)
+    (gradient,) = torch.autograd.grad(sg.matrix_power(A, 0.71).sum(), A, create_graph=True)
+    assert gradient.device == A.device

@@ -7,7 +7,6 @@ called with a matrix alone, first try one kernel call.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import lru_cache
 
@@ -28,6 +27,7 @@ from ..rules import Method, resolve
 __all__ = ["matrix_exp", "matrix_function", "matrix_inv_sqrt", "matrix_log", "matrix_power", "matrix_sqrt"]
 
 _REAL = (torch.float32, torch.float64)
+_LARGEST = 2**53  # of a power: beyond, not every whole number is a float
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
@@ -104,9 +104,9 @@ def matrix_inv_sqrt(
 
 
 def _power_at_once(A: Tensor, p: float) -> Tensor | None:
-    if type(A) is not Tensor or A.is_nested or A.dtype not in _REAL:
+    if torch.compiler.is_compiling() or type(A) is not Tensor or A.is_nested or A.dtype not in _REAL:
         return None
-    if type(p) not in (int, float) or not math.isfinite(p):
+    if type(p) not in (int, float) or not abs(p) <= _LARGEST:
         return None
     if abs(p) == 0.5:
         return _root_at_once(A, "matrix_power", p < 0)
@@ -118,7 +118,7 @@ def _power_at_once(A: Tensor, p: float) -> Tensor | None:
 
 @lru_cache(maxsize=256)
 def _power(p: float, dtype: torch.dtype) -> scalar_functions.Function:
-    return scalar_functions.real_power(torch.tensor(p, dtype=dtype), p)
+    return scalar_functions.real_power(torch.tensor(p, dtype=dtype, device="cpu"), p)
 
 
 @shortened(_power_at_once)
@@ -165,7 +165,7 @@ def matrix_power(
     if isinstance(p, Tensor):
         check_of_batch(p, "p", A, "matrix_power")
     else:
-        check_range(p, "p", "matrix_power")
+        check_range(p, "p", "matrix_power", -_LARGEST, _LARGEST)
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:

@@ -83,7 +83,10 @@ def power(w: Tensor, p: Tensor) -> Differences:
     a, b = ordered(w)
     p, square = p.unsqueeze(-1), p[..., None, None]
     close, y = _excess(a, b)
-    ratio = quotient(torch.expm1(square * torch.log1p(y)), y, y > 0)
+    growth = square * torch.log1p(y)
+    close = close & (growth.abs() <= 8)  # beyond, the quotient does not cancel, and e to this power may overflow
+    y, growth = torch.where(close, y, 0), torch.where(close, growth, 0)
+    ratio = quotient(torch.expm1(growth), y, y > 0)
     near = torch.where(y > 0, ratio, square) * b.pow(square - 1)
     values, sign = to_the_power(w, p), torch.where(square < 0, 1, -1)
     larger, _ = ordered(values)
@@ -112,10 +115,18 @@ def integer_power(w: Tensor, n: int) -> Differences:
         curvature = n * (n - 1) * values * inverse.square()
         return w**n, -gamma * inverse.unsqueeze(-1) * inverse.unsqueeze(-2), curvature  # w**n: the value without Γ
     i, j = w.unsqueeze(-1), w.unsqueeze(-2)
+    return w**n, _sum_of_products(i, j, n), n * (n - 1) * w ** max(n - 2, 0)
+
+
+def _sum_of_products(i: Tensor, j: Tensor, n: int) -> Tensor:
+    r"""Return :math:`s_n=\sum_{k<n} i^kj^{n-1-k}`, for large n by :math:`s_{2m}=s_m(i^m+j^m)`."""
+    if n > 16:
+        half = _sum_of_products(i, j, n // 2) * (i ** (n // 2) + j ** (n // 2))
+        return half * i + j ** (n - 1) if n % 2 else half
     total = torch.zeros_like(i * j)
     for k in range(n):
         total = total * i + j**k
-    return w**n, total, n * (n - 1) * w ** max(n - 2, 0)
+    return total
 
 
 def inside(w: Tensor) -> Tensor:

@@ -105,6 +105,14 @@ SQRT = Function(torch.sqrt, lambda w: w.rsqrt() / 2, sqrt, degree=0.5)
 INV_SQRT = Function(torch.rsqrt, lambda w: -w.rsqrt() / (2 * w), inv_sqrt, degree=-0.5)
 
 
+def _moderate(p: float) -> float | None:
+    """Return the degree of a power, or None for a power so large that scaling does not help.
+
+    Only eigenvalues near one have representable values then, and a power of two that is left over is itself infinite.
+    """
+    return p if abs(p) <= 100 else None
+
+
 def real_power(p: Tensor, degree: float | None = None) -> Function:
     """Return the power with exponent ``p``, a tensor that broadcasts against the batch, or ``degree`` as a tensor."""
     exponent = p.unsqueeze(-1)
@@ -112,7 +120,7 @@ def real_power(p: Tensor, degree: float | None = None) -> Function:
         lambda w: to_the_power(w, exponent),
         lambda w: exponent * w.pow(exponent - 1),
         lambda w: power(w, p),
-        degree=p if degree is None else degree,
+        degree=p if degree is None else _moderate(degree),
         kernel=None if degree is None else ("real_power", degree),
     )
 
@@ -123,7 +131,7 @@ def whole_power(n: int) -> Function:
         lambda w: w**n,
         lambda w: n * w ** (n - 1) if n else w * 0,
         lambda w: integer_power(w, n),
-        degree=n,
+        degree=_moderate(n),
         kernel=("whole_power", float(n)) if abs(n) < 2**24 else None,  # as long as it is a number of single precision
     )
 

@@ -99,7 +99,7 @@ class _Direct(function.DerivativeRule):
 
     @staticmethod
     def forward(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:
-        return S
+        return S.clone()  # torch would take S itself for a view, which cannot be modified in place
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
