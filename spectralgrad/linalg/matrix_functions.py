@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
-from ..autograd.functions import scalar_functions, spectral_function, user_functions
+from ..autograd.functions import kernel_functions, scalar_functions, user_functions
 from ..autograd.functions.divided_differences import Scalar
 from ..autograd.functions.domain import Domain
 from ..dispatch.arguments import check_range
@@ -111,9 +111,9 @@ def _power_at_once(A: Tensor, p: float) -> Tensor | None:
     if abs(p) == 0.5:
         return _root_at_once(A, "matrix_power", p < 0)
     if not float(p).is_integer():
-        return spectral_function.at_once(A, _power(float(p), A.dtype), True)
+        return kernel_functions.at_once(A, _power(float(p), A.dtype), True)
     rtol = rank_tolerance(A.shape[-1], A.dtype) if p < 0 and A.dim() else -1.0
-    return spectral_function.at_once(A, scalar_functions.whole_power(int(p)), False, rtol)
+    return kernel_functions.at_once(A, scalar_functions.whole_power(int(p)), False, rtol)
 
 
 @lru_cache(maxsize=256)
@@ -175,7 +175,7 @@ def matrix_power(
     return _function(A, "power", f, method, domain)
 
 
-@shortened(lambda A: spectral_function.at_once(A, scalar_functions.LOG, True))
+@shortened(lambda A: kernel_functions.at_once(A, scalar_functions.LOG, True))
 def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""Compute the logarithm :math:`\log A` of positive definite matrices; zero on the null space of a singular one.
 
@@ -201,7 +201,7 @@ def matrix_log(A: Tensor, *, method: str | Method = "exact", rtol: float | None 
     return _function(A, "log", scalar_functions.LOG, method, _positive(A, "matrix_log", rtol, clamp))
 
 
-@shortened(lambda A: spectral_function.at_once(A, scalar_functions.EXP, False))
+@shortened(lambda A: kernel_functions.at_once(A, scalar_functions.EXP, False))
 def matrix_exp(A: Tensor, *, method: str | Method = "exact") -> Tensor:
     r"""Compute the exponential :math:`e^A` of Hermitian matrices, definite or indefinite.
 

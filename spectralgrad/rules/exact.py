@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from ..autograd.functions import spectral_function, square_root
+from ..autograd.functions import kernel_functions, spectral_function, square_root
 from ..autograd.functions.domain import Domain, Spectrum
 from ..autograd.functions.scalar_functions import Function
 from ..autograd.polar import factor as polar_factor
@@ -41,7 +41,7 @@ class Exact(Method):
         return square_root.exact_root(A, inverse, domain)
 
     def function(self, A: Tensor, f: Function, domain: Domain) -> Tensor:
-        return spectral_function.by_kernel(A, f, domain, lambda: Method.function(self, A, f, domain))
+        return kernel_functions.by_kernel(A, f, domain, lambda: Method.function(self, A, f, domain))
 
     def compose(self, A: Tensor, f: Function, spectrum: Spectrum) -> Tensor:
         return spectral_function.exact(A, f, spectrum, eigenpairs=Pade())
