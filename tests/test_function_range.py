@@ -177,9 +177,9 @@ def test_large_powers_of_eigenvalues_near_one_have_no_nan(dtype, both_ways):
         leaf = A.clone().requires_grad_()
         S = sg.matrix_power(leaf, p)
         (gradient,) = torch.autograd.grad(S.diagonal(dim1=-2, dim2=-1).sum(), leaf)
-        values = A.diagonal()
-        torch.testing.assert_close(S.diagonal().detach(), values**p, rtol=1e-4, atol=0)
-        torch.testing.assert_close(gradient.diagonal(), p * values ** (p - 1), rtol=1e-4, atol=0)
+        values, rtol = A.diagonal(), 8 * abs(p) * torch.finfo(dtype).eps  # rounding of an eigenvalue grows p times
+        torch.testing.assert_close(S.diagonal().detach(), values**p, rtol=rtol, atol=0)
+        torch.testing.assert_close(gradient.diagonal(), p * values ** (p - 1), rtol=rtol, atol=0)
         assert not gradient.isnan().any()
 
 
