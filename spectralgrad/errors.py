@@ -179,10 +179,16 @@ def check_alike(X: Tensor, Y: Tensor, operation: str, names: tuple[str, str] = (
 def broadcast(*batches: torch.Size) -> bool:
     """True if shapes broadcast against each other."""
     try:
-        torch.broadcast_shapes(*batches)
+        common_shape(*batches)
     except RuntimeError:
         return False
     return True
+
+
+def common_shape(*shapes: torch.Size) -> torch.Size:
+    """Return the shape to which all of them broadcast; torch takes 15 µs to find out what equal shapes have."""
+    first = shapes[0]
+    return first if all(shape == first for shape in shapes) else torch.broadcast_shapes(*shapes)
 
 
 def check_matrix(M: Tensor, operation: str, expected: str = "matrices (*, m, n)") -> None:

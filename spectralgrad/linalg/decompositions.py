@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from .. import solvers
@@ -15,7 +14,7 @@ from ..autograd.functions.rescaling import homogeneous
 from ..autograd.singular.vectors import completed
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import shortened
-from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_matrix, check_square
+from ..errors import ArgumentError, MethodError, ShapeError, broadcast, check_matrix, check_square, common_shape
 from ..precision import full_precision, narrow, widen
 from ..rules import GapMethod, Method, Pade, resolve
 
@@ -138,7 +137,7 @@ def matching(A: Tensor, B: Tensor, operation: str) -> tuple[Tensor, Tensor]:
         raise ShapeError(
             f"{operation}: expected B to broadcast against the batch {tuple(A.shape[:-2])}, got {tuple(B.shape[:-2])}"
         )
-    batch = torch.broadcast_shapes(A.shape[:-2], B.shape[:-2])
+    batch = common_shape(A.shape[:-2], B.shape[:-2])
     return A.expand(*batch, *A.shape[-2:]), B.expand(*batch, *B.shape[-2:])
 
 

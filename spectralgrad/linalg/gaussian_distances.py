@@ -24,7 +24,7 @@ from ..autograd.functions.rescaling import homogeneous
 from ..autograd.polar import bures_distance, range_factors
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair
+from ..errors import ShapeError, broadcast, check_alike, check_dense, check_matrix, check_pair, common_shape
 from ..precision import doubled, full_precision, narrow, widen
 from ..rules import Exact
 from .covariances import root_of_count
@@ -113,7 +113,7 @@ def gaussian_wasserstein(
     GANs trained by a two time-scale update rule, NeurIPS 2017.
     """
     check_pair(cov1, cov2, "gaussian_wasserstein", ("cov1", "cov2"))
-    _check_means(mean1, mean2, cov1.dtype, (*torch.broadcast_shapes(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
+    _check_means(mean1, mean2, cov1.dtype, (*common_shape(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
     domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
         R, S = _roots(cov1, cov2, domain)
@@ -258,8 +258,8 @@ def _between(
 
 def _distance(X: Tensor, Y: Tensor, operation: str) -> Tensor:
     """Return the squared distance between factors (*, m, d) and (*, n, d) whose batch dimensions broadcast."""
-    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2])
-    X, Y = (Z.expand(*batch, *Z.shape[-2:]) for Z in (X, Y))
+    batch = common_shape(X.shape[:-2], Y.shape[:-2])
+    X, Y = (Z if Z.shape[:-2] == batch else Z.expand(*batch, *Z.shape[-2:]) for Z in (X, Y))
     return bures_distance.squared_distance(X, Y, operation)
 
 

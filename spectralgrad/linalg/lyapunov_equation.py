@@ -11,7 +11,7 @@ from ..autograd.functions.rescaling import homogeneous
 from ..autograd.iterations.newton_schulz import LyapunovResult
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import check_pair
+from ..errors import check_pair, common_shape
 from ..precision import full_precision, narrow, reciprocal, widen
 from ..solvers.symmetry import hermitian
 
@@ -60,7 +60,7 @@ def lyapunov(S: Tensor, G: Tensor, *, rtol: float | None = None, clamp: bool = F
 
 def _solve(S: Tensor, G: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
     w, V, support = domain.spectrum(S)
-    batch = torch.broadcast_shapes(S.shape[:-2], G.shape[:-2])
+    batch = common_shape(S.shape[:-2], G.shape[:-2])
     S, G, V = (x.expand(*batch, *x.shape[-2:]) for x in (hermitian(S), G, V))
     values = torch.where(support, w, 0).expand(*batch, w.shape[-1])
     X = square_root.solve_lyapunov(S, G, values, V)

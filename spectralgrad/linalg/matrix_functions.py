@@ -13,8 +13,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from .. import solvers
-from ..autograd.functions import kernel_functions, scalar_functions, user_functions
+from ..autograd.functions import kernel_functions, scalar_functions, square_root, user_functions
 from ..autograd.functions.divided_differences import Scalar
 from ..autograd.functions.domain import Domain
 from ..dispatch.arguments import check_range
@@ -31,7 +30,7 @@ _LARGEST = 2**53  # of a power: beyond, not every whole number is a float
 
 
 def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    found = solvers.root_and_eigenpairs.at_once(A, operation, inverse, -1.0, False, getattr(A, "dtype", None))
+    found = square_root.at_once(A, operation, inverse)
     return None if found is None else found[0]
 
 

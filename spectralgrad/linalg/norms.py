@@ -8,19 +8,26 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .. import solvers
 from ..autograd.pairwise import norm
 from ..autograd.singular import weights as singular_weights
 from ..autograd.singular.functions import Triplets, Weights, of_any_size
 from ..autograd.singular.sums import sum_of
 from ..dispatch.arguments import check_range
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix
-from ..precision import full_precision, narrow, rank_tolerance, resolved, widen
+from ..precision import any_infinite, full_precision, narrow, rank_tolerance, resolved, widen
 
 __all__ = ["nuclear_norm", "schatten_norm", "spectral_norm"]
 
 
-@overridable
+def _at_once(M: Tensor, of_values: Callable[[Tensor], Tensor]) -> Tensor | None:
+    """Return a function of the singular values if they take one kernel call and are finite, otherwise None."""
+    S = solvers.svdvals.at_once(M)
+    return None if S is None or any_infinite(S) else of_values(S)
+
+
+@shortened(lambda M: _at_once(M, _sum))
 def nuclear_norm(M: Tensor) -> Tensor:
     r"""Compute the nuclear norm :math:`\lVert M\rVert_*=\sum_i\sigma_i`, the sum of the singular values.
 
@@ -50,7 +57,7 @@ def nuclear_norm(M: Tensor) -> Tensor:
     return _norm(M, "nuclear_norm", _nuclear)
 
 
-@overridable
+@shortened(lambda M: _at_once(M, norm))
 def spectral_norm(M: Tensor) -> Tensor:
     r"""Compute the spectral norm :math:`\lVert M\rVert_2=\sigma_1`, the largest singular value.
 
@@ -121,7 +128,7 @@ Norm = Callable[[Tensor, Triplets], Tensor]
 def _norm(M: Tensor, operation: str, of: Norm) -> Tensor:
     with full_precision(M):
         wide = widen(M)
-        return narrow(of_any_size(wide, operation, of), M.dtype)
+        return narrow(of_any_size(wide, operation, of, values_only=True), M.dtype)
 
 
 def _support(M: Tensor, S: Tensor) -> Tensor:
@@ -129,9 +136,13 @@ def _support(M: Tensor, S: Tensor) -> Tensor:
     return rank_tolerance(max(M.shape[-2:]), M.dtype) * norm(S).unsqueeze(-1) < S
 
 
+def _sum(S: Tensor) -> Tensor:
+    return S.sum(-1)
+
+
 def _nuclear(M: Tensor, triplets: Triplets) -> Tensor:
     S = triplets.S
-    return sum_of(M, S.sum(-1), triplets, lambda: singular_weights.sign(S, _support(M, S)))
+    return sum_of(M, _sum(S), triplets, lambda: singular_weights.sign(S, _support(M, S)))
 
 
 def _spectral(M: Tensor, triplets: Triplets) -> Tensor:

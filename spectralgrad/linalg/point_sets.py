@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from ..autograd.polar.point_sets import Options, align
 from ..dispatch import function
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
-from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix
+from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix, common_shape
 from ..precision import full_precision, narrow, real_dtype, widen
 
 __all__ = ["procrustes"]
@@ -89,7 +88,7 @@ def _matching(X: Tensor, Y: Tensor, weights: Tensor | None) -> tuple[Tensor, Ten
     """Return points and weights with a common batch shape."""
     if weights is None and X.shape == Y.shape:
         return X, Y, None
-    batch = torch.broadcast_shapes(X.shape[:-2], Y.shape[:-2], () if weights is None else weights.shape[:-1])
+    batch = common_shape(X.shape[:-2], Y.shape[:-2], *([] if weights is None else [weights.shape[:-1]]))
     w = None if weights is None else weights.to(real_dtype(X.dtype)).expand(*batch, weights.shape[-1])
     return X.expand(*batch, *X.shape[-2:]), Y.expand(*batch, *Y.shape[-2:]), w
 

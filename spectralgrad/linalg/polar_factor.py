@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..autograd.polar import factor
 from ..dispatch.arguments import check_tolerance
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import shortened
 from ..errors import check_matrix, check_square
 from ..precision import full_precision, narrow, widen
 from ..rules import Method, resolve
@@ -13,7 +14,7 @@ from ..rules import Method, resolve
 __all__ = ["polar"]
 
 
-@overridable
+@shortened(lambda M: factor.at_once(M, False))
 def polar(M: Tensor, *, method: str | Method = "exact", rtol: float | None = None, special: bool = False) -> Tensor:
     r"""Compute the orthogonal polar factor :math:`UV^H` of :math:`M=U\Sigma V^H`, for any shape.
 
@@ -68,6 +69,10 @@ def polar(M: Tensor, *, method: str | Method = "exact", rtol: float | None = Non
 
     Reference: Higham, Functions of Matrices (2008), chapter 8; ECCV 2022, Eq. 17; for rotations Umeyama (1991).
     """
+    if special and method == "exact" and rtol is None:
+        found = factor.at_once(M, True)
+        if found is not None:
+            return found
     rule = resolve(method, "polar")
     (check_square if special else check_matrix)(M, "polar")
     check_tolerance(rtol, "polar")

@@ -7,19 +7,29 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..autograd.functions import scalar_functions, square_root
+from .. import solvers
+from ..autograd.functions import kernel_functions, scalar_functions, square_root
 from ..autograd.functions.domain import Domain, Spectrum, same_range
 from ..autograd.polar import range_factors
 from ..dispatch import function
-from ..dispatch.overrides import overridable
-from ..errors import check_pair
+from ..dispatch.overrides import shortened
+from ..errors import check_pair, common_shape
 from ..precision import doubled, exponent, full_precision, moderate, narrow, widen
 from ..rules import Exact
 
 __all__ = ["affine_invariant", "log_euclidean"]
 
 
-@overridable
+def _log_euclidean_at_once(A: Tensor, B: Tensor) -> Tensor | None:
+    """Return the distance of positive definite matrices whose logarithms take one kernel call each, otherwise None."""
+    first = kernel_functions.with_eigenvalues(A, scalar_functions.LOG, True)
+    second = kernel_functions.with_eigenvalues(B, scalar_functions.LOG, True) if first else None
+    if first is None or second is None or not (alike(A, B) and _positive(first[1]) and _positive(second[1])):
+        return None
+    return _squares(first[0] - second[0])
+
+
+@shortened(_log_euclidean_at_once)
 def log_euclidean(
     A: Tensor, B: Tensor, *, squared: bool = True, rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -49,6 +59,9 @@ def log_euclidean(
     check_pair(A, B, "log_euclidean")
     domain = Domain.of_positive(A, "log_euclidean", rtol, clamp)
     with full_precision(A):
+        found = _log_euclidean_at_once(A, B) if squared and rtol is None and not clamp else None
+        if found is not None:  # under autocast
+            return found
         spectra = [domain.spectrum(widen(C)) for C in (A, B)]
         first, second = _logs((widen(A), widen(B)), spectra)
         pairs = [(torch.where(support, w, 0).sqrt(), V) for w, V, support in spectra]
@@ -56,7 +69,21 @@ def log_euclidean(
         return narrow(finished(distance, squared), A.dtype)
 
 
-@overridable
+def _affine_invariant_at_once(A: Tensor, B: Tensor) -> Tensor | None:
+    """Return the distance of positive definite matrices, without gradient, by three kernel calls, otherwise None."""
+    if not function.unobserved(A, B) or not alike(A, B):
+        return None
+    first = square_root.at_once(A, "affine_invariant", True)
+    second = square_root.at_once(B, "affine_invariant", False)
+    if first is None or second is None or not (_positive(first[1]) and _positive(second[1])):
+        return None
+    values = solvers.svdvals.at_once(doubled(second[0]) @ doubled(first[0]), "affine_invariant")
+    if values is None or not moderate(values, 0):
+        return None
+    return narrow(4 * values.log().square().sum(-1), A.dtype)
+
+
+@shortened(_affine_invariant_at_once)
 def affine_invariant(
     A: Tensor, B: Tensor, *, squared: bool = True, rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -93,6 +120,15 @@ def affine_invariant(
         return narrow(finished(_on_one_range(squares, [first, second], domain), squared), A.dtype)
 
 
+def alike(A: Tensor, B: Tensor) -> bool:
+    """True if two tensors have one shape and one type."""
+    return A.shape == B.shape and A.dtype == B.dtype
+
+
+def _positive(w: Tensor) -> bool:
+    return w.min().item() > 0
+
+
 def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: Domain) -> Tensor:
     """Return the distance of matrices with these √λ and eigenvectors; raise an error if their ranges differ."""
     batch = distance.shape
@@ -105,7 +141,7 @@ def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tenso
     """Return the logarithms, both less e log 2 where the eigenvalues are about 2ᵉ, so that the difference is exact."""
     f, values = scalar_functions.LOG, [spectrum.values for spectrum in spectra]
     if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
-        batch = torch.broadcast_shapes(*(w.shape[:-1] for w in values))
+        batch = common_shape(*(w.shape[:-1] for w in values))
         matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
         spectra = [
             Spectrum(*(x.expand(*batch, *x.shape[w.dim() - 1 :]) for x in s))

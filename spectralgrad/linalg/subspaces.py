@@ -9,11 +9,13 @@ from ..autograd.functions import frechet_derivative
 from ..autograd.functions.domain import Domain
 from ..autograd.functions.rescaling import homogeneous
 from ..autograd.pairwise import differences
+from ..dispatch import function
 from ..dispatch.arguments import check_count
 from ..dispatch.overrides import overridable
 from ..errors import check_square
 from ..precision import full_precision, rounded_to, widen
 from ..rules import Pade
+from ..solvers.products import composed
 
 __all__ = ["spectral_projector"]
 
@@ -53,6 +55,8 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     def projector(A: Tensor) -> Tensor:
         w, V, _ = domain.spectrum(A)
         chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
+        if function.needs_no_gradient(A):
+            return composed(V, chosen, V.mH)
         gamma = Pade().gaps(w) * differences(chosen)
         return frechet_derivative.exact(A, w, V, chosen, gamma, torch.zeros_like(w))
 

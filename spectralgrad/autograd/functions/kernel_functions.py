@@ -38,10 +38,16 @@ def by_kernel(A: Tensor, f: Function, domain: Domain, in_general: Callable[[], T
 
 def at_once(A: Any, f: Function, positive: bool, rtol: float = -1.0) -> Tensor | None:
     """Return f(A) of the caller's matrices if one kernel call computes it, otherwise None; ``A`` may be anything."""
+    found = with_eigenvalues(A, f, positive, rtol)
+    return None if found is None else found[0]
+
+
+def with_eigenvalues(A: Any, f: Function, positive: bool, rtol: float = -1.0) -> tuple[Tensor, Tensor] | None:
+    """Return the same with the eigenvalues of the range, zero off it, which have no gradient."""
     if f.kernel is None:
         return None
     found = solvers.function_and_eigenpairs(A, f.kernel, positive, rtol, False, getattr(A, "dtype", None))
-    return None if found is None or found[1] else _attached(A, *found[0], f, positive or rtol >= 0)
+    return None if found is None or found[1] else (_attached(A, *found[0], f, positive or rtol >= 0), found[0][1])
 
 
 def _attached(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:

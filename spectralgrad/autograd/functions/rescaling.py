@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...errors import of_scaled
+from ...errors import common_shape, of_scaled
 from ...precision import (
     all_ordinary,
     any_infinite,
@@ -59,7 +59,7 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
     elif function.exporting():
         return call(*inputs)
     parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
-    batch = torch.broadcast_shapes(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
+    batch = common_shape(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
     wide = [x.expand(*batch, *x.shape[x.dim() - t :]) for x, t in zip(inputs, trailing, strict=True)]
     exponents = [common_exponent(part).expand(batch) for part in parts]
     down, up = (

@@ -19,6 +19,10 @@ differentials consist of Z and N alone, so they can be differentiated any number
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from ... import solvers
@@ -39,6 +43,21 @@ def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, T
     """Return the same with √λ and the eigenvectors, which have no gradient."""
     result: tuple[Tensor, Tensor, Tensor] = function.apply(_ExactRoot, A, inverse, domain)
     return result
+
+
+def at_once(A: Any, operation: str, inverse: bool) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the same of the caller's matrices in one kernel call, or None; ``A`` may be anything."""
+    dtype = getattr(A, "dtype", None)
+    found = solvers.root_and_eigenpairs.at_once(A, operation, inverse, -1.0, False, dtype)
+    if found is None and solvers.prepared(A):
+        result: tuple[Tensor, Tensor, Tensor] = _ExactRoot.run(A, inverse, _default_domain(operation, A.dtype))
+        return result
+    return found
+
+
+@lru_cache
+def _default_domain(operation: str, dtype: torch.dtype) -> Domain:
+    return Domain(operation, dtype=dtype)
 
 
 def in_double(A: Tensor, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,6 +14,8 @@ no diagonal.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -37,6 +39,21 @@ def exact(M: Tensor, rtol: float | None, special: bool) -> Tensor:
         return solvers.rotations(M)[0] if special else solvers.polar_factors(M)[0]
     tolerance = rank_tolerance(M.shape[-2], M.dtype) if rtol is None else rtol
     return with_eigenvalues(M, tolerance, special)[0]
+
+
+def at_once(M: Any, special: bool) -> Tensor | None:
+    """Return the factor of the caller's matrices if the kernel computes it and nothing but reverse mode observes it.
+
+    ``M`` may be anything; for what is not such matrices, wide ones included, the result is None.
+    """
+    found = (solvers.rotations if special else solvers.polar_factors).at_once(M)
+    if found is None and solvers.prepared_svd(M) and _fits(M.shape, special):
+        found = _Polar.run(M, rank_tolerance(M.shape[-2], M.dtype), special, "polar")
+    return None if found is None or not _fits(found[0].shape, special) else found[0]
+
+
+def _fits(shape: torch.Size, special: bool) -> bool:
+    return shape[-2] == shape[-1] if special else shape[-2] >= shape[-1]
 
 
 def with_eigenvalues(M: Tensor, tolerance: float, special: bool, operation: str = "polar") -> tuple[Tensor, Tensor]:

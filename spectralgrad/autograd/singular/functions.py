@@ -34,7 +34,10 @@ from ..pairwise import identity_mask
 
 
 class Triplets(NamedTuple):
-    """Left vectors (*, m, k), singular values (*, k) and right vectors (*, k, n), k = min(m, n)."""
+    """Left vectors (*, m, k), singular values (*, k) and right vectors (*, k, n), k = min(m, n).
+
+    The vectors are None where no gradient can be requested of a function of the values alone.
+    """
 
     U: Tensor
     S: Tensor
@@ -47,17 +50,26 @@ def decomposed(M: Tensor, operation: str) -> Triplets:
     return Triplets(*solvers.svd(M, operation))
 
 
-def of_any_size(M: Tensor, operation: str, call: Callable[..., Tensor], *levels: Tensor) -> Tensor:
+def of_any_size(
+    M: Tensor, operation: str, call: Callable[..., Tensor], *levels: Tensor, values_only: bool = False
+) -> Tensor:
     """Return ``call`` of M, its decomposition and ``levels`` (*, 1), also where a singular value overflows.
 
-    It must be homogeneous of degree one in the matrices and the levels.
+    It must be homogeneous of degree one in the matrices and the levels. With ``values_only`` the vectors are for the
+    gradient alone, and not computed if none can be requested.
     """
-    triplets = decomposed(M, operation)
+
+    def parts(M: Tensor) -> Triplets:
+        if values_only and function.needs_no_gradient(M):
+            return Triplets(None, solvers.svdvals(M.detach(), operation), None)  # type: ignore[arg-type]
+        return decomposed(M, operation)
+
+    triplets = parts(M)
     e = overflowed(M, triplets.S)
     if e is None:
         return call(M, triplets, *levels)
     result: Tensor = rescaled(
-        lambda M, *levels: call(M, decomposed(M, operation), *levels),
+        lambda M, *levels: call(M, parts(M), *levels),
         (M, *(x.expand(*e.shape, 1) for x in levels)),
         (e,) * (1 + len(levels)),
         (e,),

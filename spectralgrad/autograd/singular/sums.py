@@ -19,19 +19,20 @@ from .functions import Triplets, Weights, compose, composed
 def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes_of: Callable[[], Weights]) -> Tensor:
     """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with the slopes g′.
 
-    The slopes are computed only if a gradient is required.
+    The slopes are computed only if a gradient is required, and in reverse mode by the backward pass.
     """
     if function.needs_no_gradient(M):
         return total
+    if function.reverse_only(M):
+        result: Tensor = function.apply(_Sum, M, total, *triplets, None, None, None, None, slopes_of)
+        return result
     slopes = slopes_of()
-    lazily = function.reverse_only(M)
-    last = (None, None, None, slopes) if lazily else (*slopes.pairs(), slopes.curvature(), None)
-    result: Tensor = function.apply(_Sum, M, total, *triplets, slopes.values, *last)
+    result = function.apply(_Sum, M, total, *triplets, slopes.values, *slopes.pairs(), slopes.curvature(), None)
     return result
 
 
 class _Sum(function.DerivativeRule):
-    """A sum of g(σ). In reverse mode only g′ is computed, and what derivatives of g′ need is left to ``lazy``."""
+    """A sum of g(σ). In reverse mode g′ and what its derivatives need are left to ``lazy``, which returns them."""
 
     keeps = "M U S Vh values joint outer curvature lazy"
 
@@ -42,33 +43,34 @@ class _Sum(function.DerivativeRule):
         U: Tensor,
         S: Tensor,
         Vh: Tensor,
-        values: Tensor,
+        values: Tensor | None,
         joint: Tensor | None,
         outer: Tensor | None,
         curvature: Tensor | None,
-        lazy: Weights | None,
+        lazy: Callable[[], Weights] | None,
     ) -> Tensor:
         return total.clone()
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, *slopes = ctx.saved_tensors
-        if ctx.lazy is not None and ctx.lazy.kinks is not None and observation.wanted():
-            observation.tell(ctx, lambda: existence.of_kinks(ctx.lazy.kinks(), g.unsqueeze(-1)))
+        M, U, S, Vh, *kept = ctx.saved_tensors
+        slopes = _weights(*kept) if ctx.lazy is None else ctx.lazy()
+        kinks = slopes.kinks
+        if kinks is not None and observation.wanted():
+            observation.tell(ctx, lambda: existence.of_kinks(kinks(), g.unsqueeze(-1)))
         with full_precision(U):
             if function.differentiating():
-                gM = g[..., None, None] * _gradient(M, Triplets(U, S, Vh), ctx.lazy, *slopes)
+                gM = g[..., None, None] * compose(M, Triplets(U, S, Vh), slopes)
             else:
-                gM = composed(U, g.unsqueeze(-1) * slopes[0], Vh)
+                gM = composed(U, g.unsqueeze(-1) * slopes.values, Vh)
             return gM, *[None] * 9
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
-        M, U, S, Vh, *slopes = ctx.saved_tensors
+        M, U, S, Vh, *kept = ctx.saved_tensors
         with full_precision(U):
-            return (_gradient(M, Triplets(U, S, Vh), ctx.lazy, *slopes).conj() * dM).real.sum((-2, -1))
+            return (compose(M, Triplets(U, S, Vh), _weights(*kept)).conj() * dM).real.sum((-2, -1))
 
 
-def _gradient(M: Tensor, triplets: Triplets, lazy: Weights | None, *slopes: Tensor) -> Tensor:
-    values, joint, outer, curvature = slopes
-    return compose(M, triplets, lazy or Weights(values, lambda: (joint, outer), lambda: curvature))
+def _weights(values: Tensor, joint: Tensor, outer: Tensor, curvature: Tensor) -> Weights:
+    return Weights(values, lambda: (joint, outer), lambda: curvature)

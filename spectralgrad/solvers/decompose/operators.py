@@ -219,14 +219,14 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
     return roots.function_derivative(V, gamma, G)
 
 
-@operator("(m,n)->(m,n),(n),(n,n)")
+@operator("(m,n)->(m,n),(n),(n,n)", polar_algorithms.by_kernel)
 def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.decompose.polar_algorithms.polar_factors`."""
     Q, S, Vh = polar_algorithms.polar_factors(M, operation)
     return Q, S, Vh.contiguous()
 
 
-@operator("(d,d)->(d,d),(d),(d,d)")
+@operator("(d,d)->(d,d),(d),(d,d)", polar_algorithms.rotations_by_kernel)
 def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.decompose.polar_algorithms.rotations`."""
     Q, h, Vh = polar_algorithms.rotations(M, operation)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from ...dispatch import function
 from ...native.functions import in_memory
 from ...precision import all_ordinary, magnitude
 from ..call_counts import counts
@@ -38,9 +39,10 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     whose eigenvalues are the squared singular values; this is faster than LAPACK's SVD. Matrices with too small a
     singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
     """
-    m, n = M.shape[-2:]
-    by_kernel = m < _TALL * n and choice.singular(M) is not None
-    if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
+    found = by_kernel(M, operation)
+    if found is not None:
+        return found
+    if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
         M = SVD.readable(M, operation)  # the SVD below checks for itself
         if all_ordinary(M):
             return _by_gram(M)
@@ -51,6 +53,23 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     return _product(U, S, Vh), S, Vh
 
 
+def by_kernel(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the factors of :func:`polar_factors` from the kernel's decomposition; None if it is not the way."""
+    if M.dim() < 2 or not M.shape[-1] <= M.shape[-2] < _TALL * M.shape[-1] or choice.singular(M) is None:
+        return None
+    U, S, Vh = SVD.solve(M, operation)
+    return _product(U, S, Vh), S, Vh
+
+
+def rotations_by_kernel(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the factors of :func:`rotations` of real matrices in the same way."""
+    if M.dtype.is_complex or M.dim() < 2 or M.shape[-2] != M.shape[-1] or choice.singular(M) is None:
+        return None
+    U, S, Vh = SVD.solve(M, operation)
+    signs = _signs(U, S, Vh)
+    return _product(U, S, Vh, signs), S if signs is None else S * signs, Vh
+
+
 def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, h and Vh with M = Q V diag(h) Vh for square M; det Q = 1, and only the last of h may be negative.
 
@@ -59,10 +78,9 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
     """
     if M.dtype.is_complex or not M.numel():
         return polar_factors(M, operation)
-    if choice.singular(M) is not None:
-        U, S, Vh = SVD.solve(M, operation)
-        signs = _signs(U, S, Vh)
-        return _product(U, S, Vh, signs), S if signs is None else S * signs, Vh
+    found = rotations_by_kernel(M, operation)
+    if found is not None:
+        return found
     Q, S, Vh = polar_factors(M, operation)
     mirrored = (_determinant(Q) < 0).unsqueeze(-1)
     v = Vh[..., -1, :]
@@ -99,7 +117,7 @@ def _determinant(Q: Tensor) -> Tensor:
 
 def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
     """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
-    if max(U.shape[-2], Vh.shape[-1]) <= _SMALL:
+    if max(U.shape[-2], Vh.shape[-1]) <= _SMALL and function.eager(U, Vh):
         slopes = torch.ones_like(S) if signs is None else signs
         by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
         if by_kernel is not None:
