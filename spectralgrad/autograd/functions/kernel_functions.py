@@ -54,7 +54,7 @@ def _attached(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricte
     """Return S = f(A) with its gradient; if ``restricted``, f acts on the eigenvalues that are not zero."""
     if not (A.requires_grad and torch.is_grad_enabled()):
         return S
-    result: Tensor = function.apply(_Direct, A, S, w, V, f, restricted)
+    result: Tensor = function.apply(_Direct, A, (S,), w, V, f, restricted)
     return result
 
 
@@ -64,8 +64,8 @@ class _Direct(function.DerivativeRule):
     keeps = "A w V f restricted"
 
     @staticmethod
-    def forward(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:
-        return S.clone()  # torch would take S itself for a view, which cannot be modified in place
+    def forward(A: Tensor, S: tuple[Tensor], w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:
+        return S[0]  # in a tuple: torch would take an input for a view, which cannot be modified in place
 
     @staticmethod
     def backward(ctx, gS):  # type: ignore[no-untyped-def]
