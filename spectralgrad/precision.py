@@ -98,13 +98,11 @@ def _is_ordinary(size: Tensor) -> Tensor:
     return (size == 0) | ((size >= 1 / limit) & (size <= limit))
 
 
-def ordinary(X: Tensor) -> Tensor:
-    """True for each matrix (*,) whose products, and their power −3/2, stay well within the dtype's range."""
-    return _is_ordinary(largest(X))
-
-
 def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
-    """True if all matrices are :func:`ordinary`. It reads values, so it cannot be traced."""
+    """True if the products of all matrices, and their power −3/2, stay well within the dtype's range.
+
+    Such matrices are called ordinary. It reads values, so it cannot be traced.
+    """
     limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
     if not batch and count and not X.dtype.is_complex:  # one matrix
         if count > _FEW:
@@ -155,7 +153,7 @@ def any_beyond(w: Tensor, limit: float) -> bool:
 def exponent(X: Tensor, trailing: int = 2) -> Tensor:
     """Return e (*,), even and without gradient, such that 2⁻ᵉ times each matrix has its largest entry in [1/2, 2].
 
-    It is 0 for :func:`ordinary` matrices and for those with NaN or infinity.
+    It is 0 for ordinary matrices (:func:`all_ordinary`) and for those with NaN or infinity.
 
     Args:
         X: matrices (*, m, n), vectors (*, n) or numbers (*,).
@@ -189,7 +187,7 @@ def ldexp(X: Tensor, e: Tensor) -> Tensor:
 def magnitude(X: Tensor, before: Tensor | float = 1) -> Tensor:
     """Return the power of two (*, 1, 1), without gradient, by which to divide matrices (*, m, n) before squaring them.
 
-    It is 1 for :func:`ordinary` matrices, otherwise the largest modulus rounded down to a power of two. Gradients are
+    It is 1 for ordinary matrices, otherwise the largest modulus rounded down to a power of two. Gradients are
     multiplied by the total scale or by its reciprocal, so the total is limited from below such that both leave a
     sixteenth of the exponent range free.
 

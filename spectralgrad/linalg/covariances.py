@@ -165,15 +165,15 @@ def of_shifted(M: Tensor, C: Tensor, shift: Tensor, f: scalar_functions.Function
         domain: of C: name used in error messages, and relative rank tolerance.
     """
     w, V, support = domain.spectrum(C)
-    w, offset = torch.where(support, w, 0), shift[..., 0]
-    tolerance = rank_tolerance(w.shape[-1], w.dtype) if domain.rtol is None else domain.rtol
-    vague = ~support & (offset <= tolerance * norm(w).unsqueeze(-1))
+    offset, kept = shift[..., 0], torch.where(support, w, 0)
 
     def differences(w: Tensor) -> Differences:
+        tolerance = rank_tolerance(w.shape[-1], w.dtype) if domain.rtol is None else domain.rtol
+        vague = ~support & (offset <= tolerance * norm(kept).unsqueeze(-1))
         values, gamma, curvature = f.differences(w)
         return values, torch.where(vague.unsqueeze(-1) & vague.unsqueeze(-2), 0, gamma), curvature
 
-    everything = Spectrum(w + offset, V, torch.ones_like(support))
+    everything = Spectrum(kept + offset, V, torch.ones_like(support))
     return Exact().compose(M, scalar_functions.Function(f.value, f.slope, differences), everything)
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
-from ...precision import full_precision, magnitude, ordinary, reciprocal, room
+from ...precision import all_ordinary, full_precision, magnitude, reciprocal, room
 from ...solvers.symmetry import hermitian
 from . import square_root
 from .domain import Domain
@@ -73,7 +73,7 @@ def features(
     """
     if function.eager(X):  # a short path for the common case
         centered = X - X.mean(-1, keepdim=True) if center else X
-        if bool(ordinary(centered).all()):
+        if all_ordinary(centered):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     X = X / size  # exact: a power of two

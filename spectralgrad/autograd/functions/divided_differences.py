@@ -142,6 +142,8 @@ def inside(w: Tensor) -> Tensor:
 
 def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
     """Return an elementwise function of ``w`` on the range, and zero elsewhere."""
+    if function.eager(w, support) and bool(support.all()):
+        return f(w)
     return torch.where(support, f(torch.where(support, w, inside(w))), 0)
 
 
