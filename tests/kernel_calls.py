@@ -3,7 +3,8 @@
 import torch
 
 from spectralgrad.native import Kernel, kernel
-from spectralgrad.native.calls import UNCHECKED, Derivatives, Singular, Symmetric
+from spectralgrad.native.calls import UNCHECKED, Singular, Symmetric
+from spectralgrad.native.derivative_calls import Derivatives
 from spectralgrad.native.functions import in_memory
 
 
@@ -70,7 +71,7 @@ def calls(native: Kernel | None = None) -> KernelCalls | None:
 
 
 def spoiled(monkeypatch: object, kind: type, method: str, damage: object) -> list[torch.Tensor]:
-    """Let ``damage`` change the results of a method of :mod:`spectralgrad.native.calls`; return the inputs seen."""
+    """Let ``damage`` change the results of a method of one of the kernel's calls; return the inputs seen."""
     seen, right = [], getattr(kind, method)
 
     def wrong(self, X, *args):

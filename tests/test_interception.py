@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import spectralgrad as sg
 from spectralgrad import solvers
 from spectralgrad.dispatch import function, torch_internals
-from spectralgrad.native import calls, kernel
+from spectralgrad.native import calls, derivative_calls, kernel
 from spectralgrad.native.functions import in_memory
 from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
@@ -362,7 +362,8 @@ def test_every_call_of_the_kernel_starts_in_an_operator_or_behind_the_guard(call
         return status
 
     monkeypatch.setattr(Operator, "in_general", enter)
-    monkeypatch.setattr(calls, "checked", checked)  # every call of a C function ends with it
+    for module in (calls, derivative_calls):
+        monkeypatch.setattr(module, "checked", checked)  # every call of a C function ends with it
     monkeypatch.setattr(function, "intercepted", ask)
     KERNEL_CALLS[call](_matrices(torch.float32))
     assert seen or kernel() is None or call not in ("sqrt exact", "inv_sqrt exact", "eigh")

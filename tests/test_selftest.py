@@ -12,8 +12,9 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.cli import main
-from spectralgrad.native import Kernel, calls, kernel, library, selftest
-from spectralgrad.native.calls import Derivatives, Singular, SingularDerivatives, Symmetric
+from spectralgrad.native import Kernel, derivative_calls, kernel, library, selftest
+from spectralgrad.native.calls import Singular, Symmetric
+from spectralgrad.native.derivative_calls import Derivatives, SingularDerivatives
 
 from . import forked
 
@@ -73,8 +74,8 @@ def test_an_error_in_any_function_is_noticed(name, monkeypatch):
 
 
 def test_an_error_in_divided_differences_is_noticed(monkeypatch):
-    right = calls.divided_differences
-    monkeypatch.setattr(calls, "divided_differences", lambda *args: _off(right(*args)))
+    right = derivative_calls.divided_differences
+    monkeypatch.setattr(derivative_calls, "divided_differences", lambda *args: _off(right(*args)))
     assert selftest.problem(NATIVE) is not None
 
 

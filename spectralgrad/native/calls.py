@@ -1,4 +1,4 @@
-"""Calls of the kernel for matrices of one shape and type.
+"""Calls of the kernel that decompose matrices of one shape and type.
 
 An object holds the C functions, the sizes that they are called with and the shapes of their results, which depend on
 shape and type alone; so it can be kept, and a call takes its pointers and little else. Each C function is called in
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .functions import Kernel, checked, in_memory
+from .functions import Kernel, checked
 
 UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
 Shape = tuple[int, ...]
@@ -139,64 +139,6 @@ class Symmetric(NamedTuple):
         )
 
 
-class Derivatives(NamedTuple):
-    """Derivatives of functions of matrices (*, d, d), and gradients of their decompositions, from the eigenvectors."""
-
-    run_frechet: Any
-    run_gradient: Any
-    sizes: tuple[int, int]
-    roots: tuple[int, int]
-    codes: dict[str, int]
-
-    @classmethod
-    def of(cls, native: Kernel, shape: torch.Size, dtype: torch.dtype) -> Derivatives:
-        """The calls for matrices of this shape."""
-        frechet, gradient = (native.functions[name, dtype] for name in ("frechet", "eigh_gradient"))
-        codes = native.constants["square_root"], native.constants["inverse_square_root"]
-        return cls(frechet, gradient, (shape[:-2].numel(), shape[-1]), codes, native.constants)
-
-    def root(self, V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
-        """Return the derivative of the (inverse) square root in the direction sym(G); ``s`` is √λ, ascending.
-
-        With ``terms`` > 0 it is the derivative by SVD-Taylor with that many terms of its series.
-        """
-        return self._frechet(self.roots[inverse], terms, 0.0, V, s.data_ptr(), None, G)
-
-    def function(self, V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
-        """Return V (Γ ∘ Vᵀ sym(G) V) Vᵀ for a symmetric Γ; only its lower triangle is read."""
-        return self._frechet(self.codes["given"], 0, 0.0, V, None, gamma.data_ptr(), G)
-
-    def scalar(self, V: Tensor, w: Tensor, G: Tensor, f: Scalar) -> Tensor:
-        """Return the derivative of f(A) in the direction sym(G); ``w`` ascends, and is zero off the range."""
-        return self._frechet(self.codes[f.name], 0, f.exponent, V, w.data_ptr(), None, G)
-
-    def _frechet(
-        self, code: int, terms: int, exponent: float, V: Tensor, s: int | None, gamma: int | None, G: Tensor
-    ) -> Tensor:
-        X = torch.empty_like(G)
-        pointers = V.data_ptr(), s, gamma, G.data_ptr(), X.data_ptr()
-        checked("frechet", self.run_frechet(code, terms, exponent, *pointers, *self.sizes, torch.get_num_threads()))
-        return X
-
-    def eigenpairs(
-        self,
-        eigenpairs: tuple[Tensor, Tensor],
-        cotangents: tuple[Tensor | None, Tensor | None],
-        gaps: Tensor | float,
-        filters: bool,
-        saturates: bool,
-    ) -> Tensor:
-        """Return the gradient (*, d, d) with respect to a symmetric matrix from those with respect to w and V.
-
-        ``gaps`` is the gap matrix (*, d, d), or SVD-Padé's floor. ``filters`` and ``saturates`` come from a gap rule.
-        """
-        (w, V), (gw, gV), (K, floor) = eigenpairs, cotangents, _gaps(gaps)
-        gA = torch.empty_like(V)
-        tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("eigh_gradient", self.run_gradient(*_addresses(V, w, gV, gw, K, gA), *tail))
-        return gA
-
-
 class Singular(NamedTuple):
     """Singular value decompositions of matrices (*, m, n)."""
 
@@ -233,105 +175,3 @@ class Singular(NamedTuple):
 
     def _new_values(self, M: Tensor) -> Tensor:
         return M.new_empty(*self.S) if self.real is None else M.new_empty(self.S, dtype=self.real)
-
-
-class SingularDerivatives(NamedTuple):
-    """Gradients of singular value decompositions U (*, m, k), S, Vh (*, k, n), and functions of singular values."""
-
-    run_gradient: Any
-    run_function: Any
-    sizes: tuple[int, int, int]
-    shape: Shape  # (*, m, n)
-
-    @classmethod
-    def of(cls, native: Kernel, left: torch.Size, right: torch.Size, dtype: torch.dtype) -> SingularDerivatives:
-        """The calls for U and Vh of these shapes."""
-        gradient, function = (native.functions[name, dtype] for name in ("svd_gradient", "singular_function"))
-        shape = *left[:-1], right[-1]
-        return cls(gradient, function, (left[:-2].numel(), shape[-2], shape[-1]), shape)
-
-    def factors(
-        self,
-        factors: tuple[Tensor, Tensor, Tensor],
-        cotangents: tuple[Tensor | None, Tensor | None, Tensor | None],
-        gaps: Tensor | float,
-        filters: bool,
-        saturates: bool,
-    ) -> Tensor:
-        """Return the gradient (*, m, n) with respect to a matrix from those with respect to U, S and Vh.
-
-        ``gaps`` is the gap matrix (*, k, k), or SVD-Padé's floor. ``filters`` and ``saturates`` come from a gap rule.
-        """
-        K, floor = _gaps(gaps)
-        gM = factors[0].new_empty(*self.shape)
-        tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("svd_gradient", self.run_gradient(*_addresses(*factors, *cotangents, K, gM), *tail))
-        return gM
-
-    def composed(self, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
-        """Return U diag(values) Vh (*, m, n) for U (*, m, k), values (*, k) and Vh (*, k, n)."""
-        return self._function(U, None, Vh, values, None, None, None)
-
-    def derivative(self, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
-        """Return the derivative (*, m, n) of a function of singular values in the direction G.
-
-        Args:
-            G: the direction (*, m, n).
-            U, S, Vh: the singular value decomposition.
-            joint: divided differences (*, k, k), symmetric.
-            outer: f(σ)/σ (*, k).
-        """
-        return self._function(U, S, Vh, None, joint, outer, G)
-
-    def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
-        X = U.new_empty(*self.shape)
-        tail = *self.sizes, torch.get_num_threads()
-        checked("singular_function", self.run_function(*_addresses(U, *others, X), *tail))
-        return X
-
-
-def divided_differences(
-    native: Kernel,
-    w: Tensor,
-    values: Tensor,
-    slope: Any,
-    least: float = 0.0,
-    finite: bool = False,
-) -> tuple[Tensor, Tensor] | None:
-    """Return the divided differences (*, d, d) of f, and f(w)/w (*, d); None if ``slope`` returns None.
-
-    f′ is evaluated once, at all values and at the quadrature nodes of all close pairs.
-
-    Args:
-        native: the kernel.
-        w: the values (*, d); at most 2³¹ pairs.
-        values: f(w) (*, d).
-        slope: the elementwise derivative of f, of a tensor in one dimension.
-        least: up to this share of the norm, f′(w) takes the place of f(w)/w.
-        finite: replace results that are not finite by zero.
-    """
-    w, values, d = in_memory(w), in_memory(values), w.shape[-1]
-    batch = w.numel() // d
-    joint, ratio, offsets = w.new_empty(*w.shape, d), torch.empty_like(w), torch.empty(batch + 1, dtype=torch.int64)
-    run, tail = native.functions["divided", w.dtype], (batch, d, least, finite, torch.get_num_threads())
-
-    def step(name: str, places: Tensor | None = None, slopes: Tensor | None = None) -> int:
-        given = w, values, joint, offsets, places, slopes, None if slopes is None else ratio
-        return checked("divided", run(native.constants[name], *_addresses(*given), *tail))
-
-    places = w.new_empty(w.numel() + native.constants["quadrature_nodes"] * step("quotients"))
-    step("nodes", places)
-    slopes = slope(places)
-    if slopes is None:
-        return None
-    step("means", None, in_memory(slopes))
-    return joint, ratio
-
-
-def _addresses(*tensors: Tensor | None) -> list[int | None]:
-    return [None if x is None else x.data_ptr() for x in tensors]
-
-
-def _gaps(gaps: Tensor | float) -> tuple[Tensor | None, float]:
-    """The gap matrix and the floor of SVD-Padé's; one of them is unused."""
-    return (gaps, 0.0) if isinstance(gaps, Tensor) else (None, gaps)

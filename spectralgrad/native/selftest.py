@@ -19,8 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import calls
-from .calls import Derivatives, Scalar, Singular, SingularDerivatives, Symmetric
+from . import derivative_calls
+from .calls import UNCHECKED, Scalar, Singular, Symmetric
+from .derivative_calls import Derivatives, SingularDerivatives
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -160,7 +161,7 @@ def _of_triples(name: str, M: Tensor, factors: tuple[Tensor, Tensor, Tensor], fa
 def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Iterator[Equation]:
     """The function σ², whose divided differences are σᵢ + σⱼ, and its derivative in the direction G."""
     for w in (S.mT, S):  # seventeen values at a time are processed in another way than few
-        found = calls.divided_differences(native, w, w * w, lambda x: 2 * x)
+        found = derivative_calls.divided_differences(native, w, w * w, lambda x: 2 * x)
         joint, ratio = (w.unsqueeze(-1), w) if found is None else found
         yield "divided differences", _wide(joint), _wide(w)[:, :, None] + _wide(w)[:, None]
         yield "ratios", _wide(ratio), _wide(w)
@@ -189,7 +190,7 @@ def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndar
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    plan, limits = _symmetric(native, A), (0.0, 1.0, calls.UNCHECKED)
+    plan, limits = _symmetric(native, A), (0.0, 1.0, UNCHECKED)
     (S, s, V), failed = plan.root(A, False, limits)
     Z = plan.root(A, True, limits)[0][0]
     root, inverse = _wide(S), _wide(Z)
@@ -225,7 +226,7 @@ def _of_scalar_functions(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equat
 
 def _scalar(native: Kernel, A: Tensor, G: Tensor, kind: str, p: float, lanes: bool) -> tuple[Tensor, Tensor]:
     """A scalar function of matrices and its derivative in the direction G; NaN if the kernel doubts a matrix."""
-    f, limits = Scalar(kind, p, 1e6), (-1.0, 1.0, calls.UNCHECKED)
+    f, limits = Scalar(kind, p, 1e6), (-1.0, 1.0, UNCHECKED)
     (S, w, V), doubtful = _symmetric(native, A, lanes).function(A, f, True, limits)
     return S / (doubtful == 0), Derivatives.of(native, A.shape, A.dtype).scalar(V, w, G, f)
 

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...native import kernel
-from ...native.calls import UNCHECKED, Derivatives, Singular, SingularDerivatives, Symmetric
+from ...native.calls import UNCHECKED, Singular, Symmetric
+from ...native.derivative_calls import Derivatives, SingularDerivatives
 from ...native.functions import in_memory
 from ...precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from ..batch_invariance import active as batch_invariant

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ...io.files import write_json
 from ...native import Kernel, kernel
-from ...native.calls import UNCHECKED, Derivatives, Singular, Symmetric
+from ...native.calls import UNCHECKED, Singular, Symmetric
+from ...native.derivative_calls import Derivatives
 from . import choice, lapack, lapack_pool
 from .thresholds import BATCHES, NAMES, SIZES, Table, file
 

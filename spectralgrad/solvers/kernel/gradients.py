@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ...native.calls import SingularDerivatives
+from ...native.derivative_calls import SingularDerivatives
 from ...native.functions import in_memory
 from ..decompose import choice
 

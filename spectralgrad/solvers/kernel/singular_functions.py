@@ -1,7 +1,8 @@
 """Functions of singular values and divided differences in the kernel, for eager calls.
 
 Each function returns None where the kernel is not used; the caller then uses its formula in torch, which compilers
-and transforms see as well. The results carry no gradient. :mod:`spectralgrad.native.calls` has the arguments.
+and transforms see as well. The results carry no gradient. :mod:`spectralgrad.native.derivative_calls` has the
+arguments.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from torch import Tensor
 
 from ...dispatch import function
-from ...native import calls, kernel
-from ...native.calls import SingularDerivatives
+from ...native import derivative_calls, kernel
+from ...native.derivative_calls import SingularDerivatives
 from ...native.functions import in_memory
 from ..decompose import choice
 
@@ -53,7 +54,7 @@ def divided_differences(
         slopes = slope(x)
         return slopes if _readable(slopes, w) and function.eager(slopes) else None
 
-    return calls.divided_differences(native, w, values, readable_slope, least, finite)
+    return derivative_calls.divided_differences(native, w, values, readable_slope, least, finite)
 
 
 def _readable(x: Tensor, like: Tensor) -> bool:
