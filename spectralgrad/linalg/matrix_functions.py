@@ -8,14 +8,14 @@ called with a matrix alone, first try one kernel call.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-from ..autograd.functions import kernel_functions, scalar_functions, square_root, user_functions
+from ..autograd.functions import kernel_functions, scalar_functions, user_functions
 from ..autograd.functions.divided_differences import Scalar
 from ..autograd.functions.domain import Domain
+from ..autograd.functions.scalar_functions import LARGEST_POWER
 from ..dispatch.arguments import check_range
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
@@ -25,16 +25,8 @@ from ..rules import Method, resolve
 
 __all__ = ["matrix_exp", "matrix_function", "matrix_inv_sqrt", "matrix_log", "matrix_power", "matrix_sqrt"]
 
-_REAL = (torch.float32, torch.float64)
-_LARGEST = 2**53  # of a power: beyond, not every whole number is a float
 
-
-def _root_at_once(A: Tensor, operation: str, inverse: bool) -> Tensor | None:
-    found = square_root.at_once(A, operation, inverse)
-    return None if found is None else found[0]
-
-
-@shortened(lambda A: _root_at_once(A, "matrix_sqrt", False))
+@shortened(lambda A: kernel_functions.root_at_once(A, "matrix_sqrt", False))
 def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False) -> Tensor:
     r"""Compute the positive semi-definite square root :math:`A^{1/2}`, with the exact gradient by default.
 
@@ -72,7 +64,7 @@ def matrix_sqrt(A: Tensor, *, method: str | Method = "exact", rtol: float | None
     return _root(A, "sqrt", method, _positive(A, "matrix_sqrt", rtol, clamp))
 
 
-@shortened(lambda A: _root_at_once(A, "matrix_inv_sqrt", True))
+@shortened(lambda A: kernel_functions.root_at_once(A, "matrix_inv_sqrt", True))
 def matrix_inv_sqrt(
     A: Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -102,25 +94,7 @@ def matrix_inv_sqrt(
     return _root(A, "inv_sqrt", method, _positive(A, "matrix_inv_sqrt", rtol, clamp))
 
 
-def _power_at_once(A: Tensor, p: float) -> Tensor | None:
-    if torch.compiler.is_compiling() or type(A) is not Tensor or A.is_nested or A.dtype not in _REAL:
-        return None
-    if type(p) not in (int, float) or not abs(p) <= _LARGEST:
-        return None
-    if abs(p) == 0.5:
-        return _root_at_once(A, "matrix_power", p < 0)
-    if not float(p).is_integer():
-        return kernel_functions.at_once(A, _power(float(p), A.dtype), True)
-    rtol = rank_tolerance(A.shape[-1], A.dtype) if p < 0 and A.dim() else -1.0
-    return kernel_functions.at_once(A, scalar_functions.whole_power(int(p)), False, rtol)
-
-
-@lru_cache(maxsize=256)
-def _power(p: float, dtype: torch.dtype) -> scalar_functions.Function:
-    return scalar_functions.real_power(torch.tensor(p, dtype=dtype, device="cpu"), p)
-
-
-@shortened(_power_at_once)
+@shortened(lambda A, p: kernel_functions.power_at_once(A, p))
 def matrix_power(
     A: Tensor, p: float | Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:
@@ -164,7 +138,7 @@ def matrix_power(
     if isinstance(p, Tensor):
         check_of_batch(p, "p", A, "matrix_power")
     else:
-        check_range(p, "p", "matrix_power", -_LARGEST, _LARGEST)
+        check_range(p, "p", "matrix_power", -LARGEST_POWER, LARGEST_POWER)
         if abs(p) == 0.5:
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:

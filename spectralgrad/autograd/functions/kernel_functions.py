@@ -1,8 +1,9 @@
-"""The logarithm, the exponential and powers by one kernel call, with a derivative that is one kernel call as well."""
+"""Roots, logarithm, exponential and powers by one kernel call, with a derivative that is one kernel call as well."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -10,12 +11,14 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function, observation
-from ...precision import full_precision
+from ...precision import full_precision, rank_tolerance
 from ...solvers.symmetry import hermitian
 from .. import existence
-from . import divided_differences, frechet_derivative
+from . import divided_differences, frechet_derivative, square_root
 from .domain import Domain
-from .scalar_functions import Function
+from .scalar_functions import LARGEST_POWER, Function, real_power, whole_power
+
+_REAL = (torch.float32, torch.float64)
 
 
 def by_kernel(A: Tensor, f: Function, domain: Domain, in_general: Callable[[], Tensor]) -> Tensor:
@@ -48,6 +51,31 @@ def with_eigenvalues(A: Any, f: Function, positive: bool, rtol: float = -1.0) ->
         return None
     found = solvers.function_and_eigenpairs(A, f.kernel, positive, rtol, False, getattr(A, "dtype", None))
     return None if found is None or found[1] else (_attached(A, *found[0], f, positive or rtol >= 0), found[0][1])
+
+
+def root_at_once(A: Any, operation: str, inverse: bool) -> Tensor | None:
+    """Return the (inverse) square root in the same way."""
+    found = square_root.at_once(A, operation, inverse)
+    return None if found is None else found[0]
+
+
+def power_at_once(A: Any, p: Any) -> Tensor | None:
+    """Return A^p in the same way; for a whole number the matrices may be indefinite, and roots have their own way."""
+    if torch.compiler.is_compiling() or type(A) is not Tensor or A.is_nested or A.dtype not in _REAL:
+        return None
+    if type(p) not in (int, float) or not abs(p) <= LARGEST_POWER:
+        return None
+    if abs(p) == 0.5:
+        return root_at_once(A, "matrix_power", p < 0)
+    if not float(p).is_integer():
+        return at_once(A, _power(float(p), A.dtype), True)
+    rtol = rank_tolerance(A.shape[-1], A.dtype) if p < 0 and A.dim() else -1.0
+    return at_once(A, whole_power(int(p)), False, rtol)
+
+
+@lru_cache(maxsize=256)
+def _power(p: float, dtype: torch.dtype) -> Function:
+    return real_power(torch.tensor(p, dtype=dtype, device="cpu"), p)
 
 
 def _attached(A: Tensor, S: Tensor, w: Tensor, V: Tensor, f: Function, restricted: bool) -> Tensor:

@@ -23,6 +23,8 @@ from .divided_differences import (
     to_the_power,
 )
 
+LARGEST_POWER = 2**53  # beyond, not every whole number is a float
+
 
 @dataclass(frozen=True)
 class Function:
