@@ -15,7 +15,7 @@ from torch import Tensor
 from ...autograd.functions.rescaling import homogeneous
 from ...dispatch.arguments import check_count, check_range, checked
 from ...dispatch.finite import check_finite
-from ...errors import ArgumentError, ShapeError, broadcast, check_features
+from ...errors import ArgumentError, ShapeError, broadcast, check_features, raised_by
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
 from ...precision import full_precision, working_dtype
@@ -224,7 +224,7 @@ def _check_strength(strength: float | Tensor, content: Tensor, where: str) -> No
             f"{where}: expected strength to broadcast against content {tuple(content.shape)}, "
             f"got shape {tuple(strength.shape)}"
         )
-    check_finite(strength, f"{where}, strength", 0)
+    check_finite(strength, f"{where}, strength", 0)  # nothing is computed of it that would raise
 
 
 def _style(
@@ -252,9 +252,9 @@ def _style(
 
     def statistics(features: Tensor, shift: float | Tensor = eps) -> tuple[Tensor, Tensor]:
         M = shifted(covariance(features), shift if isinstance(shift, float) else shift.square()[..., None, None])
-        M = M if watch is None else watch(M)
-        check_finite(M, where)
-        return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+        with raised_by(where):
+            root = matrix_sqrt(M if watch is None else watch(M), method=method)
+        return root, features.mean(-1, keepdim=True)
 
     if not resolve(method, "sqrt").exact:  # some methods have absolute thresholds
         return statistics(features)
