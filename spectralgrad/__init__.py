@@ -9,6 +9,7 @@ from . import errors as errors
 from . import linalg as linalg
 from . import solvers as solvers
 from ._lazy import export as _export
+from ._version import __version__ as __version__
 from .errors import *
 from .linalg.functions import *
 from .rescue import override_linalg as override_linalg
@@ -27,5 +28,4 @@ if TYPE_CHECKING:
 else:
     from ._lazy import load as __getattr__  # noqa: F401
 
-__version__ = "0.1.0"
 _export(__name__, "__version__", "diagnostics", "errors", "linalg", "nn", "optim", "solvers", "training")

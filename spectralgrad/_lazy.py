@@ -1,10 +1,10 @@
-"""The public names of packages: what they export, what ``dir`` lists, and subpackages that load on first use."""
+"""The public names of packages: what they export, what ``dir`` lists, and what loads on first use."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from importlib import import_module, reload
 from types import ModuleType
 
 _LAZY = frozenset({"diagnostics", "nn", "optim", "training"})
@@ -16,6 +16,13 @@ def load(name: str) -> ModuleType:
     if name not in _LAZY:
         raise AttributeError(f"module {_PACKAGE!r} has no attribute {name!r}")
     return import_module(f"{_PACKAGE}.{name}")
+
+
+def complete() -> None:
+    """Import the whole package, if so far it is only in place (see ``spectralgrad_cli.py``)."""
+    package = sys.modules[_PACKAGE]
+    if not hasattr(package, "__all__"):
+        reload(package)
 
 
 def export(package: str, *others: str) -> None:

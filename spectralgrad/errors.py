@@ -58,15 +58,37 @@ class NonFiniteError(SpectralError, _LinAlgError, ValueError):
     def __init__(self, positions: Sequence[tuple[int, ...]], batch_shape: Sequence[int], operation: str) -> None:
         self.positions = list(positions)
         self.batch_shape = tuple(batch_shape)
+        super().__init__(self._text(operation))
+
+    def _text(self, operation: str) -> str:
         where = (
             "the matrix"
             if not self.batch_shape
             else f"{_listed(self.positions)} of a batch of shape {self.batch_shape}"
         )
-        super().__init__(
+        return (
             f"{operation}: expected finite input, got NaN or Inf in {where}. "
             "Check for an overflow or a division by zero before this call."
         )
+
+
+class raised_by:  # noqa: N801 (used like a function; a generator would cost more at every call)
+    """Let :class:`NonFiniteError` raised inside name ``where``, such as a layer, not the operation that found it.
+
+    Layers need no check of their own where an operation follows that makes it.
+    """
+
+    __slots__ = ("where",)
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, NonFiniteError):
+            error.args = (error._text(self.where),)
 
 
 class IndefiniteError(SpectralError, _LinAlgError, ValueError):

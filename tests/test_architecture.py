@@ -16,7 +16,7 @@ from .architecture import Package
 LIBRARY = Package(
     Path(spectralgrad.__file__).parent,
     [
-        ["_lazy", "errors", "io", "dispatch"],
+        ["_lazy", "_version", "errors", "io", "dispatch"],
         ["precision", "native"],
         ["solvers"],
         ["autograd"],

@@ -1,11 +1,18 @@
 """Layers refuse what makes no sense: what came, what is wanted, where."""
 
+import copy
+import pickle
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad.nn import functional
+
+from .layers import LAYERS, RUNNING, STATELESS, layer_and_input
 
 NAN = float("nan")
 
@@ -111,6 +118,46 @@ def test_non_finite_activations_name_layer_and_group_and_leave_the_statistics_al
         named(layer)(X)
     assert torch.equal(layer.running_cov, before)
     assert layer.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_every_layer_is_named_in_errors_and_keeps_its_state(name):
+    layer, X = layer_and_input(name)
+    before = copy.deepcopy(layer.state_dict())
+    X[-1, 2] = NAN
+    with pytest.raises(sg.NonFiniteError, match=f"^{name.partition('-')[0]}: expected finite input") as caught:
+        layer(X)
+    assert caught.value.positions
+    assert set(caught.value.positions) <= set(np.ndindex(*caught.value.batch_shape))
+    assert_close(layer.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", [name for name in {**RUNNING, **STATELESS} if "cholesky" not in name])
+def test_layers_leave_the_search_for_nan_to_the_solver(name, monkeypatch):
+    def scan(*_):
+        raise AssertionError("the layer scans its matrices")
+
+    for module in (functional.whitening_matrices, functional.coloring, functional.cross_covariance, sg.nn.base):
+        monkeypatch.setattr(module, "check_finite", scan)
+    layer, X = layer_and_input(name)
+    layer(X)
+    layer.eval()(X)
+
+
+def test_errors_name_the_function_under_vmap_too():
+    X = torch.randn(3, 2, 4, 5)
+    X[2, 1, 0, 0] = NAN
+    with pytest.raises(sg.NonFiniteError, match="whiten: expected finite input, got NaN or Inf in position"):
+        torch.func.vmap(lambda x: functional.whiten(x, eps=0.1))(X)
+
+
+def test_an_error_that_was_renamed_is_pickled_with_its_attributes():
+    with pytest.raises(sg.NonFiniteError) as caught:
+        functional.whiten(torch.full((2, 3, 4), NAN))
+    twin = pickle.loads(pickle.dumps(caught.value))
+    assert str(twin) == str(caught.value)
+    assert str(twin).startswith("whiten: ")
+    assert twin.positions == caught.value.positions == [(0, 0), (1, 0)]
 
 
 def test_non_finite_running_statistics_are_reported_when_used():

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import spectralgrad as sg
+
 ROOT = Path(__file__).resolve().parents[1]
 BUILT = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}/spectralgrad"
 KERNEL = "spectralgrad/native/_kernel.so"
@@ -20,7 +22,7 @@ pytestmark = pytest.mark.skipif(not (ROOT / "setup.py").exists(), reason="not a 
 @pytest.fixture
 def tree(tmp_path):
     """A copy of the source tree in which an earlier version has been built, in build/ and in place."""
-    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE"):
+    for name in ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "spectralgrad_cli.py"):
         shutil.copy(ROOT / name, tmp_path)
     ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
     shutil.copytree(ROOT / "spectralgrad", tmp_path / "spectralgrad", ignore=ignored)
@@ -59,6 +61,8 @@ def test_without_a_compiler_the_wheel_has_no_kernel_and_says_so(tree):
     assert name.endswith("-py3-none-any.whl")
     assert "spectralgrad/forgotten.py" not in files
     assert {"spectralgrad/__init__.py", "spectralgrad/native/build.py", "spectralgrad/py.typed"} <= set(files)
+    assert b"spectralgrad = spectralgrad_cli:main" in files[f"spectralgrad-{sg.__version__}.dist-info/entry_points.txt"]
+    assert "spectralgrad_cli.py" in files
 
 
 def test_a_compiler_that_fails_leaves_no_old_kernel_in_place(tree):

@@ -131,15 +131,22 @@ class SpectralModule(nn.Module):
         if kind not in (None, torch.float32, torch.float64):
             raise ArgumentError(f"{self.where}: expected compute_dtype torch.float32 or torch.float64, got {kind}")
 
-    def watched(self, matrices: Tensor) -> Tensor:
+    def shown(self, matrices: Tensor) -> Tensor:
         """Show the matrices (*, d, d) to the registered hooks if the layer is training, and return them.
 
-        Call it once in each forward pass and decompose the result.
+        It is the ``watch`` of functions that also take ``where``, whose errors name the layer.
+        """
+        return Watch(self)(matrices)
+
+    def watched(self, matrices: Tensor) -> Tensor:
+        """Show the matrices (*, d, d) to the registered hooks if the layer is training, check and return them.
+
+        Call it once in each forward pass and decompose the result, with any function: not all of them refuse NaN.
 
         Raises:
             NonFiniteError: the matrices contain NaN or infinity; the message names the layer.
         """
-        matrices = Watch(self)(matrices)
+        matrices = self.shown(matrices)
         check_finite(matrices, self.where)
         return matrices
 

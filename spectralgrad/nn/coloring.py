@@ -86,7 +86,7 @@ class WhiteningColoring2d(SpectralModule):
             eps=self.eps,
             method=self.method,
             per_sample=self.per_sample,
-            watch=self.watched,
+            watch=self.shown,
             where=self.where,
         )
 

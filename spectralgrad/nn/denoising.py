@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from ..dispatch.arguments import checked
-from ..dispatch.finite import check_finite
 from ..rules import Method
 from .base import Watch
 from .functional.normalization import Normalized
@@ -94,8 +93,7 @@ class _PCADenoising(RunningNorm):
 
     def matrix(self, C: Tensor, watch: Watch | None = None, eps: float | Tensor | None = None) -> Tensor:
         """The projector onto the leading components of the standardised features, times the standardisation."""
-        check_finite(C, self.where)
-        return standardized_projector(C, self.keep, self.eps if eps is None else eps, self.method, watch)
+        return standardized_projector(C, self.keep, self.eps if eps is None else eps, self.method, watch, self.where)
 
     def extra_repr(self) -> str:
         """The settings shown by ``repr``: ``keep`` follows the number of channels."""

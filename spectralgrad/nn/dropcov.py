@@ -92,7 +92,7 @@ class DropCov(nn.Module):
             X = X + X * y.unsqueeze(-1)
             X = drop_channels(X, dropcov_rate(X, y))
         C = covariance(X).to(X.dtype)
-        check_finite(C, where)
+        check_finite(C, where)  # nothing is decomposed
         return C if self.output == "full" else upper_triangle(C)
 
     def extra_repr(self) -> str:

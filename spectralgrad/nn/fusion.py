@@ -19,7 +19,7 @@ from ..dispatch.arguments import checked
 from ..errors import ArgumentError
 from . import attachments
 from .base import SpectralModule
-from .functional.normalization import with_affine
+from .functional.affine_map import with_affine
 from .running_norm import RunningNorm
 
 __all__ = ["fuse_whitening"]

@@ -20,7 +20,8 @@ from ..precision import working_dtype
 from ..rules import Defaults, Method
 from .base import SpectralModule, Watch
 from .distributed import Reduce, reducer
-from .functional.normalization import Normalized, apply_matrix, normalize
+from .functional.affine_map import apply_matrix
+from .functional.normalization import Normalized, normalize
 from .functional.whitening_matrices import positive_part
 
 if TYPE_CHECKING:

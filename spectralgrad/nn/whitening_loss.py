@@ -82,7 +82,7 @@ class WhiteningMSELoss(SpectralModule):
             whitening=self.whitening,
             method=self.method,
             normalize=self.normalize,
-            watch=self.watched,
+            watch=self.shown,
             where=self.where,
         )
 

@@ -184,8 +184,8 @@ def test_none_and_shares_on_the_command_line():
 
 
 def test_other_commands_do_not_load_the_lab():
-    code = "import sys; from spectralgrad.cli import _parser; _parser(); print([m for m in sys.modules if '.lab' in m])"
-    out = forked.run("-c", code, check=True).stdout
+    code = "import sys; from spectralgrad.cli.parser import parser; parser(); "
+    out = forked.run("-c", code + "print([m for m in sys.modules if '.lab' in m])", check=True).stdout
     assert out.strip() == "[]"
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from spectralgrad import cli
+from spectralgrad.cli.parser import parser
 from spectralgrad_lab import Config, Epoch, Failure, Result
 from spectralgrad_lab.comparison.paired_differences import paired
 from spectralgrad_lab.comparison.results import RESULTS, ResultsFile, Summary
@@ -23,10 +24,10 @@ from spectralgrad_lab.papers import convergence, small_protocol
 from spectralgrad_lab.papers.eccv import longer_training
 from spectralgrad_lab.papers.gradients import whitened_features
 from spectralgrad_lab.papers.items import ItemError, all_items, select
-from spectralgrad_lab.papers.judging import UNFINISHED, run
 from spectralgrad_lab.papers.outcomes import read_all, write
 from spectralgrad_lab.papers.pages import write_pages
 from spectralgrad_lab.papers.registry import train_of
+from spectralgrad_lab.papers.run_item import UNFINISHED, run
 from spectralgrad_lab.papers.small_protocol import seeded
 from spectralgrad_lab.papers.training import Setup, Training
 from spectralgrad_lab.papers.verdicts import AGREES, NOT_SEEN, OPPOSITE, TRENDS
@@ -180,7 +181,7 @@ class TestItems:
         for command in item.command.split(" && ") if item.command else ():
             name, *arguments = shlex.split(command, comments=True)
             assert name == "spectralgrad"
-            assert cli._parser().parse_args(arguments).command in ("compare", "transfer")
+            assert parser().parse_args(arguments).command in ("compare", "transfer")
 
     def test_published_numbers_stand_beside_ours(self, tmp_path):
         outcome, _ = planned(TABLE_3, tmp_path)

@@ -9,12 +9,12 @@ import pytest
 
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
-from spectralgrad_lab.papers import conditions, inputs, registry
+from spectralgrad_lab.papers import inputs, registry, value_conditions
 from spectralgrad_lab.papers.gradients import compared
 from spectralgrad_lab.papers.iccv import newton_schulz
 from spectralgrad_lab.papers.items import Item, ItemError, _item, all_items, check_duplicates, papers, select
-from spectralgrad_lab.papers.judging import judge, run
 from spectralgrad_lab.papers.outcomes import read_all
+from spectralgrad_lab.papers.run_item import judge, run
 from spectralgrad_lab.papers.tpami import eigenvalue_gaps
 from spectralgrad_lab.papers.trends import least_favourable, most, trend, trends
 from spectralgrad_lab.papers.verdicts import (
@@ -107,43 +107,43 @@ class TestConditions:
         ],
     )
     def test_what_satisfies_them(self, condition, inside, outside):
-        assert conditions.holds(condition, inside)
-        assert not conditions.holds(condition, outside)
+        assert value_conditions.holds(condition, inside)
+        assert not value_conditions.holds(condition, outside)
 
     def test_nan_satisfies_no_bound(self):
         for condition in ("< 1", "> 1", "0 .. 1", "1 ± 1", "1.0"):
-            assert not conditions.holds(condition, float("nan"))
+            assert not value_conditions.holds(condition, float("nan"))
 
     @pytest.mark.parametrize("condition", ["< 1", "yes", "= text"])
     def test_an_empty_list_satisfies_none(self, condition):
         """A computation that found nothing confirms nothing."""
-        assert not conditions.holds(condition, [])
-        assert not conditions.holds([condition], [[]])
+        assert not value_conditions.holds(condition, [])
+        assert not value_conditions.holds([condition], [[]])
 
     def test_one_unit_of_the_last_digit_is_allowed_on_request(self):
         """Of printed numbers, not of counts."""
         for value, strict, rounded in ((5.714, True, True), (5.718, False, True), (5.721, False, False)):
-            assert conditions.holds("5.71", value) is strict
-            assert conditions.holds("5.71", value, rounding=True) is rounded
-        assert not conditions.holds("14", 13, rounding=True)
+            assert value_conditions.holds("5.71", value) is strict
+            assert value_conditions.holds("5.71", value, rounding=True) is rounded
+        assert not value_conditions.holds("14", 13, rounding=True)
 
     def test_a_condition_may_say_what_rounding_is(self):
-        assert conditions.holds("<= 0.05 ~ 0.01", 0.0569, rounding=True)
-        assert not conditions.holds("<= 0.05 ~ 0.01", 0.0601, rounding=True)
-        assert conditions.holds("10 ~ 5", 11.5, rounding=True)
-        assert conditions.holds("< 1 ~ 1", 1.5, rounding=True)
+        assert value_conditions.holds("<= 0.05 ~ 0.01", 0.0569, rounding=True)
+        assert not value_conditions.holds("<= 0.05 ~ 0.01", 0.0601, rounding=True)
+        assert value_conditions.holds("10 ~ 5", 11.5, rounding=True)
+        assert value_conditions.holds("< 1 ~ 1", 1.5, rounding=True)
 
     def test_any_says_nothing(self):
-        assert conditions.holds(["any", "< 1"], [float("nan"), 0.5])
+        assert value_conditions.holds(["any", "< 1"], [float("nan"), 0.5])
 
     @pytest.mark.parametrize(("condition", "value"), [("yes", 1.0), ("5.71", True), ("< 1", "word"), (["1"], [1, 2])])
     def test_a_condition_of_another_kind_is_an_error(self, condition, value):
         with pytest.raises(ValueError, match="expected"):
-            conditions.holds(condition, value)
+            value_conditions.holds(condition, value)
 
     def test_what_is_no_condition(self):
         with pytest.raises(ValueError, match="expected a condition such as"):
-            conditions.parse("about 5")
+            value_conditions.parse("about 5")
 
 
 def test_newton_schulz_is_stopped_after_the_iterations_that_the_item_names():

@@ -10,12 +10,12 @@ import pytest
 from rich.cells import cell_len
 
 from spectralgrad.cli import main
-from spectralgrad_lab.papers import command, judging, registry, terminal_text
-from spectralgrad_lab.papers.counts import classes, counted_items, experiments, in_words
+from spectralgrad_lab.papers import command, registry, run_item, terminal_text
 from spectralgrad_lab.papers.items import ItemError, all_items, papers, select
-from spectralgrad_lab.papers.markdown import plain
 from spectralgrad_lab.papers.outcomes import draw, file_of, read_all, write
 from spectralgrad_lab.papers.pages import write_pages
+from spectralgrad_lab.papers.pages.counts import classes, counted_items, experiments, in_words
+from spectralgrad_lab.papers.pages.markdown import plain
 from spectralgrad_lab.papers.verdicts import MEANINGS, NOT_RUN, SYMBOLS, VERDICTS, WEIGHTS
 
 from ..documents import ROOT, in_one_line, text
@@ -76,7 +76,7 @@ class TestRunning:
         def fail():
             raise ZeroDivisionError("no luck")
 
-        monkeypatch.setattr(judging, "compute_of", lambda key: fail if key == QUICK else registry.compute_of(key))
+        monkeypatch.setattr(run_item, "compute_of", lambda key: fail if key == QUICK else registry.compute_of(key))
         status, said = reproduce(capsys, QUICK, AGREEING, "--results", tmp_path)
         assert status == 1
         assert "neurips/B9: ZeroDivisionError: no luck" in said.out
@@ -85,7 +85,7 @@ class TestRunning:
 
     def test_a_value_that_is_not_as_recorded_is_marked(self, capsys, tmp_path, monkeypatch):
         wrong = {"left_out": [0.0, 0.0, 0.0], "needed": 19}
-        monkeypatch.setattr(judging, "compute_of", lambda key: lambda: wrong)
+        monkeypatch.setattr(run_item, "compute_of", lambda key: lambda: wrong)
         status, said = reproduce(capsys, QUICK, "--results", tmp_path)
         assert status == 0
         assert "! neurips/B9" in said.out
@@ -136,7 +136,7 @@ class TestListing:
 class TestStoring:
     def test_nan_and_infinity_come_back(self, tmp_path):
         (item,) = select(["tpami/R23"])
-        outcome = judging.run(item)
+        outcome = run_item.run(item)
         assert math.isinf(outcome.values["norm"])
         write(outcome, tmp_path)
         assert read_all(tmp_path)["tpami/R23"].as_json() == json.loads(file_of(item, tmp_path).read_text("utf-8"))

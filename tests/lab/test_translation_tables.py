@@ -10,7 +10,7 @@ from PIL import Image
 from spectralgrad_lab.comparison.jobs import JobError, JobStoppedError, worker_errors
 from spectralgrad_lab.data.errors import DataError
 from spectralgrad_lab.papers.items import ItemError, select
-from spectralgrad_lab.papers.judging import run
+from spectralgrad_lab.papers.run_item import run
 from spectralgrad_lab.papers.tpami import translated_pictures, translation_times
 from spectralgrad_lab.papers.training import Setup
 from spectralgrad_lab.papers.verdicts import TOO_SMALL

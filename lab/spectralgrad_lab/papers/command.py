@@ -16,9 +16,9 @@ from spectralgrad.io.files import path_argument
 
 from . import terminal_text
 from .items import Item, ItemError, select
-from .judging import Outcome, run
 from .outcomes import draw, file_of, read_all, write
 from .pages import write_pages
+from .run_item import Outcome, run
 from .training import Setup
 
 _DESCRIPTION = """\

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .conditions import ANY, parse
+from .value_conditions import ANY, parse
 from .verdicts import AGREES, NOT_RUN, TRENDS, VERDICTS, WEIGHTS
 
 if sys.version_info >= (3, 11):

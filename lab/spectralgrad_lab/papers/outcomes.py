@@ -9,8 +9,8 @@ from typing import Any
 from spectralgrad.io.files import write_json
 
 from .items import Item, ItemError, all_items
-from .judging import Outcome, judge
 from .registry import draw_of
+from .run_item import Outcome, judge
 
 
 def file_of(item: Item, folder: Path) -> Path:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .conditions import Value
+from .value_conditions import Value
 
 if TYPE_CHECKING:
     from .training import Training

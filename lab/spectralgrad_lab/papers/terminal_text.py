@@ -11,11 +11,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from .conditions import ANY, MANY, shown
 from .items import KINDS, Item
-from .judging import Outcome
 from .registry import declared
+from .run_item import Outcome
 from .trends import tally
+from .value_conditions import ANY, MANY, shown
 from .verdicts import (
     AGREES,
     AMBIGUOUS,

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from .conditions import ANY, Value, entries, holds, parse
+from .value_conditions import ANY, Value, entries, holds, parse
 from .verdicts import NOT_SEEN, OPPOSITE, REPRODUCED, TOO_SMALL
 
 STANDARD_ERRORS = 2

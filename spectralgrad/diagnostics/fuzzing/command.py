@@ -1,4 +1,4 @@
-"""The command ``spectralgrad fuzz``: its options, progress and output."""
+"""The command ``spectralgrad fuzz``: what it tests, progress and output."""
 
 from __future__ import annotations
 
@@ -6,62 +6,35 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict
 from itertools import count
 from typing import Any
 
 import torch
 
-from ...io.files import path_argument, require_writable, write_json
+from ...io.files import require_writable, write_json
 from ..table import number as short
 from ..table import render
 from .campaign import Campaign, Failure
 from .cases import Case
 from .operations import OPERATIONS
 
-_DESCRIPTION = """\
-Test every operation and method on random matrices of difficult families: rank-deficient, repeated, clustered, graded,
-denormal, huge, exact ties, Laplacians, glued Wilkinson matrices, fewer positions than channels. Results must meet
-LAPACK's error bounds, gradients must be finite and Hermitian, and gradients of the method exact must agree with closed
-forms in double precision. The exit status is 1 if a check failed."""
-_EXAMPLES = """\
-examples:
-  spectralgrad fuzz                                    20,000 matrices
-  spectralgrad fuzz --matrices 1000000 --json fuzz.json
-  spectralgrad fuzz --operation eigh,svd --seconds 60
-  spectralgrad fuzz --operation matrix_sqrt --method exact --case 0:115     repeat one case"""
 SHOWN = 20  # kinds of failures printed
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the command."""
-    parser.description, parser.epilog = _DESCRIPTION, _EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    add = parser.add_argument
-    add(
-        "--matrices",
-        type=_whole(1),
-        metavar="N",
-        help="stop after this many matrices (default: 20000; no limit with --seconds)",
-    )
-    add("--seconds", type=float, metavar="S", help="stop after this time (default: no limit)")
-    add("--seed", type=_whole(0), default=0, metavar="K", help="seed of the random matrices (default: 0)")
-    add("--operation", type=_operations, default=tuple(OPERATIONS), metavar="NAME[,NAME]", help=_names())
-    add("--method", type=_methods, default=(), metavar="NAME[,NAME]", help="methods to test (default: all)")
-    add("--case", type=_case, metavar="SEED:NUMBER[:SIZE:BATCH]", help="repeat one case, as printed with a failure")
-    add("--json", type=path_argument, metavar="FILE", help="also write the table and every failure as JSON")
-    parser.set_defaults(run=fuzz)
 
 
 def fuzz(options: argparse.Namespace) -> int:
     """Run the campaign and return the exit status: 0, or 1 if a check failed."""
+    if options.operation == "list":
+        print("\n".join(OPERATIONS))
+        return 0
+    operations, methods = _operations(options), _methods(options)
     require_writable(options.json)
-    campaign = Campaign(options.operation, options.method, options.seed)
+    campaign = Campaign(operations, methods, options.seed)
     numbers: Iterable[int] = count()
     if options.case:
         seed, number, *form = options.case
-        campaign, numbers = Campaign(options.operation, options.method, seed, *form), [number]
+        campaign, numbers = Campaign(operations, methods, seed, *form), [number]
     limit = options.matrices or (None if options.seconds or options.case else 20000)
     started = time.monotonic()
     try:
@@ -147,41 +120,26 @@ def _finite(x: float) -> float | None:
     return x if x < float("inf") else None
 
 
-def _names() -> str:
-    return f"operations to test: {', '.join(OPERATIONS)} (default: all)"
-
-
-def _operations(text: str) -> tuple[str, ...]:
+def _operations(options: argparse.Namespace) -> tuple[str, ...]:
     """Operations from comma-separated names; ``matrix_power`` selects all four of its variants."""
-    wanted = text.split(",")
-    chosen = tuple(name for name in OPERATIONS if name in wanted or name.split()[0] in wanted)
-    unknown = [name for name in wanted if name not in OPERATIONS and name not in {n.split()[0] for n in OPERATIONS}]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"expected names from {', '.join(OPERATIONS)}, got {', '.join(unknown)!r}")
-    return chosen
+    if options.operation is None:
+        return tuple(OPERATIONS)
+    wanted = options.operation.split(",")
+    known = {*OPERATIONS, *(name.split()[0] for name in OPERATIONS)}
+    _refuse_unknown(options, "operation", wanted, known, OPERATIONS)
+    return tuple(name for name in OPERATIONS if name in wanted or name.split()[0] in wanted)
 
 
-def _methods(text: str) -> tuple[str, ...]:
-    chosen = tuple(text.split(","))
+def _methods(options: argparse.Namespace) -> tuple[str, ...]:
+    chosen = tuple(options.method.split(",")) if options.method is not None else ()
     known = dict.fromkeys(m for operation in OPERATIONS.values() for m in operation.methods if m)
-    unknown = [name for name in chosen if name not in known]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"expected names from {', '.join(known)}, got {', '.join(unknown)!r}")
+    _refuse_unknown(options, "method", chosen, known, known)
     return chosen
 
 
-def _case(text: str) -> tuple[int, ...]:
-    parts = text.split(":")
-    if len(parts) not in (2, 4) or not all(part.isdecimal() for part in parts):
-        raise argparse.ArgumentTypeError(f"expected SEED:NUMBER such as 0:115, got {text!r}")
-    return tuple(map(int, parts))
-
-
-def _whole(least: int) -> Any:
-    def whole(text: str) -> int:
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"expected an integer ≥ {least}, got {text!r}")
-        return value
-
-    return whole
+def _refuse_unknown(
+    options: argparse.Namespace, flag: str, given: Iterable[str], known: Collection[str], listed: Iterable[str]
+) -> None:
+    unknown = [name for name in given if name not in known]
+    if unknown:
+        options.parser.error(f"argument --{flag}: expected names from {', '.join(listed)}, got {', '.join(unknown)!r}")

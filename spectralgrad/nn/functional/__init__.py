@@ -1,6 +1,7 @@
 """The layers as functions of tensors, without state."""
 
 from ..._lazy import export as _export
+from .affine_map import *
 from .coloring import *
 from .cross_covariance import *
 from .dropcov import *

@@ -6,20 +6,20 @@ statistics.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ...autograd.functions.rescaling import homogeneous
-from ...dispatch.arguments import check_count, check_range, checked
+from ...dispatch.arguments import check_range, checked
 from ...dispatch.finite import check_finite
-from ...errors import ArgumentError, ShapeError, broadcast, check_features
+from ...errors import ArgumentError, ShapeError, broadcast, check_features, raised_by
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
-from ...precision import full_precision, working_dtype
+from ...precision import full_precision
 from ...rules import Method, resolve
+from .channel_groups import check_groups, grouped, restored
 from .normalization import normalize
 from .range_whitening import root_on_range, whitened_on_range
 from .whitening_matrices import DEFAULT, OPERATION, Whitening, whitening_matrix
@@ -72,13 +72,13 @@ def whiten(
     Reference: Wang et al., TPAMI 2021, Eq. 30 and 31.
     """
     rule = resolve(DEFAULT[whitening] if method is None else method, OPERATION[whitening])
-    _check(X, groups, where)
+    check_groups(X, groups, where)
     check_range(eps, "eps", where, 0)
     if not X.numel():
         return X.clone()
     if whitening == "zca" and eps == 0 and rule.exact:
         with full_precision(X):
-            return _restored(whitened_on_range(_grouped(X, groups, per_sample, where), watch, where), X, per_sample)
+            return restored(whitened_on_range(grouped(X, groups, per_sample, where), watch, where), X, per_sample)
     samples = X.shape[0] if per_sample else 1
 
     def matrix_of(C: Tensor, shift: float | Tensor = eps) -> Tensor:
@@ -142,7 +142,7 @@ def color(
     check_range(eps, "eps", where, 0)
     per_sample = per_sample or matrix is not None  # given statistics differ from the statistics of X
     with full_precision(X):
-        features = _grouped(X, groups, per_sample, where)
+        features = grouped(X, groups, per_sample, where)
         if style is not None:
             if mean is not None:
                 raise ArgumentError(
@@ -153,7 +153,7 @@ def color(
         else:
             assert matrix is not None
             S, shift = _given(matrix, mean, features, where)
-        return _restored(S @ features + shift, X, per_sample)
+        return restored(S @ features + shift, X, per_sample)
 
 
 @checked
@@ -224,7 +224,7 @@ def _check_strength(strength: float | Tensor, content: Tensor, where: str) -> No
             f"{where}: expected strength to broadcast against content {tuple(content.shape)}, "
             f"got shape {tuple(strength.shape)}"
         )
-    check_finite(strength, f"{where}, strength", 0)
+    check_finite(strength, f"{where}, strength", 0)  # nothing is computed of it that would raise
 
 
 def _style(
@@ -245,16 +245,16 @@ def _style(
             f"{where}: expected style features (N, C, *) with {X.shape[1]} channels and 1 or {X.shape[0]} samples, "
             f"got shape {tuple(style.shape)}"
         )
-    features = _grouped(style.to(X.dtype), groups, per_sample, where)
+    features = grouped(style.to(X.dtype), groups, per_sample, where)
     if eps == 0 and resolve(method, "sqrt").exact:
         root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
         return root.to(features.dtype), mean.to(features.dtype)
 
     def statistics(features: Tensor, shift: float | Tensor = eps) -> tuple[Tensor, Tensor]:
         M = shifted(covariance(features), shift if isinstance(shift, float) else shift.square()[..., None, None])
-        M = M if watch is None else watch(M)
-        check_finite(M, where)
-        return matrix_sqrt(M, method=method), features.mean(-1, keepdim=True)
+        with raised_by(where):
+            root = matrix_sqrt(M if watch is None else watch(M), method=method)
+        return root, features.mean(-1, keepdim=True)
 
     if not resolve(method, "sqrt").exact:  # some methods have absolute thresholds
         return statistics(features)
@@ -280,28 +280,3 @@ def _given(matrix: Tensor, mean: Tensor | None, features: Tensor, where: str) ->
             f"{where}: expected mean of shape ({groups * d},) or ({batch}, {groups * d}), got {tuple(mean.shape)}"
         )
     return matrix.to(features.dtype), mean.to(features.dtype).reshape(-1, groups, d, 1)
-
-
-def _grouped(X: Tensor, groups: int, per_sample: bool, where: str) -> Tensor:
-    """(N, C, *) → (N, G, d, n) per sample, or (1, G, d, N·n) over the batch, in working precision."""
-    _check(X, groups, where)
-    positions = math.prod(X.shape[2:])
-    features = X.to(working_dtype(X.dtype)).reshape(X.shape[0], groups, X.shape[1] // groups, positions)
-    return features if per_sample else features.permute(1, 2, 0, 3).flatten(2).unsqueeze(0)
-
-
-def _check(X: Tensor, groups: int, where: str) -> None:
-    check_features(X, where)
-    if X.dim() < 3:
-        raise ShapeError(f"{where}: expected floating-point features (N, C, *), got {X.dtype} {tuple(X.shape)}")
-    check_count(groups, "groups", where)
-    if X.shape[1] % groups:
-        raise ArgumentError(f"{where}: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
-
-
-def _restored(Y: Tensor, X: Tensor, per_sample: bool) -> Tensor:
-    """The inverse of :func:`_grouped`: the shape and type of ``X``."""
-    if not per_sample:
-        _, groups, d, _ = Y.shape
-        Y = Y.view(groups, d, X.shape[0], math.prod(X.shape[2:])).permute(2, 0, 1, 3)
-    return Y.reshape(X.shape).to(X.dtype)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ...dispatch.arguments import check_count, check_range, checked
 from ...dispatch.finite import check_finite
-from ...errors import ShapeError, check_alike, check_features
+from ...errors import ShapeError, check_alike, check_features, raised_by
 from ...linalg.singular_values import singular_value_function
 from ...precision import full_precision, quotient, rank_tolerance, widen
 
@@ -80,10 +80,11 @@ def cross_covariance_pooling(
     check_count(iterations, "iterations", where)
     with full_precision(X):
         M = _centered(X, center).mT @ _centered(Y, center) / X.shape[-2]
-        check_finite(M, where)
         if leading is None:
             tolerance = rank_tolerance(M.shape[-1], M.dtype)
-            return singular_value_function(M, lambda s: s**power, rtol=tolerance).to(X.dtype)
+            with raised_by(where):
+                return singular_value_function(M, lambda s: s**power, rtol=tolerance).to(X.dtype)
+        check_finite(M, where)  # power iteration would return NaN
         v = torch.ones_like(M[0, 0]) if start is None else start.to(M.dtype)
         return _approximate(M, power, leading, iterations, v).to(X.dtype)
 

@@ -21,8 +21,7 @@ from torch import Tensor
 from ...autograd.functions import covariance_root, scalar_functions
 from ...autograd.functions.domain import Domain
 from ...dispatch.arguments import check_range, checked
-from ...dispatch.finite import check_finite
-from ...errors import ArgumentError, ShapeError, check_features, check_square
+from ...errors import ArgumentError, ShapeError, check_features, check_square, raised_by
 from ...linalg.covariances import of_shifted, scaled, scaled_features, shifted
 from ...linalg.matrix_functions import matrix_log, matrix_power
 from ...precision import full_precision, rank_tolerance
@@ -174,8 +173,8 @@ def _pooled(
     C = X @ X.mT if channels else X.mT @ X
     M = shifted(C, shift) if channels else C
     M = M if watch is None else watch(M)
-    check_finite(M, where)
-    return in_head(_function(X, C, M, shift, size, power, center, channels, rule), M, size, power, head)
+    with raised_by(where):
+        return in_head(_function(X, C, M, shift, size, power, center, channels, rule), M, size, power, head)
 
 
 def _function(

@@ -23,7 +23,6 @@ from torch import Tensor
 from ... import solvers
 from ...autograd.functions import covariance_root, scalar_functions
 from ...autograd.functions.domain import Spectrum
-from ...dispatch.finite import check_finite
 from ...linalg.covariances import root_of_count, scaled
 from ...precision import rank_tolerance
 from ...rules import Exact
@@ -91,7 +90,6 @@ def _decomposed(X: Tensor, watch: Watch | None, where: str) -> _Decomposed:
     P, _, scale = scaled(X, True, 0, 0.0, channels)
     products = P @ P.mT if channels else P.mT @ P
     products = products if watch is None else watch(products)
-    check_finite(products, where)
     if not channels:
         products = covariance_root.lifted(products)
     # Rounding of the features, of the mean, and of the difference, each at most u‖X‖.

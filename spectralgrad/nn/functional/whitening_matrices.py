@@ -11,7 +11,7 @@ from torch import Tensor
 from ...dispatch import function
 from ...dispatch.arguments import check_range, checked, is_integer
 from ...dispatch.finite import check_finite
-from ...errors import ArgumentError, SpectralError, check_features, check_square
+from ...errors import ArgumentError, SpectralError, check_features, check_square, raised_by
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
 from ...precision import rank_tolerance
@@ -53,15 +53,15 @@ def whitening_matrix(M: Tensor, whitening: Whitening, method: Method, where: str
     """
     check_features(M, where)
     check_square(M, where)
-    check_finite(M, where)
     if whitening == "cholesky":
         return _cholesky(M, where)
-    if whitening == "pca":
-        return _principal(M, method)
-    if not method.exact:
-        return matrix_inv_sqrt(M, method=method)
-    size = scale(M)
-    return matrix_inv_sqrt(M / size.square()) / size
+    with raised_by(where):
+        if whitening == "pca":
+            return _principal(M, method)
+        if not method.exact:
+            return matrix_inv_sqrt(M, method=method)
+        size = scale(M)
+        return matrix_inv_sqrt(M / size.square()) / size
 
 
 def scale(M: Tensor) -> Tensor:
@@ -104,22 +104,29 @@ def principal_projector(
     check_keep(keep, C.shape[-1], "principal_projector")
     if function.eager(C) and bool((C.diagonal(dim1=-2, dim2=-1) + eps < 0).any()):
         raise ArgumentError("principal_projector: expected a covariance C, got one with a negative variance")
-    return standardized_projector(C, keep, eps, method, watch)
+    return standardized_projector(C, keep, eps, method, watch, "principal_projector")
 
 
 def standardized_projector(
-    C: Tensor, keep: int | float, eps: float | Tensor, method: Method, watch: Callable[[Tensor], Tensor] | None = None
+    C: Tensor,
+    keep: int | float,
+    eps: float | Tensor,
+    method: Method,
+    watch: Callable[[Tensor], Tensor] | None,
+    where: str,
 ) -> Tensor:
-    """Compute :func:`principal_projector` without checks, for layers.
+    """Compute :func:`principal_projector` with fewer checks, for layers.
 
-    ``eps`` may be a tensor that broadcasts to (*, 1, 1).
+    ``eps`` may be a tensor that broadcasts to (*, 1, 1); ``where`` is the name of the caller, used in errors.
     """
     variance = C.diagonal(dim1=-2, dim2=-1) + (eps[..., 0] if isinstance(eps, Tensor) else eps)
     inverse = _inverse_root(variance, variance > 0)
     if (isinstance(keep, float) and keep == 1) or keep == C.shape[-1]:
+        check_finite(C, where)  # nothing is decomposed
         return torch.diag_embed(inverse)
     R = inverse.unsqueeze(-1) * C * inverse.unsqueeze(-2)
-    w, V = eigh(R if watch is None else watch(R), method=method)
+    with raised_by(where):
+        w, V = eigh(R if watch is None else watch(R), method=method)
     return composed(V, leading(w, keep), V.mT) * inverse.unsqueeze(-2)
 
 
@@ -172,6 +179,7 @@ def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
 
 
 def _cholesky(M: Tensor, where: str) -> Tensor:
+    check_finite(M, where)  # torch's factorisation does not make this check
     try:
         L = torch.linalg.cholesky(M)
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]

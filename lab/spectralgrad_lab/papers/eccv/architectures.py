@@ -11,8 +11,8 @@ from spectralgrad.nn import CovariancePooling, DecorrelatedBatchNorm2d
 
 from ...networks.registry import build
 from ...training.config.presets import preset
-from ..conditions import Value
 from ..registry import computes
+from ..value_conditions import Value
 
 
 def _network(name: str, size: int, classes: int) -> dict[str, nn.Module]:

@@ -13,9 +13,9 @@ from torch import Tensor
 from spectralgrad.optim import optimal_rate
 from spectralgrad.testing import random_orthogonal
 
-from ..conditions import Value
 from ..inputs import gaussian
 from ..registry import computes
+from ..value_conditions import Value
 from .matrices import defect, eye
 
 SIZES = (4, 16, 64)

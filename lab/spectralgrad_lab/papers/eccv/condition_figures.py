@@ -12,8 +12,8 @@ import numpy as np
 from ...comparison.condition_curves import TASKS, Curve, Data, half_size, train
 from ...comparison.condition_panels import condition_panels
 from ...data import load
-from ..conditions import Value
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 STEPS, SEEDS = 300, 2
 _RUN = f"small networks, 4,000 embedded images (Fashion-MNIST, 14×14), {STEPS} steps, median of {SEEDS} seeds"

@@ -12,9 +12,9 @@ from spectralgrad.optim import nearest_orthogonal, optimal_rate
 
 from ...networks import build
 from ...training.config.run_config import Config
-from ..conditions import Value
 from ..inputs import gaussian
 from ..registry import computes
+from ..value_conditions import Value
 
 SHAPES = ((64, 27), (64, 576), (256, 512))
 """Weights of a first convolution, of the orthogonal convolution in its place, and of a larger layer."""

@@ -12,9 +12,9 @@ from spectralgrad.nn import OrthogonalConv2d
 from spectralgrad.optim import NearestOrthogonalGradient
 from spectralgrad.testing import random_orthogonal
 
-from ..conditions import Value
 from ..inputs import gaussian, uniform
 from ..registry import computes
+from ..value_conditions import Value
 from .matrices import condition, eye, spectral_norm
 
 

@@ -21,12 +21,12 @@ from ...training.loop.steps import Stepper, batches
 from ...training.processes.surroundings import session
 from ...training.storage.checkpoints import load_weights
 from ...training.storage.records import Result
-from ..conditions import Value
 from ..departures import departures
 from ..registry import draws, trains
 from ..small_protocol import columns, failures, largest, prefixed, seconds, small, versus
 from ..training import Task, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 from .training_tables import PLAIN, TREATMENTS, published_mean
 
 SEEDS, RENEWED = 5, 20

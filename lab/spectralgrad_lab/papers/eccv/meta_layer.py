@@ -9,9 +9,9 @@ from torch import Tensor
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..inputs import eq2, gaussian, gradient, sym
 from ..registry import computes
+from ..value_conditions import Value
 from .matrices import error, eye
 
 

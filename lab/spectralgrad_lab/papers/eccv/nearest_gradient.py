@@ -11,9 +11,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.optim import nearest_orthogonal
 
-from ..conditions import Value
 from ..inputs import gaussian, tensor
 from ..registry import computes
+from ..value_conditions import Value
 from .matrices import SHAPES, condition, defect, error, eye
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..registry import computes
+from ..value_conditions import Value
 
 RUNS = 10
 """The runs behind each mean."""

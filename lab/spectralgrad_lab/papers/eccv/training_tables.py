@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import EASIER, columns, failures, largest, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 TREATMENTS: dict[str, dict[str, Any]] = {
     "SVD": {},

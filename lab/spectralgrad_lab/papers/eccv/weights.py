@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from spectralgrad.nn import orthogonality_loss
 from spectralgrad.testing import random_orthogonal
 
-from ..conditions import Value
 from ..inputs import gaussian
 from ..registry import computes
+from ..value_conditions import Value
 from .matrices import condition, defect, error, eye, spectral_norm
 
 

@@ -13,9 +13,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import paired_matrix
 
-from ..conditions import Value
 from ..inputs import EPS, gaussian, paired, sym
 from ..registry import computes
+from ..value_conditions import Value
 from .compared import ROOTS, TABLE, composed, error, plain_eigh, plain_svd, root_by, torch_eigh, torch_svd
 from .refined import true_gradient
 

@@ -10,9 +10,9 @@ import torch
 import spectralgrad as sg
 from spectralgrad.testing import Reference, with_spectrum
 
-from ..conditions import Value
 from ..inputs import gaussian, sym
 from ..registry import computes
+from ..value_conditions import Value
 from .compared import composed, error, root_by, torch_eigh
 from .refined import true_gradient
 

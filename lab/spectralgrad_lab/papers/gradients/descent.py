@@ -12,10 +12,10 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import uniform
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 STEPS, RATE, SIZE, TARGETS = 400, 0.5, 8, 3
 METHODS = {

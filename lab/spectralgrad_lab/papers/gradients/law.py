@@ -11,10 +11,10 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..fifty_digits import from_mp, mp, mp_eigensystem, mp_matrix
 from ..inputs import SPECTRUM, eq2, gaussian, gradient, paired, sym, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 from .compared import ROOTS, root_by
 from .refined import true_gradient
 

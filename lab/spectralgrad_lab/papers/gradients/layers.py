@@ -10,9 +10,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error
 
-from ..conditions import Value
 from ..inputs import EPS, eq2, gaussian, gradient, sym, uniform
 from ..registry import computes
+from ..value_conditions import Value
 from .compared import root_by
 from .refined import true_gradient
 

@@ -12,10 +12,10 @@ import torch
 import spectralgrad as sg
 from spectralgrad.testing import paired_matrix, with_spectrum
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..inputs import gaussian, sym
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .compared import Root, composed, error, root_by, torch_eigh
 from .refined import true_gradient
 

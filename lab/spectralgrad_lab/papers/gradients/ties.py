@@ -10,9 +10,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error
 
-from ..conditions import Value
 from ..inputs import gaussian, gradient, sym
 from ..registry import computes
+from ..value_conditions import Value
 from .compared import EXPONENT, ROOTS, composed, plain_eigh, root_by, torch_eigh
 
 

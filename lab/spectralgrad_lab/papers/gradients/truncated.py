@@ -11,10 +11,10 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import random_orthogonal
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import gaussian, gradient, tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 GAPS = [10.0**-k for k in range(1, 11)]
 EPS, POSITIONS = 1e-4, 512

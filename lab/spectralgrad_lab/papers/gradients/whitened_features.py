@@ -26,10 +26,10 @@ from ...data import Dataset, Split, load
 from ...data.augmentation import DRAWS, Augmentation, augmented
 from ...networks import in_form
 from ...report.ties import ties
-from ..conditions import Value
 from ..registry import draws, trains
 from ..training import Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 SEEDS, IMAGES, EPOCHS, BATCH, RATE = 3, 5_000, 6, 128, 2e-3
 FEATURES, WHITENED, EPS = 64, 32, 1e-3

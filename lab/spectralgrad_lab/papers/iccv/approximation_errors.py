@@ -11,11 +11,11 @@ import mpmath
 import spectralgrad as sg
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..fifty_digits import mp
 from ..inputs import EPS, pair_gap, tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .pade_system import PUBLISHED, deviation, twenty_digits
 
 RATIOS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.999)

@@ -15,10 +15,10 @@ import torch
 import spectralgrad as sg
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS, tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .pade_system import PUBLISHED, twenty_digits
 
 _LINES = {

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from statistics import stdev
 from typing import Any
 
-from ..conditions import Value
 from ..convergence import TEST, TRAIN, apart, curves, draw_curves, moved_apart
 from ..registry import draws, trains
 from ..small_protocol import failures
 from ..training import Training
+from ..value_conditions import Value
 from .training_tables import HYBRID, NEWTON_SCHULZ, PRECISION, PRINTED, published_gains, table_settings
 
 TABLE = "iccv/training-table-2"

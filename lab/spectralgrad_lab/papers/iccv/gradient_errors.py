@@ -10,10 +10,10 @@ import torch
 import spectralgrad as sg
 from spectralgrad.testing import relative_error
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import gradient, paired
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 GAPS = tuple(10.0**-k for k in range(1, 16))
 CONDITION = 1e2

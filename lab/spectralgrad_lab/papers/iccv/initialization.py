@@ -15,10 +15,10 @@ import spectralgrad as sg
 from ...data.embedded import read_embedded
 from ...networks.registry import build
 from ...training.config.presets import preset
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .small_eigenvalues import CHANNELS, POSITIONS, features
 
 IMAGES, BATCH, RANDOM = 192, 64, 100

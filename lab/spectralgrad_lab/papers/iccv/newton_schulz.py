@@ -11,9 +11,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import SPECTRUM, gaussian, gradient, sym
 from ..registry import computes
+from ..value_conditions import Value
 
 ITERATIONS = (1, 3, 5, 10, 20)
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 import spectralgrad as sg
 from spectralgrad.rules import robust_pade
 
-from ..conditions import Value
 from ..fifty_digits import mp
 from ..inputs import EPS, pair_gap
 from ..registry import computes
+from ..value_conditions import Value
 
 PUBLISHED = sg.Pade(faithful=True)
 """The paper's [50/50] approximant: coefficients from mpmath with 20 digits, as in the released code."""

@@ -10,9 +10,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import KEEP_ALL, SPECTRUM, gaussian, power_iteration_gradient, sym, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 
 EVEN = (0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 """Six eigenvalues well apart."""

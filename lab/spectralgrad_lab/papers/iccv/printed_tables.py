@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..registry import computes
+from ..value_conditions import Value
 
 NS, PADE, BASE = "iSQRT-COV", "SVD-Padé", "MPN-COV"
 REMEDIES = ("SVD-Padé", "SVD-Taylor", "SVD-Newton", "SVD-Trunc", "SVD-TopN")

@@ -11,9 +11,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import paired_spectrum, relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import eq2, gaussian, gradient, sym, uniform
 from ..registry import computes
+from ..value_conditions import Value
 
 
 def centering(n: int) -> Tensor:

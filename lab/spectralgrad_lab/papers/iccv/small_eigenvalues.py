@@ -12,10 +12,10 @@ import spectralgrad as sg
 from spectralgrad.testing import relative_error
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..inputs import EPS, eq2, gaussian, gradient, sym, tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .root_gradient import centering
 
 CHANNELS, POSITIONS = 256, 13 * 13

@@ -14,9 +14,9 @@ from spectralgrad.diagnostics import effective_smoothness
 from ...data.embedded import read_embedded
 from ...networks.registry import build
 from ...training.config.run_config import Config
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .initialization import embedded_images
 
 SEEDS, BATCH, RATE = range(3), 32, 10**-1.1

@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import Any
 
 from ...comparison.results import Summary
-from ..conditions import Value
 from ..convergence import draw_curves
 from ..drawing import rounded
 from ..registry import draws, trains
 from ..small_protocol import failures, seconds
 from ..training import Settings, Training
+from ..value_conditions import Value
 from .training_tables import NEWTON_SCHULZ, PRINTED, pooling
 
 METHODS = tuple(PRINTED)

@@ -9,10 +9,10 @@ import numpy as np
 
 from spectralgrad.rules import robust_pade
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress, rounded
 from ..fifty_digits import mp
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .pade_system import quotient
 
 

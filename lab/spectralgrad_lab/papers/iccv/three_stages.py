@@ -11,12 +11,12 @@ from typing import Any
 from ...comparison.results import Summary
 from ...published.printed import printed
 from ...training.config.run_config import Config
-from ..conditions import Value
 from ..convergence import TRAIN, apart, curves, draw_curves
 from ..registry import draws, trains
 from ..small_protocol import columns, difference, failures, largest, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 from .training_tables import BEHIND, NEWTON_SCHULZ
 
 SEEDS = 5

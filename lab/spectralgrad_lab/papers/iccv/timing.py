@@ -14,10 +14,10 @@ import spectralgrad as sg
 from spectralgrad.nn import CovariancePooling
 
 from ...networks import in_form
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..inputs import uniform
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .pade_system import PUBLISHED
 from .printed_tables import rows
 from .small_eigenvalues import CHANNELS, features

@@ -9,11 +9,11 @@ from typing import Any
 from ...comparison.results import Summary
 from ...published.printed import printed
 from ...training.config.run_config import Config
-from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import EASIER, columns, difference, failures, largest, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 TABLE_2, TABLE_11 = printed("iccv")["table-2"]["rows"], printed("iccv")["table-11"]["rows"]
 NEWTON_SCHULZ = "newton-schulz"

@@ -12,9 +12,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import KEEP_ALL, eq2, gaussian, gradient, sym, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 from .power_iteration import SPREAD, leading_only
 
 

@@ -14,9 +14,9 @@ from spectralgrad.nn import PCADenoising2d
 from spectralgrad.testing import relative_error, with_spectrum
 from spectralgrad_lab.published.printed import printed
 
-from ..conditions import Value
 from ..inputs import gaussian, uniform
 from ..registry import computes
+from ..value_conditions import Value
 from .power_iteration import SPREAD
 
 TABLES = printed("neurips")

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...comparison.results import Summary
 from ...published.printed import printed
-from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import columns, failures, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 TABLE = printed("neurips")["table-5"]
 SEEDS, SIZE = 5, {"train_size": 6_400, "test_size": 2_000, "epochs": 6}

@@ -11,10 +11,10 @@ import torch
 import spectralgrad as sg
 from spectralgrad_lab.published.printed import printed
 
-from ..conditions import Value
 from ..fifty_digits import mp
 from ..inputs import pair_gap
 from ..registry import computes
+from ..value_conditions import Value
 
 TABLE = printed("neurips")["table-1"]
 RATIOS = tuple(float(ratio) for ratio in TABLE["ratio"])

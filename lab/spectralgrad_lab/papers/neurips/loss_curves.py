@@ -8,11 +8,11 @@ from itertools import product
 from typing import Any
 
 from ...comparison.results import Summary
-from ..conditions import Value
 from ..convergence import TRAIN_LOSS, apart, curves, draw_curves, unsteadiness
 from ..registry import draws, trains
 from ..small_protocol import failures, seconds, seeded, small
 from ..training import Settings, Training
+from ..value_conditions import Value
 from .failing_denoising import settings as denoising_settings
 
 SIZES, SEEDS = (8, 4), 5

@@ -10,9 +10,9 @@ import torch
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .iterations import LOST, RATIOS, needed
 
 ITERATIONS = (1, 2, 3, 5, 7, 10, 14, 19, 24, 30, 40, 50, 60, 80, 100)

@@ -12,9 +12,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import KEEP_ALL, gaussian, gradient, pair_gap, power_iteration_gradient, sym, uniform, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 
 SPREAD = (0.1, 0.3, 0.5, 0.65, 0.8, 1.0)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from spectralgrad_lab.published.printed import printed
 
-from ..conditions import Value
 from ..registry import computes
+from ..value_conditions import Value
 
 TABLES = printed("neurips")
 

@@ -21,9 +21,9 @@ from spectralgrad_lab.published.printed import printed
 from spectralgrad_lab.training.config.run_config import Config
 from spectralgrad_lab.training.loop.run import train
 
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 SETTINGS: dict[str, Any] = {"batch_size": 50, "monitor_every": 0, "tensorboard": False, "patience": 0}
 FOR_ERRORS: dict[str, Any] = {"train_size": 1000, "test_size": 1000, "renew_batches": 5, "epochs": 2}

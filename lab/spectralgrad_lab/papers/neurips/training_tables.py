@@ -7,11 +7,11 @@ from typing import Any
 
 from ...published.printed import printed
 from ...training.config.run_config import Config
-from ..conditions import Value
 from ..registry import draws, trains
 from ..small_protocol import EASIER, columns, failures, largest, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 TABLE, BATCHNORM = printed("neurips")["table-4"], printed("neurips")["table-5"]["BN"]
 SHARES = [float(share) for share in TABLE["a"]["percentage"]]

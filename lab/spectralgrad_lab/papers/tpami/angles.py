@@ -9,9 +9,9 @@ import torch
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..inputs import tensor, uniform
 from ..registry import computes
+from ..value_conditions import Value
 
 RELEASED = sg.Taylor(faithful=True)
 """Taylor's rule with the signs that the paper prints for equal eigenvalues."""

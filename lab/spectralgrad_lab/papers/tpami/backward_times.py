@@ -13,10 +13,10 @@ from torch import Tensor
 import spectralgrad as sg
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..drawing import COLORS, blank, caption
 from ..inputs import KEEP_ALL
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .first_convolution import FILTERS, covariances, first_features
 
 SIZES = (4, 8, 16, 32, 64)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..conditions import Value
 from ..convergence import LOSS, TEST, TRAIN, apart, curves, draw_curves, unsteadiness
 from ..registry import draws, trains
 from ..training import Training
+from ..value_conditions import Value
 from .training_tables import SIZES, table_settings, taylor_settings
 
 METHODS = ("svd-taylor", "svd-pi", "pi")

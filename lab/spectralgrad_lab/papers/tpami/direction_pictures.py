@@ -11,10 +11,10 @@ from torch import Tensor
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..drawing import COLORS, blank, caption
 from ..inputs import tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 from .angles import RELEASED, clipped, column, residual
 
 CLOSE = (0.02, 0.0105, 0.01)

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..conditions import Value
 from ..drawing import COLORS, blank, caption
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 THRESHOLDS = tuple(2.0**-k for k in (10, 11, 12, 13, 14))
 DRAWS = {6: 20000, 12: 6000, 25: 3000, 50: 1500, 100: 700, 150: 500, 300: 120, 600: 30}

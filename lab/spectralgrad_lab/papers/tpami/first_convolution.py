@@ -11,9 +11,9 @@ from torch import Tensor, nn
 import spectralgrad as sg
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..inputs import gradient
 from ..registry import computes
+from ..value_conditions import Value
 
 FILTERS, EPS = 64, 1e-2
 

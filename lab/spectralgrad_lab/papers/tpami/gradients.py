@@ -12,9 +12,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import eq2, gaussian, sym, tensor, uniform, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 
 EVEN = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 """Six eigenvalues at equal distances."""

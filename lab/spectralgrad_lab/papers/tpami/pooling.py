@@ -8,9 +8,9 @@ import torch
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..inputs import EPS, gaussian
 from ..registry import computes
+from ..value_conditions import Value
 
 
 @computes("tpami/R48")

@@ -13,9 +13,9 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
-from ..conditions import Value
 from ..inputs import KEEP_ALL, SPECTRUM, gaussian, gradient, power_iteration_gradient, sym, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 from .gradients import DEGREES, EVEN
 
 

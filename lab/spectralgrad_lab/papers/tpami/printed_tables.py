@@ -8,8 +8,8 @@ from statistics import fmean
 from typing import Any
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..registry import computes
+from ..value_conditions import Value
 
 ROUNDING = 0.01  # of a difference of two numbers that are printed with two digits
 

@@ -10,10 +10,10 @@ import torch
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
-from ..conditions import Value
 from ..fifty_digits import mp
 from ..inputs import EPS, SPECTRUM, gaussian, gradient, pair_gap, tensor, uniform, vector_gradient
 from ..registry import computes
+from ..value_conditions import Value
 
 TIED = (0.2, 0.5, 0.5, 0.9, 1.0)
 """Five eigenvalues, two of them equal."""

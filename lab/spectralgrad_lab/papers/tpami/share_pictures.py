@@ -10,9 +10,9 @@ import torch
 
 import spectralgrad as sg
 
-from ..conditions import Value
 from ..drawing import COLORS, blank, caption
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 DEGREES = 31
 POINTS = {"A": (0.05, 9), "B": (0.20, 9), "C": (0.05, 19)}

@@ -9,13 +9,13 @@ from typing import Any
 
 from ...comparison.results import Summary
 from ...published.printed import printed
-from ..conditions import Value
 from ..convergence import TRAIN, apart
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains
 from ..small_protocol import EASIER, SEEDS, columns, failures, prefixed, seconds, seeded, small, versus
 from ..training import Settings, Training
 from ..training_pictures import Panel, rows_with_bars
+from ..value_conditions import Value
 
 TABLE_3, TABLE_4, TABLE_5 = (printed("tpami")[f"table-{number}"] for number in (3, 4, 5))
 BATCHNORM = "batchnorm"

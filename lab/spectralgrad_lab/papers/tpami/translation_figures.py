@@ -8,9 +8,9 @@ from torch import nn
 
 from ...transfer.translation import TranslationConfig
 from ...transfer.translation.networks import Generators
-from ..conditions import Value
 from ..registry import computes, trains
 from ..training import Training
+from ..value_conditions import Value
 from .translation_tables import measure, runs
 
 DIRECTIONS = ("to_paintings", "to_photos")

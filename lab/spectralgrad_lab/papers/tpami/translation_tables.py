@@ -8,10 +8,10 @@ from math import nan
 from typing import Any
 
 from ...published.printed import printed
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..registry import draws, trains
 from ..training import Task, Training
+from ..value_conditions import Value
 from .translated_pictures import DOMAINS, METHODS, learn, tasks
 
 TABLE_8, TABLE_9 = printed("tpami")["table-8"], printed("tpami")["table-9"]

@@ -11,10 +11,10 @@ import torch
 from ...published.printed import printed
 from ...transfer.measures import fastest, reference_times
 from ...transfer.translation.whitening import GD, Whitening
-from ..conditions import Value
 from ..drawing import COLORS, canvas, dress
 from ..inputs import gaussian
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 METHODS = {
     "gd-wct": GD,

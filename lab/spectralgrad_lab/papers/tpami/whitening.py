@@ -12,9 +12,9 @@ import spectralgrad as sg
 from spectralgrad.nn import functional
 from spectralgrad.testing import random_orthogonal, with_spectrum
 
-from ..conditions import Value
 from ..inputs import gaussian
 from ..registry import computes
+from ..value_conditions import Value
 
 POINTS = 200
 

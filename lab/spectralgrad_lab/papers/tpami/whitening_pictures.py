@@ -12,10 +12,10 @@ from torch import Tensor
 import spectralgrad as sg
 from spectralgrad.nn import functional
 
-from ..conditions import Value
 from ..drawing import COLORS, blank, caption
 from ..inputs import gaussian, tensor
 from ..registry import computes, draws
+from ..value_conditions import Value
 
 HEIGHT, WIDTH = 36, 54
 KINDS: tuple[Literal["pca", "zca"], ...] = ("pca", "zca")

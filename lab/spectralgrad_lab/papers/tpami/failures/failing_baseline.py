@@ -19,11 +19,11 @@ from spectralgrad.nn import DecorrelatedBatchNorm2d
 
 from ....data import load
 from ....published.printed import printed
-from ...conditions import Value
 from ...drawing import COLORS, canvas, dress
 from ...registry import draws, trains
 from ...small_protocol import prefixed
 from ...training import Task, Training
+from ...value_conditions import Value
 
 SIZES, SEEDS, STEPS, BATCH, RATE, DECAY, EPS = (4, 8, 16), 5, 20_000, 64, 0.1, 5e-4, 1e-2
 RELEASED = "released"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...conditions import Value
 from ...registry import draws, trains
 from ...small_protocol import columns, difference, failures, prefixed, seconds, seeded, small, versus
 from ...training import Settings, Training
 from ...training_pictures import Panel, rows_with_bars
+from ...value_conditions import Value
 
 CHANNELS = 256
 SIZE: dict[str, Any] = {

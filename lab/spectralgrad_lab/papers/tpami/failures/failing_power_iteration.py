@@ -9,11 +9,11 @@ from typing import Any
 from ....comparison.results import Summary
 from ....published.printed import printed
 from ....training.config.presets import preset
-from ...conditions import Value
 from ...drawing import COLORS, canvas, dress
 from ...registry import draws, trains
 from ...small_protocol import columns, failures, seconds, seeded
 from ...training import Settings, Training
+from ...value_conditions import Value
 
 TABLE_4 = printed("tpami")["table-4"]
 SIZES, SEEDS, STEPS, BATCH = (4, 8, 16, 32, 64), 15, 500, 128

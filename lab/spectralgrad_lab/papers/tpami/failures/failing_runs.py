@@ -15,9 +15,9 @@ from spectralgrad.nn import DecorrelatedBatchNorm2d
 
 from ....data.embedded import read_embedded
 from ....published.printed import printed
-from ...conditions import Value
 from ...drawing import COLORS, blank, caption
 from ...registry import computes, draws
+from ...value_conditions import Value
 
 SIZES, RUNS, STEPS, BATCH = (4, 8, 16, 32, 64), 5, 30, 64
 

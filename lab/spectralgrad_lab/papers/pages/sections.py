@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .conditions import entries, shown
-from .items import UNKNOWN, Item
-from .judging import UNFINISHED, Judged, Outcome
+from ..items import UNKNOWN, Item
+from ..outcomes import file_of
+from ..registry import draw_of
+from ..run_item import UNFINISHED, Judged, Outcome
+from ..terminal_text import duration, shown_condition, shown_published
+from ..trends import smallest_effects, tally
+from ..value_conditions import entries, shown
+from ..verdicts import ANALYSIS, RESULT
 from .markdown import capital, plain, sentence, table, verdict
-from .outcomes import file_of
-from .registry import draw_of
-from .terminal_text import duration, shown_condition, shown_published
-from .trends import smallest_effects, tally
-from .verdicts import ANALYSIS, RESULT
 
 _HEAD = ["value", "published", "test", "computed", "expected", "verdict"]
 

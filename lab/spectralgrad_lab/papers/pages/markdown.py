@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .verdicts import AGREES, ANALYSIS, DISAGREES, OPPOSITE, REPRODUCED, RESULT, ROUNDING, marked
+from ..verdicts import AGREES, ANALYSIS, DISAGREES, OPPOSITE, REPRODUCED, RESULT, ROUNDING, marked
 
 _CLASS = {AGREES: "agrees", ROUNDING: "agrees", REPRODUCED: "agrees", DISAGREES: "disagrees", OPPOSITE: "disagrees"}
 

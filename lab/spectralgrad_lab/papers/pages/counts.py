@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from .items import Item, papers
-from .judging import Outcome
-from .verdicts import (
+from ..items import Item, papers
+from ..run_item import Outcome
+from ..verdicts import (
     AGREES,
     AMBIGUOUS,
     ANALYSIS,

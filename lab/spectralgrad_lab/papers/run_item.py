@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from .conditions import Value, entries, holds, shown
 from .departures import departures
 from .items import UNKNOWN, Item, ItemError, Quantity
 from .registry import Compute, Train, compute_of, train_of
 from .training import Setup, Training
 from .trends import least_favourable, most, trends
+from .value_conditions import Value, entries, holds, shown
 from .verdicts import AGREES, AMBIGUOUS, DISAGREES, ROUNDING
 
 UNFINISHED = "unfinished"

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from spectralgrad.io.files import write_text
 
+from ..items import KINDS, Item, Paper, papers
+from ..outcomes import draw
+from ..run_item import UNFINISHED, Outcome
+from ..terminal_text import counted, number
+from ..verdicts import ANALYSIS, MEANINGS, MISPRINT, NOT_RUN, NUMBERS, RESULT, SCOPE, VERDICTS, WEIGHTS
 from .counts import STATEMENTS, classes, in_words, verdicts_of
-from .items import KINDS, Item, Paper, papers
-from .judging import UNFINISHED, Outcome
 from .markdown import folded, plain, table, verdict
-from .outcomes import draw
 from .sections import picture_of, section
-from .terminal_text import counted, number
-from .verdicts import ANALYSIS, MEANINGS, MISPRINT, NOT_RUN, NUMBERS, RESULT, SCOPE, VERDICTS, WEIGHTS
 
 _INDEX = """\
 # The papers, recomputed
