@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ...native.functions import in_memory
+from ...native.thresholds import table
 from ...precision import all_ordinary, magnitude
 from ..call_counts import counts
 from ..kernel import gradients
@@ -20,9 +21,6 @@ from .lapack import Factors
 # Bounds on the smallest singular value relative to the largest.
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
-_TALL = 3  # from this ratio of rows to columns on, the Gram matrix is so much smaller that it is faster
-_SMALL = 32  # rows and columns up to which a product is faster in the kernel than in torch
-_FEW = 32  # singular values up to which a few numbers are faster in Python than in tensors
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 _VOLUMES: dict[int, Callable[..., float]] = {
     2: lambda a, b, c, d: a * d - b * c,
@@ -39,7 +37,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
     singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
     """
     m, n = M.shape[-2:]
-    by_kernel = m < _TALL * n and choice.singular(M) is not None
+    by_kernel = m < table().tall * n and choice.singular(M) is not None
     if M.dtype == torch.float32 and M.numel() and m >= n and not by_kernel:
         M = SVD.readable(M, operation)  # the SVD below checks for itself
         if all_ordinary(M):
@@ -74,7 +72,7 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
 def _signs(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor | None:
     """Return signs (*, n) by which the columns of U are multiplied to make U Vh a rotation; None if all are 1."""
     n = S.shape[-1]
-    if n not in _VOLUMES or S.numel() > _FEW:
+    if n not in _VOLUMES or S.numel() > table().few:
         signs = torch.ones_like(S)
         signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
         return signs
@@ -99,7 +97,7 @@ def _determinant(Q: Tensor) -> Tensor:
 
 def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
     """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
-    if max(U.shape[-2], Vh.shape[-1]) <= _SMALL:
+    if max(U.shape[-2], Vh.shape[-1]) <= table().polar:
         slopes = torch.ones_like(S) if signs is None else signs
         by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
         if by_kernel is not None:
@@ -149,9 +147,12 @@ def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
 
 def _lower_gram(M: Tensor) -> Tensor:
     """Return MᵀM with zeros in the blocks above the diagonal; only the lower triangle is read."""
+    return M.mT @ M if M.shape[-1] < table().gram_blocks else in_blocks(M)
+
+
+def in_blocks(M: Tensor) -> Tensor:
+    """Return MᵀM with zeros in the blocks above the diagonal."""
     n = M.shape[-1]
-    if n < 2 * _BLOCK:
-        return M.mT @ M
     G = M.new_zeros(*M.shape[:-2], n, n)
     for start in range(0, n, _BLOCK):
         stop = min(n, start + _BLOCK)
