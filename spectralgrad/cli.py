@@ -121,9 +121,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     tune = commands.add_parser(
         "tune",
-        help="measure which eigensolver is fastest for each matrix size on this machine, and save the result",
-        description="Measure which eigensolver is fastest for each matrix size and type on this machine, and save the "
-        "result; later sessions use it automatically.",
+        help="measure which solver is fastest for each matrix size on this machine, and save the result",
+        description="Measure on this machine which solver is fastest for each matrix size and type, and where roots, "
+        "gradients, polar factors and passes over features are computed fastest, and save the result; later sessions "
+        "use it automatically. It takes some minutes.",
     )
     tune.set_defaults(run=_tune)
     _add_commands_of_others(commands)
