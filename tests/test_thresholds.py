@@ -1,7 +1,7 @@
 """Thresholds decide about time only: each is used, measured and stored, and either way the results are the same."""
 
 import json
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import ClassVar
 
@@ -18,6 +18,7 @@ from spectralgrad.solvers.decompose import choice, tuning
 from spectralgrad.solvers.decompose.measurements import MEASUREMENTS, Measurement
 
 from .helpers import noise
+from .kernel_calls import using
 from .test_batch_invariance import DECOMPOSITIONS, IN_KERNEL, gradient, matrices, same_bits
 
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="without the kernel there is nothing to choose")
@@ -47,16 +48,6 @@ class Noting(Table):
     def __getattribute__(self, name):
         Noting.read.add(name)
         return super().__getattribute__(name)
-
-
-@contextmanager
-def using(mine):
-    """Use another table, wherever it is read."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "stored", lambda: mine)
-        choice.forget()
-        yield
-    choice.forget()
 
 
 def positive(*shape, dtype):
