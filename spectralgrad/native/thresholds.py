@@ -5,7 +5,7 @@ The defaults are a compromise between AVX-512 and AVX2, measured on one and two 
 :func:`spectralgrad.solvers.tune` measures them again on your machine and stores the result in the user's cache folder.
 
 A new entry is a field here, and a line in ``solvers/decompose/measurements.py`` that says how it is measured.
-``tests/test_thresholds.py`` notices if one is missing, and needs a call that the entry decides.
+``tests/test_tuning.py`` notices if it is missing, and ``tests/test_thresholds.py`` needs a call that the entry decides.
 """
 
 from __future__ import annotations

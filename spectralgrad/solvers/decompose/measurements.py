@@ -1,6 +1,6 @@
 """How the thresholds are measured that are one number: the two ways between which each of them decides.
 
-Both ways of a measurement compute the same; ``tests/test_thresholds.py`` compares them.
+Both ways of a measurement compute the same; ``tests/test_tuning.py`` compares them.
 """
 
 from __future__ import annotations
