@@ -12,6 +12,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .native.thresholds import table
+
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
 # The binary exponents at which the types overflow.
 _EXPONENTS = {
@@ -22,7 +24,6 @@ _EXPONENTS = {
     torch.float64: 1024,
     torch.complex128: 1024,
 }
-_FEW = 64  # entries up to which a look at the numbers is faster than operations on tensors
 _REAL = {torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64}
 
 
@@ -105,13 +106,13 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
     """
     limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
     if not batch and count and not X.dtype.is_complex:  # one matrix
-        if count > _FEW:
+        if count > table().few:
             low, high = X.detach().aminmax()
             size = max(-low.item(), high.item())
         else:
             size = max(map(abs, X.flatten().tolist()))
         return 1 / limit <= size <= limit or size == 0
-    if count and (count > _FEW or X.dtype.is_complex):
+    if count and (count > table().few or X.dtype.is_complex):
         least, most = (x.item() for x in largest(X, trailing).aminmax())
         return most <= limit and (least >= 1 / limit or bool(_is_ordinary(largest(X, trailing)).all()))
     sizes = [max(map(abs, row)) for row in X.reshape(-1, X.shape[batch:].numel()).tolist()] if count else []
@@ -121,7 +122,7 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
 def moderate(w: Tensor, degree: float) -> bool:
     """True if no number but 0, to the power ±(``degree`` + 2), uses more than half of the range; it reads values."""
     limit = moderate_limit(w.dtype, degree)
-    if w.numel() > _FEW:
+    if w.numel() > table().few:
         low, high = w.aminmax()
         if 1 / limit < low.item() and high.item() < limit:  # all positive, as eigenvalues of covariances are
             return True
@@ -145,7 +146,7 @@ def any_infinite(w: Tensor) -> bool:
 
 def any_beyond(w: Tensor, limit: float) -> bool:
     """True if the modulus of a number is ``limit`` or larger; it reads values."""
-    if w.numel() > _FEW:
+    if w.numel() > table().few:
         return not w.abs().amax().item() < limit
     return any(abs(x) >= limit for x in w.flatten().tolist())
 

@@ -1,11 +1,15 @@
 """Calls of the kernel in a given way, one matrix per SIMD lane or one after another, whatever the thresholds say."""
 
+from contextlib import contextmanager
+
+import pytest
 import torch
 
-from spectralgrad.native import Kernel, kernel
+from spectralgrad.native import Kernel, kernel, thresholds
 from spectralgrad.native.calls import UNCHECKED, Singular, Symmetric
 from spectralgrad.native.derivative_calls import Derivatives
 from spectralgrad.native.functions import in_memory
+from spectralgrad.solvers.decompose import choice
 
 
 class KernelCalls:
@@ -68,6 +72,19 @@ def calls(native: Kernel | None = None) -> KernelCalls | None:
     """The calls of a kernel, by default the one in use; None if there is none."""
     native = native or kernel()
     return None if native is None else KernelCalls(native)
+
+
+@contextmanager
+def using(table: thresholds.Table):
+    """Use other thresholds, wherever they are read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "stored", lambda: table)
+        try:
+            choice.forget()
+            yield
+        finally:
+            patch.undo()
+            choice.forget()
 
 
 def spoiled(monkeypatch: object, kind: type, method: str, damage: object) -> list[torch.Tensor]:

@@ -17,7 +17,8 @@ LIBRARY = Package(
     Path(spectralgrad.__file__).parent,
     [
         ["_lazy", "_version", "errors", "io", "dispatch"],
-        ["precision", "native"],
+        ["native"],
+        ["precision"],
         ["solvers"],
         ["autograd"],
         ["rules"],

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.native.thresholds import table
 from spectralgrad.solvers.decompose import lapack_pool
-from spectralgrad.solvers.decompose.thresholds import table
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DTYPES, REAL, in_turn, noise

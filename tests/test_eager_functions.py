@@ -10,13 +10,13 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 from spectralgrad import precision
-from spectralgrad.autograd.polar import factor as polar_factor
 from spectralgrad.native import kernel
-from spectralgrad.solvers.decompose import polar_algorithms
+from spectralgrad.native.thresholds import Table
 from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from .helpers import in_turn
+from .kernel_calls import using
 
 needs_kernel = pytest.mark.skipif(kernel() is None, reason="the kernel is not built")
 ROOTS = [sg.matrix_sqrt, sg.matrix_inv_sqrt]
@@ -251,7 +251,7 @@ POINTS = {
     scale=[False, True],
     dtype=[torch.float32, torch.float64],
 )
-def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, scale, dtype, monkeypatch):
+def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, scale, dtype):
     """The numbers of few matrices are compared in Python, those of many by operations on tensors."""
     X = torch.randn(10, 3, generator=torch.Generator().manual_seed(3), dtype=dtype)
     if points == "tied mirror":
@@ -260,11 +260,10 @@ def test_an_alignment_is_the_same_by_numbers_and_by_tensors(points, k, special, 
     leaves = [torch.nn.functional.pad(P, (0, max(0, k - 3)))[None, :, :k].clone().requires_grad_() for P in (X, Y)]
     results = []
     for few in (64, 0):
-        for module in (precision, polar_algorithms, polar_factor):
-            monkeypatch.setattr(module, "_FEW", few)
-        found = sg.procrustes(*leaves, scale=scale, special=special)
-        loss = found.rotation.sin().sum() + found.translation.square().sum()
-        results.append((*found, *torch.autograd.grad(loss, leaves)))
+        with using(Table(few=few)):
+            found = sg.procrustes(*leaves, scale=scale, special=special)
+            loss = found.rotation.sin().sum() + found.translation.square().sum()
+            results.append((*found, *torch.autograd.grad(loss, leaves)))
     assert all(map(torch.equal, *results))
 
 

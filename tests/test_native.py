@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import kernel, library
+from spectralgrad.native import kernel, library, thresholds
 from spectralgrad.native.calls import Symmetric
 from spectralgrad.solvers import eigh_ratio
-from spectralgrad.solvers.decompose import choice, thresholds, tuning
+from spectralgrad.solvers.decompose import choice
 from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import random_orthogonal, relative_error, with_spectrum
 
@@ -323,7 +323,7 @@ def test_a_stored_table_is_used_and_a_damaged_one_ignored(monkeypatch, tmp_path)
     choice.forget()
     try:
         mine = thresholds.Table(float32=(7,) * len(thresholds.SIZES))
-        tuning._store(NATIVE.isa, mine)
+        thresholds.store(NATIVE.isa, mine)
         assert thresholds.table() == mine
         choice.forget()
         (tmp_path / "spectralgrad" / "solvers.json").write_text("{")

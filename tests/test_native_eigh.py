@@ -8,9 +8,9 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.native import library
+from spectralgrad.native import library, thresholds
 from spectralgrad.native.calls import Symmetric
-from spectralgrad.solvers.decompose import choice, lapack, thresholds
+from spectralgrad.solvers.decompose import choice, lapack
 
 from . import forked, kernel_calls
 from .helpers import DTYPES, in_turn, unit

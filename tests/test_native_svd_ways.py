@@ -8,7 +8,8 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-from spectralgrad.solvers.decompose import choice, thresholds
+from spectralgrad.native import thresholds
+from spectralgrad.solvers.decompose import choice
 
 from . import forked, kernel_calls
 from .helpers import REAL, unit

@@ -144,8 +144,9 @@ def _rescue(parser: argparse.ArgumentParser) -> None:
 
 def _tune(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Measure which eigensolver is fastest for each matrix size and type on this machine, and save the result; "
-        "later sessions use it automatically."
+        "Measure on this machine which solver is fastest for each matrix size and type, and where roots, gradients, "
+        "polar factors and passes over features are computed fastest, and save the result; later sessions use it "
+        "automatically. It takes some minutes."
     )
     parser.set_defaults(run=_run(".commands:tune"))
 
@@ -161,7 +162,7 @@ LIBRARY: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     ),
     "rescue": ("run a program with torch.linalg.eigh, svd and their relatives replaced", _rescue),
     "tune": (
-        "measure which eigensolver is fastest for each matrix size on this machine, and save the result",
+        "measure which solver is fastest for each matrix size on this machine, and save the result",
         _tune,
     ),
 }

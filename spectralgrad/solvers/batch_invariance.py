@@ -47,7 +47,8 @@ class batch_invariant(ContextDecorator):  # noqa: N801
         >>> torch.equal(together, alone)
         True
 
-    Reference: ``choice.py`` in this package has the limits; docs/solvers.md says what they cost.
+    Reference: ``native/thresholds.py`` has the limits; docs/solvers.md says what they cost. The size 48 is the same on
+    all machines; those up to which the kernel is used may be tuned, but do not depend on the batch.
     """
 
     def __enter__(self) -> batch_invariant:

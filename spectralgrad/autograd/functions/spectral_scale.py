@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
+from ...native.thresholds import table
 from ...precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
 from .divided_differences import kept
 from .domain import Spectrum
@@ -23,7 +24,6 @@ from .scalar_functions import EXP, Function, real_power
 
 # log 2 as a sum. The first term has 15 bits, so that its multiples are exact, and so is their difference from λ.
 _HIGH, _LOW = 0.693145751953125, 1.42860682030941723212e-6
-_FEW = 64  # eigenvalues up to which a look at the numbers is faster than operations on tensors
 
 
 class Scaled(NamedTuple):
@@ -104,7 +104,7 @@ def _usual(f: Function, w: Tensor) -> bool:
     if not w.numel():
         return True
     if f is EXP:
-        largest = max(w.flatten().tolist()) if w.numel() <= _FEW else w.amax().item()
+        largest = max(w.flatten().tolist()) if w.numel() <= table().few else w.amax().item()
         return largest < exponent_range(w.dtype) / 2 * math.log(2)
     p = f.degree
     if isinstance(p, Tensor):

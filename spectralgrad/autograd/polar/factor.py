@@ -21,14 +21,13 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
+from ...native.thresholds import table
 from ...precision import full_precision, rank_tolerance, reciprocal
 from ...solvers.symmetry import hermitian
 from ..functions import frechet_derivative, rescaling
 from ..functions.divided_differences import integer_power, on_range
 from ..functions.square_root import solve_lyapunov
 from ..pairwise import norm
-
-_FEW = 32  # eigenvalues up to which a look at the numbers is faster than a comparison of tensors
 
 
 def exact(M: Tensor, rtol: float | None, special: bool) -> Tensor:
@@ -81,7 +80,7 @@ def decompose(M: Tensor, tolerance: float, special: bool, operation: str) -> tup
 
 def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
     """True for few matrices if no eigenvalue, and no sum that must be positive, is near the tolerance."""
-    if not 0 < h.numel() <= _FEW:
+    if not 0 < h.numel() <= table().few:
         return False
     for row in h.reshape(-1, h.shape[-1]).tolist():
         least = 2 * tolerance * row[0]  # the largest; the last is the smallest in modulus

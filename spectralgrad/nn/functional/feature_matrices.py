@@ -14,12 +14,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ...native.thresholds import table
 from ...precision import full_precision
 from ...solvers.kernel import feature_passes
 
-_PIECE = 2**19  # elements in a piece; 2 MB in float32
 _ALL = slice(None)
-_MANY = 16  # positions per sample; with fewer, a second pass over the samples in float64 would not be cheap
+_MANY = 16  # positions per sample: with fewer, more accurate sums, in float64 over the samples, would not be cheap
 
 
 def dense(X: Tensor, like: Tensor | None = None) -> Tensor:
@@ -34,7 +34,7 @@ def pieces(X: Tensor, groups: int) -> Iterator[tuple[Tensor, slice]]:
     """
     n, channels = X.shape[:2]
     d = channels // groups
-    limit = _PIECE if X.device.type == "cpu" else max(X.numel(), 1)  # one piece on an accelerator
+    limit = table().piece if X.device.type == "cpu" else max(X.numel(), 1)  # one piece on an accelerator
     if _rows(X):
         rows = X.movedim(1, -1).view(-1, groups, d)
         return ((part.permute(1, 2, 0), _ALL) for part in rows.split(max(1, limit // max(channels, 1))))

@@ -1,6 +1,6 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
-Shape, type and batch-invariant mode determine the choice, by the table of thresholds.py and the sizes below.
+Shape, type and batch-invariant mode determine the choice, by the table of native/thresholds.py.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ from ...native import kernel
 from ...native.calls import UNCHECKED, Singular, Symmetric
 from ...native.derivative_calls import Derivatives, SingularDerivatives
 from ...native.functions import in_memory
+from ...native.thresholds import NAMES, table
 from ...precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from ..batch_invariance import active as batch_invariant
 from ..batch_invariance import anywhere
 from . import lapack, lapack_pool
 from .lapack import Factors
-from .thresholds import NAMES, table
 
-_MANY_CALLS_UP_TO = 64  # size up to which the overhead of torch's operations exceeds the time of their products
-_FEW, _LONG = 5, 512  # Jacobi rotations up to 5 columns; their error grows with the rows, so not beyond 512
-_INVARIANT_LANES_UP_TO = 48  # in batch-invariant mode: there, either way costs at most a factor of two
+_JACOBI, _LONG = 5, 512  # Jacobi rotations up to 5 columns; their error grows with the rows, so not beyond 512
 _REAL = (torch.float32, torch.float64)
-GRADIENT_UP_TO = 256  # size up to which the kernel computes the gradient of an SVD; products in torch are faster above
 
 
 def symmetric(A: Tensor, roots: bool = False) -> Symmetric | None:
@@ -84,20 +81,19 @@ def singular_part(part: Tensor, whole: Tensor) -> Singular | None:
 def derivatives(V: Tensor) -> Derivatives | None:
     """Return the calls for derivatives from the eigenvectors, or None if products in torch are faster.
 
-    One call replaces up to thirty of torch, so it is used for small matrices even if another solver decomposed them.
+    One call replaces up to thirty of torch, so it is used even if another solver decomposed the matrices.
     """
     if kernel() is None or not V.is_cpu:
         return None
-    return _derivatives(V.shape, V.dtype, bool(anywhere) and batch_invariant())
+    return _derivatives(V.shape, V.dtype)
 
 
 @lru_cache(maxsize=1024)
-def _derivatives(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> Derivatives | None:
+def _derivatives(shape: torch.Size, dtype: torch.dtype) -> Derivatives | None:
     native = kernel()
-    if native is None or dtype not in _REAL or not shape.numel():
+    if native is None or dtype not in _REAL or not shape.numel() or shape[-1] > table().fused:
         return None
-    small = shape[-1] <= _MANY_CALLS_UP_TO
-    return Derivatives.of(native, shape, dtype) if small or _symmetric(shape, dtype, invariant, True) else None
+    return Derivatives.of(native, shape, dtype)
 
 
 def singular_derivatives(U: Tensor, Vh: Tensor) -> SingularDerivatives | None:
@@ -108,7 +104,7 @@ def singular_derivatives(U: Tensor, Vh: Tensor) -> SingularDerivatives | None:
 @lru_cache(maxsize=1024)
 def _singular_derivatives(left: torch.Size, right: torch.Size, dtype: torch.dtype) -> SingularDerivatives | None:
     native = kernel()
-    fits = left.numel() * right.numel() > 0 and math.isqrt(left[-2] * right[-1]) <= GRADIENT_UP_TO
+    fits = left.numel() * right.numel() > 0 and math.isqrt(left[-2] * right[-1]) <= table().svd_gradient
     return SingularDerivatives.of(native, left, right, dtype) if native and fits and dtype in _REAL else None
 
 
@@ -140,7 +136,7 @@ def _in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | 
         return None
     least = table().smallest_batch(shape[-1], dtype)
     if invariant:
-        least = 1 if shape[-1] <= _INVARIANT_LANES_UP_TO else None
+        least = 1 if shape[-1] <= table().invariant_lanes else None
     if least is not None and shape[:-2].numel() >= least:
         return True
     return False if shape[-1] <= table().largest_single(dtype) else None
@@ -154,11 +150,11 @@ def svd_in_lanes(shape: torch.Size, dtype: torch.dtype) -> bool | None:
 @lru_cache(maxsize=1024)
 def _svd_in_lanes(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> bool | None:
     m, n = shape[-2:]
-    if not shape.numel() or (min(m, n) <= _FEW and max(m, n) > _LONG):
+    if not shape.numel() or (min(m, n) <= _JACOBI and max(m, n) > _LONG):
         return None
     least = table().smallest_svd_batch(m, n, dtype)
     if invariant:
-        least = 1 if math.isqrt(m * n) <= _INVARIANT_LANES_UP_TO else None
+        least = 1 if math.isqrt(m * n) <= table().invariant_lanes else None
     if least is not None and shape[:-2].numel() >= least:
         return True
     return False if max(m, n) <= table().largest_single_svd(dtype) else None

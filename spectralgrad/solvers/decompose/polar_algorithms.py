@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...native.functions import in_memory
+from ...native.thresholds import table
 from ...precision import all_ordinary, magnitude
 from ..call_counts import counts
 from ..kernel import gradients
@@ -21,9 +22,6 @@ from .lapack import Factors
 # Bounds on the smallest singular value relative to the largest.
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
-_TALL = 3  # from this ratio of rows to columns on, the Gram matrix is so much smaller that it is faster
-_SMALL = 32  # rows and columns up to which a product is faster in the kernel than in torch
-_FEW = 32  # singular values up to which a few numbers are faster in Python than in tensors
 _BLOCK = 64  # columns of the Gram matrix computed at a time
 _VOLUMES: dict[int, Callable[..., float]] = {
     2: lambda a, b, c, d: a * d - b * c,
@@ -55,7 +53,7 @@ def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, 
 
 def by_kernel(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the factors of :func:`polar_factors` from the kernel's decomposition; None if it is not the way."""
-    if M.dim() < 2 or not M.shape[-1] <= M.shape[-2] < _TALL * M.shape[-1] or choice.singular(M) is None:
+    if M.dim() < 2 or not M.shape[-1] <= M.shape[-2] < table().tall * M.shape[-1] or choice.singular(M) is None:
         return None
     U, S, Vh = SVD.solve(M, operation)
     return _product(U, S, Vh), S, Vh
@@ -92,7 +90,7 @@ def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tens
 def _signs(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor | None:
     """Return signs (*, n) by which the columns of U are multiplied to make U Vh a rotation; None if all are 1."""
     n = S.shape[-1]
-    if n not in _VOLUMES or S.numel() > _FEW:
+    if n not in _VOLUMES or S.numel() > table().few:
         signs = torch.ones_like(S)
         signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
         return signs
@@ -117,7 +115,7 @@ def _determinant(Q: Tensor) -> Tensor:
 
 def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
     """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
-    if max(U.shape[-2], Vh.shape[-1]) <= _SMALL and function.eager(U, Vh):
+    if max(U.shape[-2], Vh.shape[-1]) <= table().polar and function.eager(U, Vh):
         slopes = torch.ones_like(S) if signs is None else signs
         by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
         if by_kernel is not None:
@@ -167,9 +165,12 @@ def _svd_of_some(M: Tensor, which: Tensor) -> Factors:
 
 def _lower_gram(M: Tensor) -> Tensor:
     """Return MᵀM with zeros in the blocks above the diagonal; only the lower triangle is read."""
+    return M.mT @ M if M.shape[-1] < table().gram_blocks else in_blocks(M)
+
+
+def in_blocks(M: Tensor) -> Tensor:
+    """Return MᵀM with zeros in the blocks above the diagonal."""
     n = M.shape[-1]
-    if n < 2 * _BLOCK:
-        return M.mT @ M
     G = M.new_zeros(*M.shape[:-2], n, n)
     for start in range(0, n, _BLOCK):
         stop = min(n, start + _BLOCK)

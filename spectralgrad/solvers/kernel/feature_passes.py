@@ -9,18 +9,18 @@ import torch
 from torch import Tensor
 
 from ...native import Kernel, kernel
-
-_CHANNELS = range(4, 385)  # of a group; with fewer the kernel gains little, and with more torch is as fast
-_POSITIONS = 16  # fewest positions of a sample; with fewer, most of a packed panel would be padding
+from ...native.thresholds import table
 
 
 def _kernel(like: Tensor, *features: Tensor | None) -> Kernel | None:
     """Return the kernel if it takes features and (G, d) statistics ``like`` of the same type."""
-    native = kernel()
-    if native is None or not native.takes(like) or like.shape[-1] not in _CHANNELS:
+    native, limits = kernel(), table()
+    if native is None or not native.takes(like):
+        return None
+    if not limits.channels_from <= like.shape[-1] <= limits.channels_up_to:
         return None
     for X in features:
-        if X is not None and (X.dtype != like.dtype or not X.is_contiguous() or X.shape[2:].numel() < _POSITIONS):
+        if X is not None and (X.dtype != like.dtype or not X.is_contiguous() or X.shape[2:].numel() < limits.positions):
             return None
     return native
 
@@ -37,7 +37,7 @@ def moments(X: Tensor, mean: Tensor, Y: Tensor | None = None) -> tuple[Tensor, T
     if native is None:
         return None
     C, sums = mean.new_empty(*mean.shape, mean.shape[-1]), torch.empty_like(mean)
-    native.features("moments", _sizes(X, mean), X, mean, Y, C, sums)
+    native.features("moments", sizes(X, mean), X, mean, Y, C, sums)
     return C, sums
 
 
@@ -60,9 +60,10 @@ def affine(
     if native is None:
         return None
     out = torch.empty_like(Y)
-    native.features("map", _sizes(Y, y_mean), Y, y_mean, A, X, x_mean, B, shift, out)
+    native.features("map", sizes(Y, y_mean), Y, y_mean, A, X, x_mean, B, shift, out)
     return out
 
 
-def _sizes(X: Tensor, mean: Tensor) -> tuple[int, ...]:
+def sizes(X: Tensor, mean: Tensor) -> tuple[int, ...]:
+    """Return the numbers of samples, groups, channels and positions."""
     return X.shape[0], *mean.shape, X.shape[2:].numel()

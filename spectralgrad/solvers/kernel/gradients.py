@@ -13,9 +13,9 @@ from torch import Tensor
 
 from ...native.derivative_calls import SingularDerivatives
 from ...native.functions import in_memory
+from ...native.thresholds import table
 from ..decompose import choice
 
-_SMALL = 32  # rows and columns up to which one call of the kernel is faster than several of torch
 Gaps = Callable[[Tensor], Tensor | float | None]
 """Given the values, returns the gap matrix, or SVD-Padé's floor, or None if neither applies."""
 
@@ -95,7 +95,7 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
     It is the gradient of a singular value decomposition without gaps: U = Q V and V turn against each other only. The
     last of h may be negative.
     """
-    plan = None if max(Q.shape[-2:]) > _SMALL else choice.singular_derivatives(Q, Vh)
+    plan = None if max(Q.shape[-2:]) > table().polar else choice.singular_derivatives(Q, Vh)
     if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
     V = Vh.mT
