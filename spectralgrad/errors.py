@@ -55,8 +55,10 @@ class ShapeError(ArgumentError):
 class NonFiniteError(SpectralError, _LinAlgError, ValueError):
     """The input contains NaN or infinity. ``positions`` lists the batch indices of the affected matrices."""
 
+    batch_shape: tuple[int, ...]
+
     def __init__(self, positions: Sequence[tuple[int, ...]], batch_shape: Sequence[int], operation: str) -> None:
-        self.positions = list(positions)
+        self.positions: list[tuple[int, ...]] = list(positions)
         self.batch_shape = tuple(batch_shape)
         super().__init__(self._text(operation))
 
@@ -78,6 +80,8 @@ class raised_by:  # noqa: N801 (used like a function; a generator would cost mor
     Layers need no check of their own where an operation follows that makes it.
     """
 
+    where: str
+
     __slots__ = ("where",)
 
     def __init__(self, where: str) -> None:
@@ -93,6 +97,12 @@ class raised_by:  # noqa: N801 (used like a function; a generator would cost mor
 
 class IndefiniteError(SpectralError, _LinAlgError, ValueError):
     """The input must be positive semi-definite but has an eigenvalue too negative to be rounding error."""
+
+    eigenvalue: float
+    position: tuple[int, ...]
+    operation: str
+    tolerance: float
+    dtype: torch.dtype
 
     def __init__(
         self, eigenvalue: float, position: tuple[int, ...], operation: str, tolerance: float, dtype: torch.dtype
@@ -121,6 +131,10 @@ def of_scaled(exponents: Tensor) -> Iterator[None]:
 class AsymmetricError(SpectralError, _LinAlgError, ValueError):
     """The input must be symmetric, or Hermitian if it is complex, but its triangles differ beyond rounding error."""
 
+    asymmetry: float
+    position: tuple[int, ...]
+    tolerance: float
+
     def __init__(self, asymmetry: float, position: tuple[int, ...], operation: str, tolerance: float) -> None:
         self.asymmetry, self.position, self.tolerance = asymmetry, position, tolerance
         where = "the matrix" if not position else f"batch position {position}"
@@ -134,6 +148,9 @@ class AsymmetricError(SpectralError, _LinAlgError, ValueError):
 class NotDefiniteError(SpectralError, _LinAlgError, ValueError):
     """The second matrix of a generalised eigenproblem must be positive definite but is singular or indefinite."""
 
+    eigenvalue: float
+    position: tuple[int, ...]
+
     def __init__(self, eigenvalue: float, largest: float, position: tuple[int, ...], operation: str) -> None:
         self.eigenvalue, self.position = eigenvalue, position
         where = "the matrix" if not position else f"batch position {position}"
@@ -145,6 +162,10 @@ class NotDefiniteError(SpectralError, _LinAlgError, ValueError):
 
 class SolverError(SpectralError, _LinAlgError):
     """No solver could decompose a matrix. ``matrix`` is the matrix and ``position`` its batch index."""
+
+    position: tuple[int, ...]
+    matrix: Tensor
+    saved: str | None
 
     def __init__(
         self, operation: str, position: tuple[int, ...], matrix: Tensor, tried: Iterable[str], saved: str | None

@@ -109,6 +109,10 @@ class Reference:
                 [0.5000, 0.5000]], dtype=torch.float64)
     """
 
+    matrix: Any
+    eigenvalues: Any
+    eigenvectors: Any
+
     def __init__(self, A: Tensor, digits: int = 50) -> None:
         self._mp = _high_precision(digits)
         lower = A.detach().to(torch.float64).tril().tolist()
@@ -176,6 +180,10 @@ class PolarReference:
         tensor([[0.4000, 0.0000],
                 [0.0000, 0.4000]], dtype=torch.float64)
     """
+
+    U: Any
+    singular_values: Any
+    Vh: Any
 
     def __init__(self, M: Tensor, digits: int = 50) -> None:
         self._mp = _high_precision(digits)

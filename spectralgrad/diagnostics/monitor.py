@@ -69,6 +69,9 @@ class Monitor:
     Reference: Song, Sebe and Wang, ICCV 2021, Table 1 and Figs 2–4; ECCV 2022, Figs 1–5.
     """
 
+    every: int
+    sample: int
+
     @checked
     def __init__(
         self,

@@ -37,6 +37,8 @@ class Closure:
         ([True], tensor([0., 0.]))
     """
 
+    tensors: tuple[Tensor, ...]
+
     def __init__(self, call: Map, example: Tensor) -> None:
         self.call = call
         with _Recorder(example) as recorder:

@@ -55,8 +55,8 @@ class Kernel:
         self._library.sg_isa.restype = self._library.sg_version.restype = ctypes.c_char_p
         if self._library.sg_version() != VERSION.encode():
             raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
-        self.constants = {x.name.decode(): x.value for x in self._listed("sg_constants", _Constant)}
-        self.functions = {
+        self.constants: dict[str, int] = {x.name.decode(): x.value for x in self._listed("sg_constants", _Constant)}
+        self.functions: dict[tuple[str, torch.dtype], Any] = {
             (x.name.decode(), _TYPES[x.type]): _prototype(x.parameters)(x.function)
             for x in self._listed("sg_entries", _Entry)
         }

@@ -14,7 +14,7 @@ from .functions import Kernel
 _ADVICE = "Set SPECTRALGRAD_ISA=baseline to try its most portable code, and please report this."
 
 # Read once, because a look-up in the environment costs as much as decomposing a small matrix.
-switched_off = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
+switched_off: bool = os.environ.get("SPECTRALGRAD_NATIVE") == "0"
 
 
 def kernel() -> Kernel | None:

@@ -49,6 +49,11 @@ class WhiteningColoring2d(SpectralModule):
     Reference: Li et al., NeurIPS 2017; Cho et al., GD-WCT, CVPR 2019; Wang et al., TPAMI 2021, section 5.3.
     """
 
+    groups: int
+    strength: float
+    eps: float
+    per_sample: bool
+
     operation = "sqrt"
 
     @checked

@@ -53,6 +53,9 @@ class DropCov(nn.Module):
     its released code for convolutional networks.
     """
 
+    in_channels: int
+    attention: nn.Conv1d
+
     @checked
     def __init__(
         self,

@@ -119,6 +119,14 @@ class OrthogonalConv2d(nn.Module):
     Reference: Singla and Feizi, Skew Orthogonal Convolutions, ICML 2021; ECCV 2022, section 4.2.
     """
 
+    kernel_size: int
+    in_channels: int
+    out_channels: int
+    tolerance: float
+    max_norm: float | None
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+
     @checked
     def __init__(
         self,

@@ -71,6 +71,12 @@ class CovariancePooling(SpectralModule):
     heads see :func:`spectralgrad.nn.functional.covariance_pooling`.
     """
 
+    in_channels: int
+    reduce_to: int | None
+    center: bool
+    eps: float
+    normalize: bool
+
     @checked
     def __init__(
         self,
@@ -91,7 +97,7 @@ class CovariancePooling(SpectralModule):
     ) -> None:
         if power != "log":
             check_range(power, "power", type(self).__name__)
-        self.operation = operation_of(power)
+        self.operation: str = operation_of(power)
         super().__init__(method)
         self.in_channels, self.reduce_to = in_channels, reduce_to
         self.power, self.center, self.eps = power, center, eps
@@ -102,7 +108,7 @@ class CovariancePooling(SpectralModule):
         check_range(eps, "eps", self.where, 0)
         check_count(in_channels, "in_channels", self.where)
         check_count(reduce_to, "reduce_to", self.where)
-        self.reduction = (
+        self.reduction: nn.Conv1d | None = (
             None if reduce_to is None else nn.Conv1d(in_channels, reduce_to, 1, bias=False, device=device, dtype=dtype)
         )
 

@@ -35,6 +35,17 @@ AVERAGED = {"covariance": "running_cov", "whitening": "running_whitening", "proj
 class RunningNorm(SpectralModule):
     """Base of the layers that normalise a batch by a matrix; subclasses define :meth:`matrix` and the input shapes."""
 
+    num_features: int
+    momentum: float | None
+    affine: bool
+    track_running_stats: bool
+    groups: int
+    statistics: str
+    init: str
+    sync: bool
+    process_group: Any
+    compute_dtype: torch.dtype | None
+
     _dims: tuple[int, ...] = ()
 
     weight: nn.Parameter | None

@@ -59,6 +59,14 @@ class TokenPooling(nn.Module):
     Reference: Xie et al., SoT: Delving deeper into classification head for transformer (So-ViT), arXiv 2104.10935.
     """
 
+    embed_dim: int
+    num_heads: int
+    head_dim: int
+    power: float
+    leading: int | None
+    iterations: int
+    projection: nn.Linear
+
     start: nn.Parameter | None
 
     @checked

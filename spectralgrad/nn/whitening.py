@@ -40,7 +40,8 @@ class _DecorrelatedBatchNorm(RunningNorm):
         sync: bool = False,
         process_group: Any = None,
     ) -> None:
-        self.operation, self.whitening = OPERATION[whitening], whitening
+        self.operation: str = OPERATION[whitening]
+        self.whitening = whitening
         super().__init__(
             num_features,
             eps,

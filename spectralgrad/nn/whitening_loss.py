@@ -55,6 +55,11 @@ class WhiteningMSELoss(SpectralModule):
     Reference: Ermolov, Siarohin, Sangineto and Sebe, Whitening for Self-Supervised Representation Learning, ICML 2021.
     """
 
+    sub_batch: int | None
+    iterations: int
+    eps: float
+    normalize: bool
+
     @checked
     def __init__(
         self,
@@ -66,7 +71,7 @@ class WhiteningMSELoss(SpectralModule):
         method: str | Method | None = None,
         normalize: bool = True,
     ) -> None:
-        self.operation = OPERATION[whitening]
+        self.operation: str = OPERATION[whitening]
         super().__init__(DEFAULT[whitening] if method is None else method)
         check_range(eps, "eps", self.where, 0)
         check_partition(sub_batch, iterations, self.where)

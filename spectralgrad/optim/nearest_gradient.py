@@ -113,6 +113,10 @@ class NearestOrthogonalGradient(Treatment):
     ECCV 2022, section 5.1.
     """
 
+    method: str
+    keep_norm: bool
+    rtol: float | None
+
     order: ClassVar[int] = 0
 
     @checked

@@ -75,7 +75,9 @@ class Rescued:
     """The ``run`` of a process. If it is spawned, this object is pickled with it."""
 
     def __init__(self, process: BaseProcess, run: Callable[[], None] | None, enabled: Sequence[Any]) -> None:
-        self.process, self.run, self.enabled = process, run, enabled
+        self.process: BaseProcess = process
+        self.run: Callable[[], None] | None = run
+        self.enabled: Sequence[Any] = enabled
 
     def __call__(self) -> None:
         for rescue in self.enabled:

@@ -62,7 +62,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         if inspect.isroutine(method) or inspect.isclass(method):
             raise ArgumentError("override_linalg: as a decorator it needs parentheses; write @sg.override_linalg()")
         resolve(method, "svd")
-        self.method = resolve(method, "eigh")
+        self.method: Method = resolve(method, "eigh")
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

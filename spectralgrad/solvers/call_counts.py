@@ -62,7 +62,7 @@ class _Counts:
             return result
 
 
-counts = _Counts()
+counts: _Counts = _Counts()
 
 
 def report() -> SolverReport:

@@ -79,6 +79,14 @@ class HybridSwitch:
     Reference: Song, Sebe and Wang, ICCV 2021, section 3.4.
     """
 
+    first: str | Method
+    method: str | Method
+    warmup_epochs: int
+    layers: dict[str, SpectralModule]
+    decay_epoch: int
+    switch_epoch: int
+    epoch: int
+
     @checked
     def __init__(
         self,

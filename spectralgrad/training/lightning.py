@@ -20,7 +20,7 @@ def _callback() -> Any:
     return None
 
 
-Callback = _callback()
+Callback: Any = _callback()
 _Base: Any = object if Callback is None else Callback
 
 

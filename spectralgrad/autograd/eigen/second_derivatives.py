@@ -40,6 +40,9 @@ class Curvature:
         slopes: ∇g (..., *, d), with its graph; several gradients for the same ``w`` may be stacked in front.
     """
 
+    w: Tensor
+    slopes: Tensor
+
     def __init__(self, w: Tensor, slopes: Tensor) -> None:
         self.w, self.slopes = w, slopes
 

@@ -24,6 +24,8 @@ class Report:
         unseen: number of calls inside transforms of torch.func, whose gradients cannot be observed.
     """
 
+    omitted: int
+
     def __init__(self, limit: int) -> None:
         self.omitted = 0
         self.unseen = 0

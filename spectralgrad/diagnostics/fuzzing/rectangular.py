@@ -21,6 +21,10 @@ from .references import Rounding, normalized, shifted, wide
 class Rectangle:
     """Matrices (batch, m, n) in double precision, with their singular values by LAPACK, computed on demand."""
 
+    scaled: Tensor
+    exponent: Tensor
+    norm: Tensor
+
     def __init__(self, M: Tensor) -> None:
         self.M = M
         self.rounding = Rounding(M)
@@ -91,6 +95,11 @@ def _polar_gradient(g: Tensor, G: Tensor, rectangle: Rectangle) -> Finding:
 
 class Covariance:
     """Features (batch, d, N), scaled, centred and divided by √N, in double precision."""
+
+    exponent: Tensor
+    count: int
+    power: Tensor
+    unit: Tensor
 
     def __init__(self, rectangle: Rectangle) -> None:
         X = rectangle.scaled

@@ -31,6 +31,12 @@ class Rounding:
     In the denormal range the spacing of numbers is constant, as in fixed point, so the relative error is larger.
     """
 
+    eps: float
+    largest: float
+    smallest: float
+    least: float
+    unit: Tensor
+
     def __init__(self, matrices: Tensor) -> None:
         info = torch.finfo(matrices.dtype)
         self.eps, self.largest, self.smallest = info.eps, info.max, info.tiny
@@ -150,6 +156,10 @@ TANH = Function(torch.tanh, _tanh_pairs, lambda w: torch.full_like(w, 0.385), nu
 class Spectrum:
     """Hermitian matrices (batch, d, d), decomposed by LAPACK in double precision."""
 
+    scaled: Tensor
+    exponent: Tensor
+    d: int
+
     def __init__(self, A: Tensor) -> None:
         self.A = A
         self.rounding = Rounding(A)
@@ -190,6 +200,14 @@ class Spectrum:
 
 class FunctionReference:
     """f(A), its divided differences, and the units in which errors are measured."""
+
+    decided: Tensor
+    inside: Tensor
+    values: Tensor
+    gamma: Tensor
+    second: Tensor
+    steepest: Tensor
+    height: Tensor
 
     def __init__(self, spectrum: Spectrum, f: Function) -> None:
         self.spectrum, self.f = spectrum, f

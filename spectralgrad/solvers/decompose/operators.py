@@ -45,6 +45,9 @@ class Operator(Generic[P, R]):
         operator: the operator. Without a signature, its rules for fake tensors and vmap are registered separately.
     """
 
+    inputs: list[Dims]
+    results: list[Dims]
+
     def __init__(
         self, function: Callable[P, R], signature: str | None = None, by_kernel: Callable[..., R | None] | None = None
     ) -> None:
