@@ -5,8 +5,6 @@ follows from one in a single call of the kernel.
 """
 
 # isort: off
-from collections.abc import Callable as _Callable
-
 from .._lazy import listing as _listing
 from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
@@ -43,5 +41,5 @@ from .ties import singular_groups as singular_groups
 from .ties import split_eigenvalues as split_eigenvalues
 from .ties import split_singular_values as split_singular_values
 
-__dir__: _Callable[[], list[str]] = _listing(__name__)
+__dir__ = _listing(__name__)
 __all__ = ["SolverReport", "batch_invariant", "eigh_ratio", "report", "reset_report", "svd_ratio", "tune"]
