@@ -56,6 +56,7 @@ RUNS = {
     "iccv/training-smoothness": 6 * 3,
     "iccv/training-table-11": (4 + 1) * 3,
     "iccv/training-precision": 4 * 5,
+    "iccv/training-condition": 2 * 5,
     "iccv/training-hybrid": (2 + 6) * 5,
     "neurips/training-table-4": (6 + 5 + 1) * 3,
     "neurips/training-table-5": 4 * 5,

@@ -11,7 +11,7 @@ from typing import Any
 from ...comparison.results import Summary
 from ...published.printed import printed
 from ...training.config.run_config import Config
-from ..convergence import TRAIN, apart, curves, draw_curves
+from ..convergence import TEST, TRAIN, apart, curves, draw_curves
 from ..registry import draws, trains
 from ..small_protocol import columns, difference, failures, largest, seconds, seeded, small, versus
 from ..training import Settings, Training
@@ -58,17 +58,29 @@ def hybrid_settings() -> Settings:
 
 @trains("iccv/training-precision")
 def precisions(train: Training) -> Mapping[str, Value]:
-    """What single precision costs each layer; how κ and λ1/λ2 of plain SVD change from stage to stage."""
+    """What single precision costs each layer."""
     found = train.run(precision_settings())
     last = [apart(found[name], found[name.partition(",")[0]], TRAIN) for name in SINGLE]
-    behind = versus(found, ["MPN-COV"], "iSQRT-COV")
-    kappa = _in_stages(found["MPN-COV"], "condition_clamped")
     return {
         "settings": list(found),
         **columns(found, found),
         "train": curves(found, list(found), TRAIN),
         "difference": [mean[-1] if mean else math.nan for mean, _ in last],
         "standard_error": [error[-1] if error else math.nan for _, error in last],
+        "failures": failures(found),
+        "train_seconds": seconds(found),
+    }
+
+
+@trains("iccv/training-condition")
+def conditions(train: Training) -> Mapping[str, Value]:
+    """How far plain SVD is behind in double precision, and how its κ and λ1/λ2 change from stage to stage."""
+    found = train.of("iccv/training-precision").run(double_settings())
+    behind = versus(found, ["MPN-COV"], "iSQRT-COV")
+    kappa = _in_stages(found["MPN-COV"], "condition_clamped")
+    return {
+        "settings": list(found),
+        "test": curves(found, list(found), TEST),
         "behind": behind["difference"][0],
         "behind_published": round(TABLE_2["MPN-COV"][0] - TABLE_2["iSQRT-COV"][0], 3),
         "behind_error": behind["standard_error"][0],
@@ -111,6 +123,12 @@ def _in_stages(summary: Summary, name: str) -> list[float]:
 def draw_precisions(values: Mapping[str, Any]) -> Any:
     """Training errors."""
     return draw_curves({"training error": dict(zip(values["settings"], values["train"], strict=True))}, "per cent")
+
+
+@draws("iccv/training-condition")
+def draw_conditions(values: Mapping[str, Any]) -> Any:
+    """Test errors in double precision."""
+    return draw_curves({"test error": dict(zip(values["settings"], values["test"], strict=True))}, "per cent")
 
 
 @draws("iccv/training-hybrid")
