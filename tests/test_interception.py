@@ -388,6 +388,11 @@ ARGUMENTS = {
 }
 
 
+def _arguments(name, A):
+    assert name in ARGUMENTS, f"add an example of the arguments of the operator {name} to ARGUMENTS in this file"
+    return ARGUMENTS[name](A)
+
+
 def _one_group(A):
     return torch.zeros(A.shape[:-1], dtype=torch.int64)
 
@@ -403,12 +408,12 @@ def test_operators_keep_what_their_shape_rules_promise(name, shape):
     """Schema, and shapes, types and strides of fake results against real ones, on empty input too."""
     A = torch.eye(shape[-1], dtype=torch.float64).expand(shape).contiguous() * 2
     tests = ("test_schema", "test_faketensor")
-    torch.library.opcheck(OPERATORS[name].operator, ARGUMENTS[name](A), test_utils=tests)
+    torch.library.opcheck(OPERATORS[name].operator, _arguments(name, A), test_utils=tests)
 
 
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_have_a_vmap_rule_and_stay_out_of_cuda_graphs(name):
-    arguments = ARGUMENTS[name](_matrices())
+    arguments = _arguments(name, _matrices())
     dims = tuple(0 if isinstance(x, torch.Tensor) else None for x in arguments)
     results = torch.vmap(OPERATORS[name].operator, in_dims=dims)(*arguments)
     expected = OPERATORS[name](*arguments)

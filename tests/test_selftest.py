@@ -1,9 +1,11 @@
 """The kernel's test of itself at first use: wrong results are refused, torch.linalg serves, and ``info`` says so."""
 
 import json
-import re
 import warnings
 from functools import cache
+from pathlib import Path
+from types import FunctionType
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -34,25 +36,18 @@ def loading(monkeypatch):
     monkeypatch.setattr(library, "_load", cache(library._load.__wrapped__))
 
 
-METHODS = {
-    "eigh": (Symmetric, True),
-    "eigh, one by one": (Symmetric, False),
-    "eigvalsh": (Symmetric, True),
-    "eigvalsh, one by one": (Symmetric, False),
-    "root": (Symmetric, True),
-    "power": (Symmetric, True),
-    "power, one by one": (Symmetric, False),
-    "root of": (Derivatives, None),
-    "function": (Derivatives, None),
-    "eigenpairs": (Derivatives, None),
-    "svd": (Singular, True),
-    "svd, one by one": (Singular, False),
-    "svdvals": (Singular, True),
-    "svdvals, one by one": (Singular, False),
-    "factors": (SingularDerivatives, None),
-    "composed": (SingularDerivatives, None),
-    "derivative": (SingularDerivatives, None),
-}
+METHODS = [  # of the kernel's calls, in each way that there is
+    (kind, name, lanes)
+    for kind, ways in {
+        Symmetric: (True, False),
+        Singular: (True, False),
+        Derivatives: [None],
+        SingularDerivatives: [None],
+    }.items()
+    for name, method in vars(kind).items()
+    if isinstance(method, FunctionType) and name[0] != "_" and name not in vars(NamedTuple("Empty", []))
+    for lanes in ((True, False) if "lanes" in kind._fields else [None])
+]
 
 
 def _replace(monkeypatch, kind, method, changed, lanes=None):
@@ -66,11 +61,16 @@ def _replace(monkeypatch, kind, method, changed, lanes=None):
     monkeypatch.setattr(kind, method, wrong)
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_an_error_in_any_function_is_noticed(name, monkeypatch):
-    kind, lanes = METHODS[name]
-    _replace(monkeypatch, kind, re.match(r"\w+", name)[0], _off, lanes)
+@pytest.mark.parametrize(("kind", "name", "lanes"), METHODS)
+def test_an_error_in_any_function_is_noticed(kind, name, lanes, monkeypatch):
+    _replace(monkeypatch, kind, name, _off, lanes)
     assert selftest.problem(NATIVE) is not None
+
+
+def test_every_entry_of_the_kernel_is_exercised_under_the_sanitizers():
+    exercised = (Path(__file__).parent / "native" / "exercise.cpp").read_text(encoding="utf-8")
+    names = {name for name, _ in NATIVE.functions}
+    assert {name for name in names if f'("{name}")' not in exercised} == set()
 
 
 def test_an_error_in_divided_differences_is_noticed(monkeypatch):

@@ -31,10 +31,7 @@ class Symmetric(NamedTuple):
     """Decompositions and roots of matrices (*, d, d)."""
 
     lanes: bool
-    run_eigh: Any
-    run_root: Any
-    run_power: Any
-    run_function: Any
+    runs: dict[str, Any]  # the C functions of this way, by name
     batch: int
     d: int
     values: Shape
@@ -45,17 +42,13 @@ class Symmetric(NamedTuple):
     @classmethod
     def of(cls, native: Kernel, shape: torch.Size, dtype: torch.dtype, lanes: bool) -> Symmetric:
         """The calls for matrices of this shape: one matrix per SIMD lane, or one after another with SIMD inside."""
-        end = "" if lanes else "_single"
-        names = ("eigh", "root", "power", "function")
-        eigh, root, power, function = (native.functions.get((name + end, dtype)) for name in names)
+        end, functions = "" if lanes else "_single", native.functions.items()
+        runs = {name.removesuffix(end): run for (name, of), run in functions if of == dtype and name.endswith(end)}
         codes = native.constants["square_root"], native.constants["inverse_square_root"]
         real = dtype.to_real() if dtype.is_complex else None
         return cls(
             lanes,
-            eigh,
-            root,
-            power,
-            function,
+            runs,
             shape[:-2].numel(),
             shape[-1],
             tuple(shape[:-1]),
@@ -74,14 +67,14 @@ class Symmetric(NamedTuple):
         w = A.new_empty(*self.values) if self.real is None else A.new_empty(self.values, dtype=self.real)
         V = torch.empty_like(A)
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr()
-        failed = self.run_eigh(*pointers, self.batch, self.d, asymmetry, torch.get_num_threads())
+        failed = self.runs["eigh"](*pointers, self.batch, self.d, asymmetry, torch.get_num_threads())
         return (w, V), checked("eigh", failed)
 
     def eigvalsh(self, A: Tensor) -> tuple[Tensor, int]:
         """Return ascending eigenvalues (*, d) and the number of failed matrices; no vectors are computed."""
         w = A.new_empty(*self.values) if self.real is None else A.new_empty(self.values, dtype=self.real)
         pointers = A.data_ptr(), w.data_ptr(), None
-        failed = self.run_eigh(*pointers, self.batch, self.d, UNCHECKED, torch.get_num_threads())
+        failed = self.runs["eigh"](*pointers, self.batch, self.d, UNCHECKED, torch.get_num_threads())
         return w, checked("eigvalsh", failed)
 
     def root(
@@ -101,7 +94,7 @@ class Symmetric(NamedTuple):
         s, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
         pointers = A.data_ptr(), s.data_ptr(), V.data_ptr(), S.data_ptr()
         sizes = self.batch, self.d
-        doubtful = self.run_root(self.roots[inverse], *pointers, *sizes, *limits, torch.get_num_threads())
+        doubtful = self.runs["root"](self.roots[inverse], *pointers, *sizes, *limits, torch.get_num_threads())
         return (S, s, V), checked("root", doubtful)
 
     def power(
@@ -115,7 +108,7 @@ class Symmetric(NamedTuple):
         w, V, S = A.new_empty(*self.values), torch.empty_like(A), torch.empty_like(A)
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr()
         tail = *limits, exponent, shift, relative, torch.get_num_threads()
-        return S, checked("power", self.run_power(*pointers, self.batch, self.d, *tail))
+        return S, checked("power", self.runs["power"](*pointers, self.batch, self.d, *tail))
 
     def function(
         self, A: Tensor, f: Scalar, any_sign: bool, limits: tuple[float, float, float]
@@ -135,7 +128,7 @@ class Symmetric(NamedTuple):
         pointers = A.data_ptr(), w.data_ptr(), V.data_ptr(), S.data_ptr()
         tail = *limits, f.exponent, f.limit, any_sign, torch.get_num_threads()
         return (S, w, V), checked(
-            "function", self.run_function(self.codes[f.name], *pointers, self.batch, self.d, *tail)
+            "function", self.runs["function"](self.codes[f.name], *pointers, self.batch, self.d, *tail)
         )
 
 

@@ -190,14 +190,13 @@ def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndar
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    plan, limits = _symmetric(native, A), (0.0, 1.0, UNCHECKED)
-    (S, s, V), failed = plan.root(A, False, limits)
-    Z = plan.root(A, True, limits)[0][0]
-    root, inverse = _wide(S), _wide(Z)
-    yield "root", root @ root, _wide(A) + failed
-    yield "inverse root", inverse @ root, np.eye(A.shape[-1])
-    for lanes in (True, False):
-        T = _wide(_symmetric(native, A, lanes).power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5))[0])
+    for lanes in (False, True):
+        plan, limits = _symmetric(native, A, lanes), (0.0, 1.0, UNCHECKED)
+        (S, s, V), failed = plan.root(A, False, limits)
+        root, inverse = _wide(S), _wide(plan.root(A, True, limits)[0][0])
+        yield "root", root @ root, _wide(A) + failed
+        yield "inverse root", inverse @ root, np.eye(A.shape[-1])
+        T = _wide(plan.power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5))[0])
         yield "power", T @ T, inverse
     derivatives = Derivatives.of(native, A.shape, A.dtype)
     X, Y = (_wide(derivatives.root(V, s, G, which)) for which in (False, True))

@@ -9,7 +9,7 @@ functions that call them. A call is tried in this order:
 3. the operator.
 
 The rules for fake tensors and for vmap follow from a signature such as ``(m,n)->(m,k),(k),(k,n)``: the dimensions of
-the matrices and vectors behind the batch dimensions, k = min(m, n). Vectors are real.
+the matrices, vectors and numbers, ``()``, behind the batch dimensions, k = min(m, n). Vectors and numbers are real.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Operator(Generic[P, R]):
         like = args[len(self.inputs) - 1]
         batch, real = like.shape[: -len(self.inputs[-1])], like.dtype.to_real()
         found = [
-            like.new_empty(*batch, *(sizes[dim] for dim in dims), dtype=real if len(dims) == 1 else like.dtype)
+            like.new_empty((*batch, *(sizes[dim] for dim in dims)), dtype=like.dtype if len(dims) == 2 else real)
             for dims in self.results
         ]
         return found[0] if len(found) == 1 else tuple(found)
@@ -111,7 +111,7 @@ class Operator(Generic[P, R]):
 
 def _dims(side: str) -> list[Dims]:
     """The dimensions in each pair of parentheses."""
-    return [tuple(dims.split(",")) for dims in re.findall(r"\((.*?)\)", side)]
+    return [tuple(re.findall(r"\w+", dims)) for dims in re.findall(r"\((.*?)\)", side)]
 
 
 def _packed(function: Callable[P, R]) -> Callable[P, R]:
