@@ -3,7 +3,7 @@ PYTHON ?= python3
 TORCH  := 2.13.0
 BIN    := .venv/bin
 PIP    := --quiet --disable-pip-version-check
-BUILD  := $(BIN)/python spectralgrad/native/build.py
+BUILD  := python spectralgrad/native/build.py
 PYTEST := -m pytest -q -n 2 --dist loadgroup
 
 CPP     = $(wildcard spectralgrad/native/src/*.[ch]pp spectralgrad/native/src/*/*.hpp tests/native/*.[ch]pp)
@@ -12,7 +12,7 @@ OTHER  := .venv-torch-$(VERSION)
 .PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs lint style types suite clean
 
 demo: .venv/lab
-	-@$(BUILD)
+	-@$(BIN)/$(BUILD)
 	$(BIN)/spectralgrad compare
 
 # The tests that find most mistakes, in a few minutes. test-slow runs all others, test-all both.
@@ -28,14 +28,15 @@ test-slow: kernel
 suite: kernel
 	OMP_NUM_THREADS=1 $(BIN)/python $(PYTEST)
 
-# The kernel of the present sources; nothing is compiled if there is one. A compiler that fails is an error.
+# The kernel of the present sources; nothing is compiled if there is one. A compiler that fails is an error. The tests
+# run in all instruction sets that the machine has, so it is compiled for all; users and `make demo` need the best only.
 kernel: .venv/ready
-	@$(BUILD)
+	@SPECTRALGRAD_BUILD=all $(BIN)/$(BUILD)
 
 # Run the tests with another version of torch, e.g. `make test-torch VERSION=2.15.0`. The installation takes several GB
 # and about ten minutes.
 test-torch: $(OTHER)/ready
-	$(OTHER)/bin/python spectralgrad/native/build.py
+	SPECTRALGRAD_BUILD=all $(OTHER)/bin/$(BUILD)
 	OMP_NUM_THREADS=1 $(OTHER)/bin/python $(PYTEST) -m ''
 
 # The kernel's code for ARM processors, compiled by aarch64-linux-gnu-g++ and run by qemu-aarch64 (on Debian the packages
@@ -71,7 +72,7 @@ docs: .venv/lab
 	$(BIN)/mkdocs build --strict
 
 # torch is pinned in the same call, so that no dependency installs a larger build of it. `make demo` needs .venv/lab only,
-# the tests .venv/ready. The kernel is compiled once: both use the object files in build/kernel, as does $(BUILD).
+# the tests .venv/ready. Nothing is compiled twice: object files are kept in the user's cache folder.
 .venv/lab: pyproject.toml lab/pyproject.toml Makefile
 	@echo 'Installing torch $(TORCH) and spectralgrad into .venv and compiling the kernel; this takes a minute or two.'
 	$(PYTHON) -m venv .venv

@@ -1,5 +1,6 @@
 """Builds the native kernel together with the package. If that fails, the package is installed without it."""
 
+import contextlib
 import importlib.util
 import shutil
 import subprocess
@@ -23,6 +24,25 @@ HERE = Path(__file__).parent
 NATIVE = HERE / "spectralgrad" / "native"
 
 
+def _load(name):
+    """Import a file of the kernel's folder from its path: importing the package would need torch."""
+    spec = importlib.util.spec_from_file_location(f"spectralgrad_native_{name}", NATIVE / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+kernel, missing = _load("build"), _load("missing")
+
+
+def say(text):
+    """Print on stderr and, because pip shows that with -v only, in the terminal."""
+    print(text, file=sys.stderr, flush=True)
+    if not sys.stderr.isatty():
+        with contextlib.suppress(OSError), open("CONOUT$" if sys.platform == "win32" else "/dev/tty", "w") as terminal:
+            terminal.write(f"\r\n{text}\r\n")
+
+
 class Build(build):
     """Starts without the files of an earlier build, because a wheel has everything that lies in their folder."""
 
@@ -39,28 +59,24 @@ class BuildKernel(build_ext):
 
     def get_ext_filename(self, fullname):
         """A file name without the tag of a Python version, because any interpreter can load the library."""
-        return str(Path(*fullname.split("."))) + ".so"
+        return str(Path(*fullname.split(".")).with_name(kernel.FILE))
 
     def build_extension(self, ext):
         """Build the kernel, or print why it cannot be built. An older one is removed first."""
         target = Path(self.get_ext_fullpath(ext.name))
         target.unlink(missing_ok=True)
-        # build.py is loaded from its path: importing the package would need torch.
-        spec = importlib.util.spec_from_file_location("spectralgrad_native_build", NATIVE / "build.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
         try:
-            module.build(target, HERE / "build" / "kernel")  # not in build_temp, which pip removes
-        except (OSError, subprocess.CalledProcessError) as problem:
-            detail = getattr(problem, "stderr", "") or problem
-            print(f"spectralgrad: native kernel not built, torch.linalg will be used: {detail}", file=sys.stderr)
+            kernel.build_for_this_machine(target, say)
+        except (OSError, ValueError, subprocess.CalledProcessError) as problem:
+            print(getattr(problem, "stderr", "") or "", file=sys.stderr)
+            say(f"spectralgrad: the native kernel was {missing.NOT_BUILT} ({problem})")
 
     def copy_extensions_to_source(self):
         """Put the kernel into the source tree, for an editable installation, in place of an older one."""
-        kernel, new = NATIVE / "_kernel.so", Path(self.build_lib, "spectralgrad", "native", "_kernel.so")
-        if kernel.exists() and not new.exists():
+        old, new = NATIVE / kernel.FILE, Path(self.build_lib, "spectralgrad", "native", kernel.FILE)
+        if old.exists() and not new.exists():
             print("spectralgrad: the kernel of an earlier build was removed from the source tree", file=sys.stderr)
-        kernel.unlink(missing_ok=True)
+        old.unlink(missing_ok=True)
         super().copy_extensions_to_source()
 
 
@@ -69,9 +85,8 @@ class Wheel(bdist_wheel):
 
     def get_tag(self):
         """The tags of the wheel; called after the kernel has been built."""
-        built = list((Path(self.bdist_dir) / "spectralgrad" / "native").glob("_kernel.so")) if self.bdist_dir else []
-        platform = super().get_tag()[2]
-        return "py3", "none", platform if built else "any"
+        built = self.bdist_dir and Path(self.bdist_dir, "spectralgrad", "native", kernel.FILE).exists()
+        return "py3", "none", super().get_tag()[2] if built else "any"
 
 
 class NoModule(Extension):

@@ -5,11 +5,16 @@ from contextlib import contextmanager
 import pytest
 import torch
 
-from spectralgrad.native import Kernel, kernel, thresholds
+from spectralgrad.native import Kernel, build, kernel, thresholds
 from spectralgrad.native.calls import UNCHECKED, Singular, Symmetric
 from spectralgrad.native.derivative_calls import Derivatives
 from spectralgrad.native.functions import in_memory
 from spectralgrad.solvers.decompose import choice
+
+
+def built():
+    """Return the instruction sets of the kernel: those of SPECTRALGRAD_BUILD, which is all for `make test`."""
+    return build.sets_of(build.HERE / build.FILE)
 
 
 class KernelCalls:

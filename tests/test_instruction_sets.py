@@ -11,7 +11,7 @@ from spectralgrad.native import build
 
 pytestmark = pytest.mark.native
 HERE = Path(__file__).parent / "native"
-LIBRARY = build.HERE / "_kernel.so"
+LIBRARY = build.HERE / build.FILE
 FLAGS = ["-O2", "-std=c++17", "-fcx-limited-range", HERE / "accuracy.cpp"]  # products without the test for NaN
 
 
@@ -29,14 +29,14 @@ def program(tmp_path_factory):
     if cxx is None or not LIBRARY.exists():
         pytest.skip("no C++ compiler" if cxx is None else "the native kernel was not built")
     program = tmp_path_factory.mktemp("accuracy") / "accuracy"
-    subprocess.run([cxx, *FLAGS, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}", "-pthread", "-o", program], check=True)
+    subprocess.run([*cxx, *FLAGS, LIBRARY, f"-Wl,-rpath,{LIBRARY.parent}", "-pthread", "-o", program], check=True)
     return program
 
 
 @pytest.mark.parametrize("isa", build.X86)
 def test_accuracy_in_the_instruction_sets_of_this_machine(isa, program):
     if not judged(program, SPECTRALGRAD_ISA=isa).startswith(f"{isa} "):
-        pytest.skip(f"this processor has no {isa}")
+        pytest.skip(f"this processor or the kernel has no {isa}")
 
 
 @pytest.mark.skipif("SPECTRALGRAD_TEST_NEON" not in os.environ, reason="compiling takes a minute: make test-neon")
@@ -47,7 +47,7 @@ def test_accuracy_of_the_code_for_arm_under_an_emulator(tmp_path):
     sources = [build.SRC / f"{name}.cpp" for name in (*build.SOURCES, "dispatch")]
     objects = [tmp_path / f"{source.stem}.o" for source in sources]
     running = [
-        subprocess.Popen([compiler, *build.FLAGS, "-DSG_NS=baseline", "-c", source, "-o", target])
+        subprocess.Popen([compiler, *build.FLAGS, "-DSG_NS=baseline", "-DSG_BASELINE", "-c", source, "-o", target])
         for source, target in zip(sources, objects, strict=True)
     ]
     assert [process.wait() for process in running] == [0] * len(running)

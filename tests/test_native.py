@@ -285,7 +285,7 @@ def test_instruction_sets_below_the_machines_own_agree(isa):
     done = forked.run("-c", code, check=True, environment=environment)
     used, good = done.stdout.split()
     assert good == "True"
-    assert used == isa or isa != "baseline"
+    assert used == isa or isa != "baseline" or isa not in kernel_calls.built()
 
 
 def test_pool_equals_torch():

@@ -165,7 +165,7 @@ def test_every_instruction_set_passes_the_bar(isa):
     done = forked.run("-c", code, check=True, environment={"SPECTRALGRAD_ISA": isa})
     used, good = done.stdout.split()
     assert good == "True"
-    assert used == isa or isa != "baseline"
+    assert used == isa or isa != "baseline" or isa not in kernel_calls.built()
 
 
 @needs_kernel

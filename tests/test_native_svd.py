@@ -277,7 +277,7 @@ def test_instruction_sets_below_the_machines_own_agree(isa):
     )
     used, good = forked.run("-c", code, check=True, environment={"SPECTRALGRAD_ISA": isa}).stdout.split()
     assert good == "True"
-    assert used == isa or isa != "baseline"
+    assert used == isa or isa != "baseline" or isa not in kernel_calls.built()
 
 
 @pytest.mark.parametrize("shape", [(512, 1), (512, 5), (4000, 1), (4000, 2), (3, 4000), (16000, 1)], ids=str)

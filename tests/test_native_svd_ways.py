@@ -196,4 +196,4 @@ def test_every_instruction_set_passes_the_bar(isa):
     )
     used, good = forked.run("-c", code, check=True, environment={"SPECTRALGRAD_ISA": isa}).stdout.split()
     assert good == "True"
-    assert used == isa or isa != "baseline"
+    assert used == isa or isa != "baseline" or isa not in kernel_calls.built()

@@ -54,7 +54,9 @@ class Kernel:
         self._library = ctypes.CDLL(str(path))
         self._library.sg_isa.restype = self._library.sg_version.restype = ctypes.c_char_p
         if self._library.sg_version() != VERSION.encode():
-            raise OSError(f"{path.name} was built for another version of spectralgrad; reinstall spectralgrad")
+            raise OSError("built for another version of spectralgrad; reinstall spectralgrad")
+        if self._library.sg_isa() is None:
+            raise OSError("built for instruction sets that this processor lacks; reinstall with SPECTRALGRAD_BUILD=all")
         self.constants: dict[str, int] = {x.name.decode(): x.value for x in self._listed("sg_constants", _Constant)}
         self.functions: dict[tuple[str, torch.dtype], Any] = {
             (x.name.decode(), _TYPES[x.type]): _prototype(x.parameters)(x.function)

@@ -1,8 +1,6 @@
 // What Python calls: selects the instruction set once, divides the batch into groups and distributes them over threads.
 // The last lines of the file are the C interface, which describes itself.
 // It is safe to call from several Python threads at the same time.
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -10,90 +8,71 @@
 #include <type_traits>
 
 #include "interface.hpp"
+#include "platform.hpp"
 #include "threads.hpp"
 
-#ifdef SG_ONLY_AVX2  // a quick build for development
-namespace avx2 {
-sg::Kernel kernel();
-sg::ComplexKernel complex_kernel();
-sg::FeatureKernel feature_kernel();
-}  // namespace avx2
-namespace baseline = avx2;
-namespace avx512 = avx2;
-#else
-namespace baseline {
-sg::Kernel kernel();
-sg::ComplexKernel complex_kernel();
-sg::FeatureKernel feature_kernel();
-}  // namespace baseline
-#ifdef SG_X86
-namespace avx2 {
-sg::Kernel kernel();
-sg::ComplexKernel complex_kernel();
-sg::FeatureKernel feature_kernel();
-}  // namespace avx2
-namespace avx512 {
-sg::Kernel kernel();
-sg::ComplexKernel complex_kernel();
-sg::FeatureKernel feature_kernel();
-}  // namespace avx512
-#endif
-#endif
+// SG_BASELINE, SG_AVX2 and SG_AVX512 say which instruction sets the kernel was compiled for.
+#define SG_DECLARE(set)                \
+  namespace set {                      \
+  sg::Ops<float> real32();             \
+  sg::Ops<double> real64();            \
+  sg::ComplexOps<float> complex32();   \
+  sg::ComplexOps<double> complex64();  \
+  sg::FeatureOps<float> features32();  \
+  sg::FeatureOps<double> features64(); \
+  }
+SG_DECLARE(baseline)
+SG_DECLARE(avx2)
+SG_DECLARE(avx512)
 
 namespace {
 
-using sg::Kernel;
 using sg::Ops;
 using sg::Task;
 
-bool has_avx2() {
-#ifdef SG_X86
-  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-#else
-  return false;
-#endif
-}
-bool has_avx512() {
-#ifdef SG_X86
-  return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw");
-#else
-  return false;
-#endif
-}
-
-// The best instruction set of the machine, or a lesser one if SPECTRALGRAD_ISA names it.
-struct Kernels {
-  Kernel real;
-  sg::ComplexKernel complex;
-  sg::FeatureKernel features;
+template <class T> struct Functions {
+  Ops<T> real;
+  sg::ComplexOps<T> complex;
+  sg::FeatureOps<T> features;
 };
-#define SG_ALL(set) {set::kernel(), set::complex_kernel(), set::feature_kernel()}
-Kernels choose() {
-  const char* wish = std::getenv("SPECTRALGRAD_ISA");
-  auto wanted = [&](const char* name) { return !wish || !*wish || !std::strcmp(wish, name); };
-#ifdef SG_X86
-  if (has_avx512() && wanted("avx512")) return SG_ALL(avx512);
-  if (has_avx2() && (wanted("avx2") || wanted("avx512"))) return SG_ALL(avx2);
-#endif
-  (void)wanted;
-  return SG_ALL(baseline);
-}
-const Kernels& chosen() {
-  static const Kernels kernels = choose();
-  return kernels;
-}
-const Kernel& kernel() { return chosen().real; }
-template <class T> const Ops<T>& ops();
-template <> const Ops<float>& ops() { return kernel().f32; }
-template <> const Ops<double>& ops() { return kernel().f64; }
-template <class T> const sg::ComplexOps<T>& complex_ops();
-template <> const sg::ComplexOps<float>& complex_ops() { return chosen().complex.c64; }
-template <> const sg::ComplexOps<double>& complex_ops() { return chosen().complex.c128; }
+struct Kernel {
+  const char* name;
+  Functions<float> f32;
+  Functions<double> f64;
+};
 
-template <class T> const sg::FeatureOps<T>& feature_ops();
-template <> const sg::FeatureOps<float>& feature_ops() { return chosen().features.f32; }
-template <> const sg::FeatureOps<double>& feature_ops() { return chosen().features.f64; }
+#define SG_KERNEL(set)                                                                                                 \
+  {                                                                                                                    \
+    #set, {set::real32(), set::complex32(), set::features32()}, { set::real64(), set::complex64(), set::features64() } \
+  }
+// The best instruction set of the machine for which there is code, or a lesser one if SPECTRALGRAD_ISA names it. No
+// name: there is none.
+Kernel choose(const char* wish) {
+  const bool any = !wish || !*wish;
+  [[maybe_unused]] const bool lesser = !any && !std::strcmp(wish, "baseline");
+  [[maybe_unused]] const bool middle = !any && !std::strcmp(wish, "avx2");
+#ifdef SG_AVX512
+  if (sg::has(sg::avx512_set) && !lesser && !middle) return SG_KERNEL(avx512);
+#endif
+#ifdef SG_AVX2
+  if (sg::has(sg::avx2_set) && !lesser) return SG_KERNEL(avx2);
+#endif
+#ifdef SG_BASELINE
+  return SG_KERNEL(baseline);
+#else
+  return any ? Kernel{} : choose(nullptr);
+#endif
+}
+const Kernel& chosen() {
+  static const Kernel kernel = choose(std::getenv("SPECTRALGRAD_ISA"));
+  return kernel;
+}
+template <class T> const Functions<T>& functions();
+template <> const Functions<float>& functions() { return chosen().f32; }
+template <> const Functions<double>& functions() { return chosen().f64; }
+template <class T> const Ops<T>& ops() { return functions<T>().real; }
+template <class T> const sg::ComplexOps<T>& complex_ops() { return functions<T>().complex; }
+template <class T> const sg::FeatureOps<T>& feature_ops() { return functions<T>().features; }
 
 struct Buffer {
   void* p;
@@ -326,27 +305,13 @@ int feature_moments(const T* X, const T* x0, const T* Y, T* C, T* sums, int64_t 
   return status;
 }
 
-// A large result is new memory, whose pages are created as they are written: in pages of 2 MB, where the system has
-// them on request, the passes of a layer took half as long.
-void prefer_large_pages(void* p, int64_t bytes) {
-#ifdef MADV_HUGEPAGE
-  constexpr int64_t page = 2 << 20;
-  const int64_t first = ((int64_t)(uintptr_t)p + page - 1) / page * page,
-                last = ((int64_t)(uintptr_t)p + bytes) / page * page;
-  if (last - first >= 2 * page) (void)madvise((void*)(uintptr_t)first, (size_t)(last - first), MADV_HUGEPAGE);
-#else
-  (void)p;
-  (void)bytes;
-#endif
-}
-
 template <class T>
 int feature_map(const T* Y, const T* y0, const T* A, const T* X, const T* x0, const T* B, const T* shift, T* out,
                 int64_t samples, int64_t groups, int64_t channels, int64_t n, int threads) {
   const sg::FeatureMap<T> t{Y, y0, A, X, x0, B, shift, out, samples, (int)groups, (int)channels, n};
   const double cost = 0.05 * (double)t.samples * t.groups * t.d * t.d * (double)t.n * (t.X ? 2 : 1);
   const auto& o = feature_ops<T>();
-  prefer_large_pages(t.out, (int64_t)sizeof(T) * t.samples * t.groups * t.d * t.n);
+  sg::prefer_large_pages(t.out, (int64_t)sizeof(T) * t.samples * t.groups * t.d * t.n);
   return in_parts(t.samples, cost, o.map_work(t.d), threads,
                   [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
 }
@@ -430,8 +395,8 @@ const Constant constants[] = {SG_CONSTANT(square_root),    SG_CONSTANT(inverse_s
 
 }  // namespace
 
-#define SG_API extern "C" __attribute__((visibility("default")))
-SG_API const char* sg_isa() { return kernel().name; }
+// The instruction set in use, or null if the kernel was compiled for none of this machine's.
+SG_API const char* sg_isa() { return chosen().name; }
 SG_API const char* sg_version() { return SG_VERSION; }
 SG_API int sg_entries(const Entry** list) {
   *list = entries;

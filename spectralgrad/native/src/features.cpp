@@ -12,6 +12,7 @@ template <class T> sg::FeatureOps<T> ops() {
 
 }  // namespace
 
-sg::FeatureKernel feature_kernel() { return {ops<float>(), ops<double>()}; }
+sg::FeatureOps<float> features32() { return ops<float>(); }
+sg::FeatureOps<double> features64() { return ops<double>(); }
 
 }  // namespace SG_NS

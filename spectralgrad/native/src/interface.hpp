@@ -152,20 +152,10 @@ template <class T> struct Ops {
   int (*divided)(const Divided<T>&);
 };
 
-struct Kernel {
-  const char* name;
-  Ops<float> f32;
-  Ops<double> f64;
-};
-
 // For complex matrices, and for their vectors, real and imaginary parts alternate in memory.
 template <class T> struct ComplexOps {
   Eigensolver<T> lanes, single;
   SvdMethod<T> svd, svd_single;
-};
-struct ComplexKernel {
-  ComplexOps<float> c64;
-  ComplexOps<double> c128;
 };
 
 // Passes over features (samples, groups, d, n); passes/features.hpp says what they compute.
@@ -188,10 +178,6 @@ template <class T> struct FeatureOps {
   void (*moments)(const FeatureMoments<T>&, int64_t first, int64_t count, double* C, double* sums, void* work);
   size_t (*map_work)(int d);
   void (*map)(const FeatureMap<T>&, int64_t first, int64_t count, void* work);
-};
-struct FeatureKernel {
-  FeatureOps<float> f32;
-  FeatureOps<double> f64;
 };
 
 }  // namespace sg

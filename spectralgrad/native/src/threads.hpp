@@ -2,9 +2,6 @@
 // Several callers may share it. A forked child process inherits no threads and creates its own pool. Nothing is
 // destroyed at exit, so that a thread never sees a destroyed pool.
 #pragma once
-#include <pthread.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -12,6 +9,8 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+
+#include "platform.hpp"
 
 namespace sg {
 
@@ -46,12 +45,12 @@ class Pool {
   std::deque<Job*> jobs;
   int64_t threads = 0;
   std::atomic<int> waiting{0};  // jobs in the queue, for threads that look without the lock
-  const pid_t owner = getpid();
+  const int64_t owner = process();
 
   static Pool& current() {
     static std::atomic<Pool*> shared{nullptr};
     Pool* known = shared.load();
-    if (known && known->owner == getpid()) return *known;
+    if (known && known->owner == process()) return *known;
     Pool* fresh = new Pool;
     if (shared.compare_exchange_strong(known, fresh)) return *fresh;
     delete fresh;

@@ -1,4 +1,5 @@
-// The kernel for complex matrices, for one instruction set; see kernel.cpp.
+// The kernel for complex matrices: see real.hpp.
+#pragma once
 #include "eigh/tasks.hpp"
 #include "svd/tasks.hpp"
 
@@ -15,7 +16,4 @@ template <class T> sg::ComplexOps<T> ops() {
 }
 
 }  // namespace
-
-sg::ComplexKernel complex_kernel() { return {ops<float>(), ops<double>()}; }
-
 }  // namespace SG_NS

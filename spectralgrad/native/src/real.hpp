@@ -1,9 +1,11 @@
-// The kernel for one instruction set. Compiled once per set, with SG_NS as the namespace and matching -m flags.
+// The kernel for real matrices. Included by real32.cpp and real64.cpp, which are compiled once for each instruction set
+// with SG_NS as the namespace and matching -m flags.
 //
 // Algorithms: d ≤ 4 cyclic Jacobi (eigh/jacobi.hpp); d ≥ 5 Householder tridiagonalisation and QL iteration
 // (eigh/lanes_solver.hpp, and eigh/single_solver.hpp for few matrices); matrix functions and their derivatives from the
-// eigenpairs (gradients/matrix_functions.hpp). Singular values: svd/svd.hpp. Complex matrices: complex.cpp.
+// eigenpairs (gradients/matrix_functions.hpp). Singular values: svd/svd.hpp. Complex matrices: complex.hpp.
 // simd/lanes.hpp describes the data layout.
+#pragma once
 #include "interface.hpp"
 #include "gradients/divided_differences.hpp"
 #include "eigh/tasks.hpp"
@@ -12,9 +14,6 @@
 #include "eigh/jacobi.hpp"
 #include "passes/points.hpp"
 #include "svd/svd.hpp"
-
-#define SG_STRING_(x) #x
-#define SG_STRING(x) SG_STRING_(x)
 
 namespace SG_NS {
 namespace {
@@ -69,7 +68,4 @@ template <class T> sg::Ops<T> ops() {
 }
 
 }  // namespace
-
-sg::Kernel kernel() { return {SG_STRING(SG_NS), ops<float>(), ops<double>()}; }
-
 }  // namespace SG_NS
