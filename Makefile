@@ -9,7 +9,7 @@ PYTEST := -m pytest -q -n 2 --dist loadgroup
 CPP     = $(wildcard spectralgrad/native/src/*.[ch]pp spectralgrad/native/src/*/*.hpp tests/native/*.[ch]pp)
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs lint style types suite clean
+.PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs wheels lint style types suite clean
 
 demo: .venv/lab
 	-@$(BIN)/$(BUILD)
@@ -70,6 +70,13 @@ bench: kernel
 docs: .venv/lab
 	$(BIN)/pip install $(PIP) -e '.[docs]' 'torch==$(TORCH)'
 	$(BIN)/mkdocs build --strict
+
+# The wheels of a release for four platforms and their checks, in dist/; ten minutes. On Debian the packages qemu-user,
+# libc6-arm64-cross and wine64 run what was built for other platforms. `python -m tools.wheels` has more checks.
+wheels: .venv/lab
+	$(BIN)/pip install $(PIP) -e '.[wheels]' 'torch==$(TORCH)'
+	$(BIN)/python -m tools.wheels build
+	$(BIN)/python -m tools.wheels check
 
 # torch is pinned in the same call, so that no dependency installs a larger build of it. `make demo` needs .venv/lab only,
 # the tests .venv/ready. Nothing is compiled twice: object files are kept in the user's cache folder.

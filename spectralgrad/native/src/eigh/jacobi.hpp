@@ -99,7 +99,7 @@ template <class T, int N> struct Jacobi {
 template <class T, int N> void jacobi_group(const T* A, T* w, T* V, int count, int left, T limit) {
   constexpr int W = Simd<T>::W, padded = (N * N + W - 1) / W * W;
   Vec<T> io[padded + W], values[(N + W - 1) / W * W] = {};
-  gather(A, N * N, count, A + (int64_t)left * N * N, N * N, io);
+  SG_HERE gather(A, N * N, count, A + (int64_t)left * N * N, N * N, io);
   Jacobi<T, N> J;
   Scale<Vec<T>> s = J.start(io, limit);
   Mask<T> busy = J.unfinished();
@@ -111,8 +111,8 @@ template <class T, int N> void jacobi_group(const T* A, T* w, T* V, int count, i
     values[i] = unscaled<T>(J.a[i][i], s);
     for (int j = 0; j < N; j++) io[i * N + j] = s.good != 0 ? J.v[i][j] + T(0) : nan;
   }
-  scatter(io, V, N * N, count, V + (int64_t)count * N * N, N * N);
-  scatter(values, w, N, count, w + (int64_t)count * N, N);
+  SG_HERE scatter(io, V, N * N, count, V + (int64_t)count * N * N, N * N);
+  SG_HERE scatter(values, w, N, count, w + (int64_t)count * N, N);
 }
 
 }  // namespace

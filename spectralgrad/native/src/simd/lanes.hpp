@@ -34,20 +34,31 @@ template <class T> struct Single {
   }
 };
 
+// The first n entries of a vector, for a vector that may not be read or written completely. (Functions of their own, so
+// that it is not the array of the caller that has an address: Clang would keep the array in memory.)
+template <class T> SG_INLINE Vec<T> load_some(const T* p, size_t n) {
+  Vec<T> v = {};
+  memcpy(&v, p, n * sizeof(T));
+  return v;
+}
+template <class T> SG_INLINE void store_some(T* p, Vec<T> v, size_t n) { memcpy(p, &v, n * sizeof(T)); }
+
 // dst[e][k] = src[k·stride + e] for e < len rounded up to W; lanes beyond count are zero. Memory from end on is not
 // read.
 template <class T> void gather(const T* src, int64_t stride, int count, const T* end, int len, Vec<T>* dst) {
   constexpr int W = Simd<T>::W;
   for (int e = 0; e < len; e += W) {
     Vec<T> r[W];
+    SG_UNROLL
     for (int k = 0; k < W; k++) {
       r[k] = Vec<T>{};
       const T* p = src + k * stride + e;
       if (k >= count) continue;
       if (end - p >= W) r[k] = load(p);
-      else memcpy(&r[k], p, sizeof(T) * (size_t)(len - e < W ? len - e : W));
+      else r[k] = load_some(p, (size_t)(len - e < W ? len - e : W));
     }
     transpose(r);
+    SG_UNROLL
     for (int k = 0; k < W; k++) dst[e + k] = r[k];
   }
 }
@@ -59,12 +70,15 @@ template <class T> void scatter(const Vec<T>* src, T* dst, int64_t stride, int c
   constexpr int W = Simd<T>::W;
   for (int e = (len - 1) / W * W; e >= 0; e -= W) {
     Vec<T> r[W];
+    SG_UNROLL
     for (int k = 0; k < W; k++) r[k] = src[e + k];
     transpose(r);
-    for (int k = 0; k < W && k < count; k++) {
+    SG_UNROLL
+    for (int k = 0; k < W; k++) {
+      if (k >= count) continue;
       T* p = dst + k * stride + e;
       if (end - p >= W) store(p, r[k]);
-      else memcpy(p, &r[k], sizeof(T) * (size_t)(len - e < W ? len - e : W));
+      else store_some(p, r[k], (size_t)(len - e < W ? len - e : W));
     }
   }
 }

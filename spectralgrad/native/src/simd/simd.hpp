@@ -26,6 +26,15 @@
 #define SG_INLINE inline __attribute__((always_inline))
 // For functions of many instructions that are called from several templates: compiled once instead of in each of them.
 #define SG_ONCE __attribute__((noinline))
+// What GCC does by itself and Clang has to be told. SG_UNROLL, before a loop over the vectors of an array: unroll it, so
+// that they are registers. SG_HERE, before a call with constant sizes: compile the function for these.
+#if defined(__clang__)
+#define SG_UNROLL _Pragma("clang loop unroll(full)")
+#define SG_HERE [[clang::always_inline]]
+#else
+#define SG_UNROLL
+#define SG_HERE
+#endif
 
 namespace SG_NS {
 namespace {
@@ -245,6 +254,7 @@ template <int S, class V, int... K> SG_INLINE void exchange(V& a, V& b, std::int
 }
 template <int S, class V, int W> SG_INLINE void transpose_step(V (&r)[W]) {
   if constexpr (S > 0) {
+    SG_UNROLL
     for (int i = 0; i < W; i++)
       if (!(i & S)) exchange<S>(r[i], r[i + S], std::make_integer_sequence<int, W>{});
     transpose_step<S / 2>(r);

@@ -128,7 +128,7 @@ SG_INLINE void write_entries(int rows, int cols, bool transposed, Vec<T> good, i
   Vec<T> nan = splat<T>(__builtin_nanf(""));
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < cols; j++) io[transposed ? j * rows + i : i * cols + j] = good != 0 ? entry(i, j) + T(0) : nan;
-  scatter(io, out, rows * cols, count, out + (int64_t)count * rows * cols, rows * cols);
+  SG_HERE scatter(io, out, rows * cols, count, out + (int64_t)count * rows * cols, rows * cols);
 }
 
 // One group of up to W matrices. Matrices that are not finite, or not orthogonal after 30 sweeps, get NaN.
@@ -171,7 +171,7 @@ template <class T> void two_by_two_group(const SvdPointers<T>& g, int count, int
   constexpr int W = Simd<T>::W;
   typedef Vec<T> V;
   V values[W] = {}, zero = {}, one = splat<T>(1), largest = {}, poison = {};
-  gather(g.A, 4, count, g.A + left * 4, 4, io);
+  SG_HERE gather(g.A, 4, count, g.A + left * 4, 4, io);
   for (int e = 0; e < 4; e++) {
     largest = vmax<T>(vabs<T>(io[e]), largest);
     poison += io[e] * T(0);
@@ -193,7 +193,7 @@ template <class T> void two_by_two_group(const SvdPointers<T>& g, int count, int
   V low = vabs<T>(determinant) * inverse;
   values[0] = unscaled<T>(top, scale);
   values[1] = unscaled<T>(vmin<T>(low, top), scale);
-  scatter(values, g.S, 2, count, g.S + (int64_t)count * 2, 2);
+  SG_HERE scatter(values, g.S, 2, count, g.S + (int64_t)count * 2, 2);
   if (!g.U) return;
   Mask<T> sign = signs<T>(determinant) ^ (turned ? signs<T>(-one) : Mask<T>{});
   V left_vectors[4] = {x, flip<T>(-y, sign), y, flip<T>(x, sign)};

@@ -1,0 +1,104 @@
+"""Checks of built wheels: what they hold, what their kernels need and show, and what the kernels compute."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .kernels import PLATFORMS, ROOT, Platform, zig
+
+LARGEST = 3_000_000  # bytes of a wheel
+INTERFACE = {"sg_constants", "sg_entries", "sg_isa", "sg_version"}
+_LABEL = {"sg_label"}  # data that names the sources; Windows does not export it
+NEEDED = {
+    "linux": ("libc.so.", "libm.so.", "libpthread.so.", "libdl.so.", "ld-linux-"),
+    "macos": ("/usr/lib/libSystem.B.dylib",),
+    "windows": ("KERNEL32.dll", "api-ms-win-crt-"),
+}
+_EMULATORS = {
+    "linux-aarch64": ("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"),  # Debian: qemu-user, libc6-arm64-cross
+    "windows-x86_64": ("/usr/lib/wine/wine64",),  # Debian: wine64
+}
+
+
+def tools(files: list[Path]) -> Iterator[str]:
+    """Run twine, check-wheel-contents and auditwheel; yield what they object to."""
+    wheels = [str(file) for file in files if file.suffix == ".whl"]
+    commands = [["twine", "check", "--strict", *map(str, files)], ["check_wheel_contents", *wheels]]
+    commands += [["auditwheel", "show", wheel] for wheel in wheels if "manylinux" in wheel]
+    for command in commands:
+        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True)
+        wanted = next((tag for tag in command[-1].split("-")[-1].split(".") if tag.startswith("manylinux_")), "")
+        if done.returncode or (command[0] == "auditwheel" and wanted not in done.stdout):
+            yield f"{' '.join(command[:2])} {Path(command[-1]).name}: {done.stdout}{done.stderr}"
+
+
+def contents(wheel: Path, platform: Platform | None) -> Iterator[str]:
+    """Yield what is wrong with the size or the files of a wheel; ``platform`` is None for one without kernel."""
+    if wheel.stat().st_size >= LARGEST:
+        yield f"{wheel.name}: {wheel.stat().st_size / 1e6:.1f} MB, expected less than {LARGEST / 1e6:.0f}"
+    with zipfile.ZipFile(wheel) as archive:
+        kernels = [name for name in archive.namelist() if Path(name).stem == "_kernel"]
+    expected = [f"spectralgrad/native/{platform.file}"] if platform else []
+    if kernels != expected:
+        yield f"{wheel.name}: contains {kernels}, expected {expected}"
+
+
+def library(name: str, kernel: Path) -> Iterator[str]:
+    """Yield which symbols a kernel shows besides its interface, and which libraries it needs besides the system's."""
+    import lief
+
+    binary: Any = lief.parse(str(kernel))
+    system = name.partition("-")[0]
+    if system == "linux":
+        shown, needed = {x.name for x in binary.exported_symbols}, set(binary.libraries)
+        newest = max(tuple(map(int, v.split("_")[1].split("."))) for v in _versions(binary) if v.startswith("GLIBC_"))
+        if newest > (2, 17):
+            yield f"{name}: needs glibc {newest}"
+    elif system == "macos":
+        shown = {x.name.lstrip("_") for x in binary.exported_symbols}
+        needed = {library.name for library in binary.libraries if library.name != binary.name}
+        needed -= {"@rpath/_kernel.dylib"}
+        if binary.build_version is None or tuple(binary.build_version.minos)[:2] > (11, 0):
+            yield f"{name}: is not for macOS 11"
+    else:
+        shown = {entry.name for entry in binary.get_export().entries}
+        needed = {entry.name for entry in binary.imports}
+    if not shown >= INTERFACE or shown - INTERFACE - _LABEL:
+        yield f"{name}: exports {sorted(shown)}, expected {sorted(INTERFACE)}"
+    if strange := [x for x in needed if not x.startswith(NEEDED[system])]:
+        yield f"{name}: needs {strange}"
+
+
+def _versions(binary: Any) -> set[str]:
+    return {version.name for needed in binary.symbols_version_requirement for version in needed.get_auxiliary_symbols()}
+
+
+def computed(name: str, kernel: Path) -> tuple[str, str]:
+    """Run tests/native/accuracy.cpp with a kernel, under an emulator; return what is wrong, and what it printed.
+
+    Nothing is wrong with a kernel that cannot be run here; the second text then says why.
+    """
+    emulator = () if name == "linux-x86_64" else _EMULATORS.get(name)
+    if emulator is None or (emulator and shutil.which(emulator[0]) is None):
+        return "", f"not run: {emulator[0] if emulator else 'there is no emulator'} is missing"
+    platform = PLATFORMS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copy(kernel, folder)
+        program = Path(folder, "accuracy.exe")
+        flags = ["-O2", "-std=c++17", "-fcx-limited-range", str(ROOT / "tests" / "native" / "accuracy.cpp")]
+        link = [str(Path(folder, platform.file)), "-o", str(program)]
+        subprocess.run([zig(), "c++", "-target", platform.target, *flags, *link], check=True, capture_output=True)
+        environment = {**os.environ, "LD_LIBRARY_PATH": folder, "WINEDEBUG": "-all"}
+        if emulator[:1] == ("qemu-aarch64",):
+            environment = {**os.environ, "QEMU_SET_ENV": f"LD_LIBRARY_PATH={folder}"}
+        done = subprocess.run([*emulator, program], capture_output=True, text=True, env=environment, cwd=folder)
+    good = done.returncode == 0 and done.stdout.count(":") == 30  # fifteen entries in two types
+    return ("" if good else f"{name}: {done.stdout[-1500:]}{done.stderr[-1500:]}"), done.stdout.replace("\r", "")
