@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from . import archive, checks, release
-from .kernels import PLATFORMS, ROOT, Platform, compile_kernel
+from .kernels import PLATFORMS, ROOT, Platform, compile_kernel, this_machine
 
 
 def main() -> int:
@@ -72,10 +72,10 @@ def _complaints(dist: Path) -> Iterator[str]:
             continue
         kernel = unpacked(wheel, platform, dist.parent / "build" / "wheels" / "unpacked" / name)
         yield from checks.library(name, kernel)
-        wrong, printed = checks.computed(name, kernel)
-        print(f"{name}: {printed.strip()}", flush=True)
-        if wrong:
-            yield wrong
+        for printed, wrong in checks.computed(name, kernel):
+            print(printed, flush=True)
+            if wrong:
+                yield wrong
 
 
 def _wheels(dist: Path) -> Iterator[tuple[str, Platform | None, Path]]:
@@ -93,7 +93,7 @@ def unpacked(wheel: Path, platform: Platform, folder: Path) -> Path:
 
 def test(dist: Path) -> int:
     """Run the tests of the kernel in a new environment."""
-    own = next(wheel for name, _, wheel in _wheels(dist) if name == release.this_machine())
+    own = next(wheel for name, _, wheel in _wheels(dist) if name == this_machine())
     return release.test(own)
 
 
@@ -103,7 +103,7 @@ def speed(dist: Path) -> int:
 
     from . import speed as cells
 
-    name = release.this_machine()
+    name = this_machine()
     own = next(wheel for other, _, wheel in _wheels(dist) if other == name)
     kernel = unpacked(own, PLATFORMS[name], dist.parent / "build" / "wheels" / "unpacked" / name)
     ratios: dict[str, list[float]] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import platform as _machine
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -49,6 +50,13 @@ PLATFORMS = {
     "macos-arm64": Platform("aarch64-macos.11.0", "macosx_11_0_arm64", "_kernel.dylib"),
     "windows-x86_64": Platform("x86_64-windows-gnu", "win_amd64", "_kernel.dll", x86=True),
 }
+
+
+def this_machine() -> str:
+    """Return the name of this machine's platform."""
+    system = {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
+    machine = {"AMD64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}.get(_machine.machine(), _machine.machine())
+    return f"{system}-{machine}"
 
 
 def zig() -> str:
@@ -93,7 +101,12 @@ def _compile(
 
 
 def _only_the_interface(platform: Platform, folder: Path) -> list[str]:
-    """Flags that hide what the C++ library exports; on Windows nothing is exported that the source does not name."""
+    """Flags that hide what the C++ library exports; on Windows nothing is exported that the source does not name.
+
+    On macOS the allocation functions of C++ remain visible, because zig's linker has no list of exported symbols.
+    """
+    if "macos" in platform.target:
+        return [f"-Wl,-install_name,@rpath/{platform.file}", "-Wl,-dead_strip"]
     if "linux" not in platform.target:
         return []
     script = folder / "exports.map"

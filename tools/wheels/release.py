@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import venv
 from collections.abc import Iterator
@@ -47,13 +45,6 @@ def section(root: Path = ROOT) -> str:
 
 def _changelog(root: Path) -> str:
     return (root / "CHANGELOG.md").read_text(encoding="utf-8")
-
-
-def this_machine() -> str:
-    """Return the name of this machine's platform."""
-    system = {"darwin": "macos", "win32": "windows"}.get(sys.platform, "linux")
-    machine = {"AMD64": "x86_64", "aarch64": "aarch64", "arm64": "arm64"}.get(platform.machine(), platform.machine())
-    return f"{system}-{machine}"
 
 
 def test(wheel: Path) -> int:
