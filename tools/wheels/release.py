@@ -51,7 +51,7 @@ def test(wheel: Path) -> int:
     """Install a wheel into a new environment without the sources, and run the tests of the kernel; return pytest's."""
     with tempfile.TemporaryDirectory() as folder:
         venv.create(Path(folder, "venv"), with_pip=True)
-        python = next(Path(folder, "venv").glob("*/python*"))
+        python = Path(folder, "venv", *(("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")))
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*install, str(wheel), _TORCH, "pytest>=8", "mpmath>=1.3", "scipy>=1.11"], check=True)
         shutil.copytree(ROOT / "tests", Path(folder, "tests"), ignore=shutil.ignore_patterns("lab", "__pycache__"))
