@@ -78,7 +78,7 @@ def compile_kernel(platform: Platform, folder: Path) -> Path:
         for source, _, _ in pool.map(lambda job: _compile(cxx, own.FLAGS, *job), jobs):
             print(f"{platform.target}: {source.name}", flush=True)
     text, target = folder / "label.cpp", folder / platform.file
-    text.write_text(f'extern "C" const char sg_label[] = "{own.label(cxx, sets)}";\n', encoding="utf-8")
+    text.write_text(f'extern "C" const char sg_label[] = "{own.label(cxx[:2], sets)}";\n', encoding="utf-8")
     _run(
         [
             *cxx,
