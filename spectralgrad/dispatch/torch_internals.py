@@ -196,6 +196,16 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return nullcontext()
 
 
+def custom_operator(name: str, function: Callable[..., Any]) -> Any:
+    """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
+
+    Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
+    """
+    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
+    tags = {} if tag is None else {"tags": (tag,)}
+    return torch.library.custom_op(name, function, mutates_args=(), **tags)
+
+
 def not_compiled(call: F) -> F:
     """Let torch.compile break the graph at a function and run it, and what it calls, as it is. A decorator.
 
