@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import torch
@@ -139,7 +139,7 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    tensors = [x for x in inputs if not callable(x) and isinstance(x, Tensor)]
     if issubclass(rule, ReverseRule):
         return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
     if needs_no_gradient(*tensors):
@@ -170,12 +170,14 @@ def _meet_numbers(x: object) -> None:
     derivative of the next one cannot use it (``AssertionError: lift_tracked_freevar_to_input``, pytorch issue 193194).
     Floats that are defaults of functions cannot be found here; those that derivatives call have integers instead.
     """
+    if callable(x):  # old Dynamo does not know the type of a function
+        return
     if isinstance(x, float):
         x + 0.0
     elif isinstance(x, tuple):
         for item in x:
             _meet_numbers(item)
-    elif is_dataclass(x):
+    elif hasattr(x, "__dataclass_fields__"):  # old Dynamo does not trace is_dataclass
         for field in fields(x):  # type: ignore[arg-type]
             _meet_numbers(getattr(x, field.name))
 
@@ -259,7 +261,7 @@ def recorded(x: object) -> bool:
 
 def exporting() -> bool:
     """True while torch.export or torch.onnx is exporting a program."""
-    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
+    return torch_internals.is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:

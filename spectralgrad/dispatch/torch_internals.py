@@ -25,6 +25,9 @@ _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSel
 # Looked up once: every eager call asks.
 _keys_of: Callable[[Tensor], Any] | None = getattr(torch._C, "_dispatch_keys", None)
 _keys_of_thread: Callable[[], Any] | None = getattr(torch._C, "_dispatch_tls_local_include_set", None)
+_autocast_available: Callable[[str], bool] = getattr(
+    torch._C, "_is_autocast_available", torch.amp.is_autocast_available
+)
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 
 
@@ -109,6 +112,25 @@ def beyond_gradients() -> bool:
     """
     kinds = _transforms() or []
     return "Jvp" in kinds or kinds.count("Grad") > 1
+
+
+@constant_in_a_graph
+def _exporting_by_flags() -> bool:
+    """True while torch.export exports, for torch 2.6: Dynamo has a flag for its first half, torch for the second."""
+    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    try:
+        return torch.compiler._is_compiling_flag or (dynamo and dynamo.InstructionTranslator.current_tx().export)
+    except AttributeError:  # Dynamo is not tracing
+        return False
+
+
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", _exporting_by_flags)
+
+
+@constant_in_a_graph
+def is_autocast_available(kind: str) -> bool:
+    """The function of ``torch.amp``, which Dynamo of torch 2.6 cannot trace."""
+    return _autocast_available(kind)
 
 
 def _transforms() -> list[str] | None:
@@ -196,13 +218,13 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return nullcontext()
 
 
-def custom_operator(name: str, function: Callable[..., Any]) -> Any:
+def custom_operator(name: str, function: Callable[..., Any]) -> torch.library.CustomOpDef:
     """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
 
     Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
     """
     tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    tags = {} if tag is None else {"tags": (tag,)}
+    tags: dict[str, Any] = {} if tag is None else {"tags": (tag,)}
     return torch.library.custom_op(name, function, mutates_args=(), **tags)
 
 

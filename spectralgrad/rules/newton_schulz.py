@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -108,7 +108,7 @@ class SVDNewton(Method):
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        checked = replace(domain, clamp=True, dtype=None)  # what is negative is rounding error
+        checked = Domain(domain.operation, domain.positive, domain.rtol, clamp=True)  # negative: rounding error
         return root_at_any_scale(lambda M: self._root(M, inverse, checked), A, inverse, domain)
 
     def _root(self, M: Tensor, inverse: bool, domain: Domain) -> Tensor:
