@@ -9,11 +9,14 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+if TYPE_CHECKING:
+    from torch._library.custom_ops import CustomOpDef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -117,9 +120,9 @@ def beyond_gradients() -> bool:
 @constant_in_a_graph
 def _exporting_by_flags() -> bool:
     """True while torch.export exports, for torch 2.6: Dynamo has a flag for its first half, torch for the second."""
-    dynamo = sys.modules.get("torch._dynamo.symbolic_convert")
+    dynamo: Any = sys.modules.get("torch._dynamo.symbolic_convert")
     try:
-        return torch.compiler._is_compiling_flag or (dynamo and dynamo.InstructionTranslator.current_tx().export)
+        return bool(torch.compiler._is_compiling_flag or dynamo.InstructionTranslator.current_tx().export)
     except AttributeError:  # Dynamo is not tracing
         return False
 
@@ -218,7 +221,7 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return nullcontext()
 
 
-def custom_operator(name: str, function: Callable[..., Any]) -> torch.library.CustomOpDef:
+def custom_operator(name: str, function: Callable[..., Any]) -> CustomOpDef:
     """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
 
     Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
