@@ -118,16 +118,18 @@ def beyond_gradients() -> bool:
 
 
 @constant_in_a_graph
-def _exporting_by_flags() -> bool:
-    """True while torch.export exports, for torch 2.6: Dynamo has a flag for its first half, torch for the second."""
+def is_exporting() -> bool:
+    """True while torch.export exports; False if torch cannot tell.
+
+    ``torch.compiler.is_exporting`` is new in torch 2.7, and Dynamo before 2.13 takes it for True whatever it compiles.
+    Torch 2.6 has a flag of another name, for the second half of an export; the first one is in Dynamo.
+    """
     dynamo: Any = sys.modules.get("torch._dynamo.symbolic_convert")
     try:
-        return bool(torch.compiler._is_compiling_flag or dynamo.InstructionTranslator.current_tx().export)
+        flag = getattr(torch.compiler, "_is_exporting_flag", torch.compiler._is_compiling_flag)
+        return bool(flag or dynamo.InstructionTranslator.current_tx().export)
     except AttributeError:  # Dynamo is not tracing
         return False
-
-
-is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", _exporting_by_flags)
 
 
 @constant_in_a_graph

@@ -75,7 +75,7 @@ class NewtonSchulz(Method):
 
     def _root(self, M: Tensor, inverse: bool) -> Tensor:
         if self.backward == "unrolled":
-            return newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
+            return newton_schulz.newton_schulz(M, self.steps, self.normalize)[int(inverse)]
         return newton_schulz.lyapunov_root(
             M, inverse, self.steps, self.normalize, self.lyapunov_steps, self.on_residual
         )
@@ -113,7 +113,7 @@ class SVDNewton(Method):
 
     def _root(self, M: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(M.detach(), inverse, domain)[0]
-        iterated = newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
+        iterated = newton_schulz.newton_schulz(M, self.steps, self.normalize)[int(inverse)]
         # The iteration may diverge on a matrix made indefinite by rounding; such entries keep their value, without
         # gradient.
         return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)
