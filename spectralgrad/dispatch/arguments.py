@@ -42,9 +42,12 @@ _COLLECTIONS = {Sequence: "sequence", Iterable: "collection", Mapping: "dictiona
 
 
 class Kind(NamedTuple):
-    """What an argument may be: types that are accepted without a further look, a test for others, and its words."""
+    """What an argument may be: types that are accepted without a further look, a test for others, and its words.
 
-    types: tuple[type, ...]
+    The types are None for functions: Dynamo of torch 2.6 does not know the type of a nested one.
+    """
+
+    types: tuple[type, ...] | None
     accepts: Callable[[Any], bool]
     wanted: str
     error: type[SpectralError] = ArgumentError
@@ -74,18 +77,18 @@ def argument_check(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], M
 
     def check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         for kind, value in zip(ordered, args):  # noqa: B905
-            if type(value) not in kind.types and not kind.accepts(value):
+            if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
                 refuse_first(args, kwargs)
         for name, value in kwargs.items():
             kind = kinds.get(name, _ANYTHING)
-            if type(value) not in kind.types and not kind.accepts(value):
+            if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
                 refuse_first(args, kwargs)
 
     def refuse_first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         where = type(args[0]).__name__ if method else kwargs.get("where", function.__name__)
         for name, value in (*zip(names, args), *kwargs.items()):  # noqa: B905
             kind = kinds.get(name, _ANYTHING)
-            if type(value) not in kind.types and not kind.accepts(value):
+            if not _accepted(kind, value):
                 meant = kind.error is ShapeError and "method" in kinds and kinds["method"].accepts(value)
                 refuse(value, name, str(where), kind, "; a method is passed as method=" if meant else "")
 
@@ -125,6 +128,10 @@ def kind_of(annotation: Any) -> Kind | None:
         return None
     error = getattr(annotation, "argument_error", ArgumentError)
     return Kind((annotation,), lambda x: isinstance(x, annotation), _name(annotation), error)
+
+
+def _accepted(kind: Kind, value: object) -> bool:
+    return (kind.types is not None and type(value) in kind.types) or kind.accepts(value)
 
 
 def refuse(value: object, argument: str, where: str, kind: Kind, advice: str = "") -> None:
@@ -227,12 +234,13 @@ def _union(parts: list[Kind | None]) -> Kind | None:
         return None
     errors = {part.error for part in known if part not in (_SIMPLE[str], _SIMPLE[type(None)])}
     error = errors.pop() if len(errors) == 1 else ArgumentError
-    fast = tuple(dict.fromkeys(t for part in known for t in part.types))
+    quick = [part.types for part in known]
+    fast = None if None in quick else tuple(dict.fromkeys(t for some in quick for t in some or ()))
     wanted = " or ".join(part.wanted for part in known)
-    tests = [part.accepts for part in known if part is not _SIMPLE[type(None)]]  # None is among the types
+    tests = [part.accepts for part in known if fast is None or part is not _SIMPLE[type(None)]]
     if len(tests) == 1:
         return Kind(fast, tests[0], wanted, error)
-    return Kind(fast, lambda x: type(x) in fast or any(accepts(x) for accepts in tests), wanted, error)
+    return Kind(fast, lambda x: (fast and type(x) in fast) or any(accepts(x) for accepts in tests), wanted, error)
 
 
 def _tuple(parts: list[Kind | None]) -> Kind:
@@ -241,7 +249,7 @@ def _tuple(parts: list[Kind | None]) -> Kind:
         return (
             isinstance(value, (tuple, list))
             and len(value) == len(parts)
-            and all(part is None or type(x) in part.types or part.accepts(x) for part, x in pairs)
+            and all(part is None or _accepted(part, x) for part, x in pairs)
         )
 
     return Kind((), accepts, f"a tuple of {len(parts)}")
@@ -255,7 +263,7 @@ def _collection(origin: Any, items: Kind | None, tensors: bool) -> Kind:
             return False
         if isinstance(value, (Tensor, np.ndarray)) and not (tensors and value.ndim):
             return False
-        return items is None or all(type(x) in items.types or items.accepts(x) for x in value)
+        return items is None or all(_accepted(items, x) for x in value)
 
     error = ArgumentError if items is None else items.error
     what = f"a {_COLLECTIONS[origin]}" if items is None else f"a {_COLLECTIONS[origin]} with each item {items.wanted}"
@@ -289,5 +297,5 @@ _SIMPLE: dict[type, Kind] = {
     torch.device: Kind((torch.device,), is_device, "a torch.device or its name"),
     Tensor: Kind((Tensor, Parameter), lambda x: isinstance(x, Tensor), "a torch.Tensor", ShapeError),
 }
-_CALLABLE = Kind((types.FunctionType, types.BuiltinFunctionType), callable, "a function")
+_CALLABLE = Kind(None, callable, "a function")
 _ANYTHING = Kind((), lambda x: True, "anything")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import observation, torch_internals
+from . import observation, older_torch, torch_internals
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
@@ -75,7 +75,7 @@ class DerivativeRule:
 
         absent = torch.autograd.Function
         cls.setup_context = staticmethod(setup_context)
-        cls.transformed = _variant(cls, {})
+        cls.transformed = older_torch.with_vmap_rule(_variant(cls, {}))
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
         cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]

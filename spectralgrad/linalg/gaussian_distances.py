@@ -13,7 +13,6 @@ double.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -211,7 +210,7 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     check_pair(A, B, "gaussian_transport")
     domain = Domain.of(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        call = partial(_transport, domain)
+        call = lambda A, B: _transport(domain, A, B)  # noqa: E731
         T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
         return narrow(T, A.dtype)
 
