@@ -42,12 +42,9 @@ _COLLECTIONS = {Sequence: "sequence", Iterable: "collection", Mapping: "dictiona
 
 
 class Kind(NamedTuple):
-    """What an argument may be: types that are accepted without a further look, a test for others, and its words.
+    """What an argument may be: types that are accepted without a further look, a test for others, and its words."""
 
-    The types are None for functions: Dynamo of torch 2.6 does not know the type of a nested one.
-    """
-
-    types: tuple[type, ...] | None
+    types: tuple[type, ...] | None  # None for functions: Dynamo of torch 2.6 does not know the type of a nested one
     accepts: Callable[[Any], bool]
     wanted: str
     error: type[SpectralError] = ArgumentError

@@ -147,8 +147,8 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     if torch.compiler.is_compiling():
         if torch_internals.beyond_gradients():
             raise NotImplementedError(
-                "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
-                "zeros. Without fullgraph=True they are computed in eager mode."
+                "forward mode and second derivatives of torch.func cannot be compiled, in older torch its gradients "
+                "neither: torch.compile would return zeros or fail. Without fullgraph=True they are computed eagerly."
             )
         _meet_numbers(inputs)
         return rule.traced.apply(*inputs)
@@ -170,7 +170,7 @@ def _meet_numbers(x: object) -> None:
     derivative of the next one cannot use it (``AssertionError: lift_tracked_freevar_to_input``, pytorch issue 193194).
     Floats that are defaults of functions cannot be found here; those that derivatives call have integers instead.
     """
-    if callable(x):  # old Dynamo does not know the type of a function
+    if callable(x) or isinstance(x, int):  # Dynamo of torch 2.6 does not look into them
         return
     if isinstance(x, float):
         x + 0.0

@@ -1,4 +1,4 @@
-"""What versions of torch before 2.7 do not do by themselves."""
+"""What older versions of torch do not do by themselves; each is found out by asking torch, when this is imported."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from torch import Tensor
 try:
     from torch._functorch import autograd_function as _private
 
-    _maps_missing_cotangents = hasattr(_private, "unpack_outputs")  # came with the repair
-except ImportError:
-    _maps_missing_cotangents = True
+    # True if vmap leaves cotangents that are None as they are. The function came with the repair, in torch 2.7 or 2.8.
+    _maps_missing_cotangents = hasattr(_private, "unpack_outputs")
+    # True if torch.compile takes autograd functions inside torch.func.grad: later than 2.10, since they have a context.
+    compiles_gradients = any(
+        "setup_context" in getattr(constant, "co_names", ())
+        for constant in _private.AutogradFunctionApply.__call__.__code__.co_consts
+    )
+except (ImportError, AttributeError):
+    _maps_missing_cotangents = compiles_gradients = True
 
 
 def with_vmap_rule(rule: Any) -> Any:
-    """Return an autograd function whose rule for vmap accepts cotangents that are None, as torch's does since 2.7.
+    """Return an autograd function whose rule for vmap accepts cotangents that are None, as those of newer torch do.
 
     Torch 2.6 maps over every cotangent, ``set_materialize_grads(False)`` or not. Here a number stands in for a
     cotangent that is missing, until ``backward`` is called. Zeros would not do: some derivatives multiply a cotangent

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from . import older_torch
+
 if TYPE_CHECKING:
     from torch._library.custom_ops import CustomOpDef
 
@@ -111,10 +113,10 @@ def constant_in_a_graph(call: F) -> F:
 def beyond_gradients() -> bool:
     """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell.
 
-    It is evaluated while Dynamo traces, which guards the transforms that are active.
+    In older torch it is True in every transform. It is evaluated while Dynamo traces, which guards the transforms.
     """
     kinds = _transforms() or []
-    return "Jvp" in kinds or kinds.count("Grad") > 1
+    return "Jvp" in kinds or kinds.count("Grad") > 1 or bool(kinds and not older_torch.compiles_gradients)
 
 
 @constant_in_a_graph
