@@ -25,8 +25,12 @@ FEATURES = {
     ),
     "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
     "compiled lists of shapes": (_VERSION >= (2, 8), "Dynamo mistakes the shape of one item of a list for another's"),
+    "symbolic parameters": (
+        not (2, 7) <= _VERSION < (2, 13),
+        "Dynamo constructs a method with a symbol for a number, which the method refuses",
+    ),
     "torch.lobpcg": (_VERSION >= (2, 8), "torch.lobpcg does not converge, which is an error of eigsh"),
-    "storage of sparse tensors": (_VERSION >= (2, 8), "torch raises an error of its own for sparse tensors"),
+    "storage of sparse tensors": (_VERSION >= (2, 10), "torch raises an error of its own for sparse tensors"),
     "destruction of gloo": (_VERSION >= (2, 8), "destroy_process_group of gloo can deadlock in torch"),
 }
 
