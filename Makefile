@@ -9,7 +9,7 @@ PYTEST := -m pytest -q -n 2 --dist loadgroup
 CPP     = $(wildcard spectralgrad/native/src/*.[ch]pp spectralgrad/native/src/*/*.hpp tests/native/*.[ch]pp)
 OTHER  := .venv-torch-$(VERSION)
 
-.PHONY: demo kernel test test-all test-slow test-torch test-neon test-processors mutants bench docs wheels lint style types suite clean
+.PHONY: demo kernel test test-all test-slow test-torch test-matrix test-neon test-processors mutants bench docs wheels lint style types suite clean
 
 demo: .venv/lab
 	-@$(BIN)/$(BUILD)
@@ -34,10 +34,15 @@ kernel: .venv/ready
 	@SPECTRALGRAD_BUILD=all $(BIN)/$(BUILD)
 
 # Run the tests with another version of torch, e.g. `make test-torch VERSION=2.15.0`. The installation takes several GB
-# and about ten minutes.
+# and about ten minutes. PYTHON is the interpreter of the new environment, ARGS are arguments of pytest.
 test-torch: $(OTHER)/ready
 	SPECTRALGRAD_BUILD=all $(OTHER)/bin/$(BUILD)
-	OMP_NUM_THREADS=1 $(OTHER)/bin/python $(PYTEST) -m ''
+	OMP_NUM_THREADS=1 $(OTHER)/bin/python $(PYTEST) -m '' $(ARGS)
+
+# The library's fast tests with the oldest and the newest torch and three between them, one after another, and a table
+# of the results. It continues where it was interrupted. Versions are passed in ARGS.
+test-matrix:
+	$(PYTHON) -m tools.matrix $(ARGS)
 
 # The kernel's code for ARM processors, compiled by aarch64-linux-gnu-g++ and run by qemu-aarch64 (on Debian the packages
 # g++-aarch64-linux-gnu and qemu-user). It takes one or two minutes.

@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .dispatch.torch_internals import is_autocast_available
 from .native.thresholds import table
 
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
@@ -60,7 +61,7 @@ def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
 def rounded_to(A: Tensor) -> torch.dtype:
     """Return the type of the rounding errors in ``A``: its own, or under autocast the type of matrix products."""
     kind = "cpu" if A.is_cpu else A.device.type
-    if A.dtype == torch.float32 and torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if A.dtype == torch.float32 and is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
     return A.dtype
 
@@ -68,7 +69,7 @@ def rounded_to(A: Tensor) -> torch.dtype:
 def full_precision(A: Tensor) -> AbstractContextManager[object]:
     """Return a context in which autocast does not lower the precision of matrix products."""
     kind = "cpu" if A.is_cpu else A.device.type
-    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+    if is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(kind, enabled=False)
     return nullcontext()
 

@@ -19,6 +19,17 @@ CALLABLES = arguments.public_callables()
 VALUES = arguments.odd_values()
 TENSORS = {name for name, value in VALUES.items() if isinstance(value, torch.Tensor)}
 NOT_FINITE = {"nan tensor", "inf tensor", "nan scalar"}
+
+
+def _numbers_of_devices():
+    """Some versions of torch that were built for GPUs accept them without one."""
+    try:
+        torch.device(0)
+    except RuntimeError:
+        return set()
+    return {"zero", "seven"}
+
+
 # For each kind of annotation the values that can be legal. Everything else must be refused.
 POSSIBLE = {
     bool: {"true"},
@@ -26,6 +37,7 @@ POSSIBLE = {
     float: {"zero", "minus", "minus half", "fraction", "seven", "inf"},
     str: {"text"},
     type(None): {"None"},
+    torch.device: _numbers_of_devices(),
     torch.Tensor: TENSORS - NOT_FINITE - {"float8", "nested", "mkldnn", "sparse", "integers", "flags"},
 }
 
@@ -80,7 +92,8 @@ def _fault(name, thing, parameters, argument, label):
         named = re.search(rf"\b{argument}\b", str(error))
         return None if first or data or named else f"not named: {error}"
     except Exception as error:
-        return f"{type(error).__name__}: {error}"
+        absent = argument == "device" and "no NVIDIA driver" in str(error)  # torch's own, of a device that it accepts
+        return None if absent else f"{type(error).__name__}: {error}"
     return None if label in _allowed(name, argument, _hints_of(name, thing)) else "accepted"
 
 

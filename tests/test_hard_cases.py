@@ -185,7 +185,8 @@ def test_activation_checkpointing(f, reentrant):
 def test_one_compilation_serves_every_size(backend):
     torch._dynamo.reset()
     root = torch.compile(sg.matrix_sqrt, fullgraph=True, dynamic=True, backend=backend)
-    with torch._dynamo.config.patch(recompile_limit=3):
+    limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else "cache_size_limit"
+    with torch._dynamo.config.patch({limit: 3}):
         for d in range(17, 27):
             A = torch.eye(d) * 4
             assert_close(root(A), sg.matrix_sqrt(A))

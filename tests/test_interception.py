@@ -25,6 +25,7 @@ from spectralgrad.solvers.decompose.operators import Operator
 from spectralgrad.testing import with_spectrum
 
 from . import kernel_calls
+from .features import needs
 from .helpers import FUNCTIONAL, in_turn
 
 pytestmark = pytest.mark.filterwarnings(
@@ -412,7 +413,7 @@ def test_operators_keep_what_their_shape_rules_promise(name, shape):
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_operators_have_a_vmap_rule_and_stay_out_of_cuda_graphs(name):
+def test_operators_have_a_vmap_rule(name):
     arguments = _arguments(name, _matrices())
     dims = tuple(0 if isinstance(x, torch.Tensor) else None for x in arguments)
     results = torch.vmap(OPERATORS[name].operator, in_dims=dims)(*arguments)
@@ -420,6 +421,11 @@ def test_operators_have_a_vmap_rule_and_stay_out_of_cuda_graphs(name):
     results, expected = ((x,) if isinstance(x, torch.Tensor) else x for x in (results, expected))
     for one, other in zip(results, expected, strict=True):
         assert_close(one.abs(), other.abs(), rtol=1e-10, atol=1e-10)
+
+
+@needs("the tag for CUDA graphs")
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_stay_out_of_cuda_graphs(name):
     assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
 
 

@@ -10,6 +10,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
+from .features import needs
 from .helpers import DTYPES, unit
 
 N, K = 90, 3
@@ -32,7 +33,7 @@ def _gradient(f, A):
     return torch.autograd.grad(_loss(*f(leaf)), leaf)[0]
 
 
-@pytest.fixture(params=["scipy", "lobpcg"])
+@pytest.fixture(params=["scipy", pytest.param("lobpcg", marks=needs("torch.lobpcg"))])
 def solver(request, monkeypatch):
     """scipy where it is installed, and the way without it."""
     if request.param == "scipy":

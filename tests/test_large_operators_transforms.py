@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import spectralgrad as sg
 from spectralgrad.testing import relative_error, with_spectrum
 
+from .features import needs
 from .helpers import DOUBLES, noise
 
 K = 2
@@ -201,6 +202,7 @@ def test_a_batch_of_dense_matrices():
         sg.eigsh(A.detach().to_sparse(), K)
 
 
+@needs("storage of sparse tensors")
 def test_the_second_derivative_of_a_sparse_tensor():
     """Of a leaf: torch's constructor of sparse tensors has no second derivative, and silently."""
     diagonal, side = _tridiagonal(70)

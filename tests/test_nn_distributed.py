@@ -11,9 +11,11 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 
+from .features import needs
 from .forked import Forked
 
 pytestmark = [
+    needs("destruction of gloo"),
     pytest.mark.runs,
     pytest.mark.xdist_group("distributed"),  # or each worker of pytest-xdist would start the processes
 ]

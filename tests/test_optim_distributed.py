@@ -13,10 +13,12 @@ from spectralgrad.diagnostics import Monitor
 from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, OptimalLearningRate, pre_spectral_layers
 from spectralgrad.training import HybridSwitch
 
+from .features import needs
 from .forked import Forked
 from .small_networks import batch, linear_net
 
 pytestmark = [
+    needs("destruction of gloo"),
     pytest.mark.runs,
     pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed"),
 ]

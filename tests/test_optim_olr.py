@@ -13,6 +13,7 @@ import spectralgrad as sg
 from spectralgrad.nn import OrthogonalConv2d
 from spectralgrad.optim import ConditioningWarning, NearestOrthogonalGradient, OptimalLearningRate, optimal_rate
 
+from .features import needs
 from .small_networks import backward, linear_net
 from .test_optim_rate import gaussian
 
@@ -63,7 +64,7 @@ def grouped(net):
     return [{"params": [net[0].weight]}, {"params": [net[3].weight]}]
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize("name", [pytest.param(x, marks=needs("Muon")) if x == "Muon" else x for x in OPTIMISERS])
 @pytest.mark.parametrize("schedule", SCHEDULERS)
 @pytest.mark.parametrize(("kind", "nog"), [("paper", False), ("exact", False), ("paper", True)])
 def test_it_is_a_group_with_that_rate(name, schedule, kind, nog):
@@ -146,7 +147,7 @@ def test_other_parameters_and_the_saved_state_are_those_of_the_plain_optimiser()
     assert_close(a.state_dict()["state"], b.state_dict()["state"])
 
 
-@pytest.mark.parametrize("name", ["SGD", "AdamW", "Muon"])
+@pytest.mark.parametrize("name", ["SGD", "AdamW", pytest.param("Muon", marks=needs("Muon"))])
 def test_a_resumed_run_is_the_same_run(name, tmp_path):
     def start():
         net = matrix_net()

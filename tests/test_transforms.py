@@ -12,6 +12,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
+from .features import needs
 from .helpers import (
     BACKEND,
     DECOMPOSERS,
@@ -300,7 +301,13 @@ def test_forward_mode_and_second_derivatives_leave_compiled_code(nested):
     A, derivative = with_spectrum([0.5, 1.0, 1.0]), nested(lambda X: sg.eigvalsh(X).exp().sum())
     torch._dynamo.reset()
     assert_close(torch.compile(derivative, backend="aot_eager")(A), derivative(A))
-    torch._dynamo.reset()  # it has marked what it could not compile
+
+
+@needs("messages inside a transform")
+@pytest.mark.parametrize("nested", [jacfwd, lambda f: jacrev(jacrev(f))], ids=["jacfwd", "jacrev"])
+def test_forward_mode_and_second_derivatives_say_why_they_leave_compiled_code(nested):
+    A, derivative = with_spectrum([0.5, 1.0, 1.0]), nested(lambda X: sg.eigvalsh(X).exp().sum())
+    torch._dynamo.reset()
     with pytest.raises(Exception, match="forward mode and second derivatives"):
         torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)
 

@@ -15,7 +15,8 @@ a class                  its instances
 ======================== =======================================================================
 
 Ranges are checked by the functions themselves, with :func:`check_range` and :func:`check_count`. The annotations are
-read once, when a function is defined. A call checks the arguments that it gives; defaults are not checked.
+read once, when a function is defined. A call checks the arguments that it gives; defaults are not checked. Dynamo of
+torch 2.6 traces the checks as well; it knows neither ``in`` for a frozenset nor ``strict=False``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _COLLECTIONS = {Sequence: "sequence", Iterable: "collection", Mapping: "dictiona
 class Kind(NamedTuple):
     """What an argument may be: types that are accepted without a further look, a test for others, and its words."""
 
-    types: frozenset[type]
+    types: tuple[type, ...] | None  # None for functions: Dynamo of torch 2.6 does not know the type of a nested one
     accepts: Callable[[Any], bool]
     wanted: str
     error: type[SpectralError] = ArgumentError
@@ -72,19 +73,19 @@ def argument_check(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], M
     ordered = tuple(kinds.get(name, _ANYTHING) for name in names)
 
     def check(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        for kind, value in zip(ordered, args, strict=False):
-            if type(value) not in kind.types and not kind.accepts(value):
+        for kind, value in zip(ordered, args):  # noqa: B905
+            if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
                 refuse_first(args, kwargs)
         for name, value in kwargs.items():
             kind = kinds.get(name, _ANYTHING)
-            if type(value) not in kind.types and not kind.accepts(value):
+            if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
                 refuse_first(args, kwargs)
 
     def refuse_first(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         where = type(args[0]).__name__ if method else kwargs.get("where", function.__name__)
-        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+        for name, value in (*zip(names, args), *kwargs.items()):  # noqa: B905
             kind = kinds.get(name, _ANYTHING)
-            if type(value) not in kind.types and not kind.accepts(value):
+            if not _accepted(kind, value):
                 meant = kind.error is ShapeError and "method" in kinds and kinds["method"].accepts(value)
                 refuse(value, name, str(where), kind, "; a method is passed as method=" if meant else "")
 
@@ -111,7 +112,7 @@ def kind_of(annotation: Any) -> Kind | None:
     if origin in (Union, types.UnionType):
         return _union([kind_of(part) for part in inner])
     if origin is Literal:
-        return Kind(frozenset(), lambda x: isinstance(x, str) and x in inner, " or ".join(map(repr, inner)))
+        return Kind((), lambda x: isinstance(x, str) and x in inner, " or ".join(map(repr, inner)))
     if origin is Callable:
         return _CALLABLE
     if origin is tuple:
@@ -123,7 +124,11 @@ def kind_of(annotation: Any) -> Kind | None:
     if not isinstance(annotation, type) or origin is not None or annotation in (object, Any):
         return None
     error = getattr(annotation, "argument_error", ArgumentError)
-    return Kind(frozenset({annotation}), lambda x: isinstance(x, annotation), _name(annotation), error)
+    return Kind((annotation,), lambda x: isinstance(x, annotation), _name(annotation), error)
+
+
+def _accepted(kind: Kind, value: object) -> bool:
+    return (kind.types is not None and type(value) in kind.types) or kind.accepts(value)
 
 
 def refuse(value: object, argument: str, where: str, kind: Kind, advice: str = "") -> None:
@@ -226,24 +231,25 @@ def _union(parts: list[Kind | None]) -> Kind | None:
         return None
     errors = {part.error for part in known if part not in (_SIMPLE[str], _SIMPLE[type(None)])}
     error = errors.pop() if len(errors) == 1 else ArgumentError
-    fast = frozenset[type]().union(*(part.types for part in known))
+    quick = [part.types for part in known]
+    fast = None if None in quick else tuple(dict.fromkeys(t for some in quick for t in some or ()))
     wanted = " or ".join(part.wanted for part in known)
-    tests = [part.accepts for part in known if part is not _SIMPLE[type(None)]]  # None is among the types
+    tests = [part.accepts for part in known if fast is None or part is not _SIMPLE[type(None)]]
     if len(tests) == 1:
         return Kind(fast, tests[0], wanted, error)
-    return Kind(fast, lambda x: type(x) in fast or any(accepts(x) for accepts in tests), wanted, error)
+    return Kind(fast, lambda x: (fast and type(x) in fast) or any(accepts(x) for accepts in tests), wanted, error)
 
 
 def _tuple(parts: list[Kind | None]) -> Kind:
     def accepts(value: Any) -> bool:
-        pairs = zip(parts, value, strict=False) if isinstance(value, (tuple, list)) else ()
+        pairs = zip(parts, value) if isinstance(value, (tuple, list)) else ()  # noqa: B905
         return (
             isinstance(value, (tuple, list))
             and len(value) == len(parts)
-            and all(part is None or type(x) in part.types or part.accepts(x) for part, x in pairs)
+            and all(part is None or _accepted(part, x) for part, x in pairs)
         )
 
-    return Kind(frozenset(), accepts, f"a tuple of {len(parts)}")
+    return Kind((), accepts, f"a tuple of {len(parts)}")
 
 
 def _collection(origin: Any, items: Kind | None, tensors: bool) -> Kind:
@@ -254,11 +260,11 @@ def _collection(origin: Any, items: Kind | None, tensors: bool) -> Kind:
             return False
         if isinstance(value, (Tensor, np.ndarray)) and not (tensors and value.ndim):
             return False
-        return items is None or all(type(x) in items.types or items.accepts(x) for x in value)
+        return items is None or all(_accepted(items, x) for x in value)
 
     error = ArgumentError if items is None else items.error
     what = f"a {_COLLECTIONS[origin]}" if items is None else f"a {_COLLECTIONS[origin]} with each item {items.wanted}"
-    return Kind(frozenset(), accepts, what, error)
+    return Kind((), accepts, what, error)
 
 
 def _name(kind: type) -> str:
@@ -279,14 +285,14 @@ def _range(least: float, most: float, ends: str) -> str:
 
 
 _SIMPLE: dict[type, Kind] = {
-    bool: Kind(frozenset({bool}), is_flag, "True or False"),
-    int: Kind(frozenset({int}), is_integer, "an integer"),
-    float: Kind(frozenset(), is_number, "a number"),
-    str: Kind(frozenset({str}), lambda x: isinstance(x, str), "a string"),
-    type(None): Kind(frozenset({type(None)}), lambda x: x is None, "None"),
-    torch.dtype: Kind(frozenset(), is_dtype, "a floating-point or complex torch.dtype", ShapeError),
-    torch.device: Kind(frozenset({torch.device}), is_device, "a torch.device or its name"),
-    Tensor: Kind(frozenset({Tensor, Parameter}), lambda x: isinstance(x, Tensor), "a torch.Tensor", ShapeError),
+    bool: Kind((bool,), is_flag, "True or False"),
+    int: Kind((int,), is_integer, "an integer"),
+    float: Kind((), is_number, "a number"),
+    str: Kind((str,), lambda x: isinstance(x, str), "a string"),
+    type(None): Kind((type(None),), lambda x: x is None, "None"),
+    torch.dtype: Kind((), is_dtype, "a floating-point or complex torch.dtype", ShapeError),
+    torch.device: Kind((torch.device,), is_device, "a torch.device or its name"),
+    Tensor: Kind((Tensor, Parameter), lambda x: isinstance(x, Tensor), "a torch.Tensor", ShapeError),
 }
-_CALLABLE = Kind(frozenset({types.FunctionType, types.BuiltinFunctionType}), callable, "a function")
-_ANYTHING = Kind(frozenset(), lambda x: True, "anything")
+_CALLABLE = Kind(None, callable, "a function")
+_ANYTHING = Kind((), lambda x: True, "anything")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from . import observation, torch_internals
+from . import observation, older_torch, torch_internals
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
@@ -75,7 +75,7 @@ class DerivativeRule:
 
         absent = torch.autograd.Function
         cls.setup_context = staticmethod(setup_context)
-        cls.transformed = _variant(cls, {})
+        cls.transformed = older_torch.with_vmap_rule(_variant(cls, {}))
         cls.traced = _variant(cls, {"jvp": absent.jvp})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
         cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
@@ -139,7 +139,7 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    tensors = [x for x in inputs if isinstance(x, Tensor)]
+    tensors = [x for x in inputs if not callable(x) and isinstance(x, Tensor)]
     if issubclass(rule, ReverseRule):
         return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
     if needs_no_gradient(*tensors):
@@ -147,8 +147,8 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     if torch.compiler.is_compiling():
         if torch_internals.beyond_gradients():
             raise NotImplementedError(
-                "forward mode and second derivatives of torch.func cannot be compiled: torch.compile would return "
-                "zeros. Without fullgraph=True they are computed in eager mode."
+                "forward mode and second derivatives of torch.func cannot be compiled, in older torch its gradients "
+                "neither: torch.compile would return zeros or fail. Without fullgraph=True they are computed eagerly."
             )
         _meet_numbers(inputs)
         return rule.traced.apply(*inputs)
@@ -170,12 +170,14 @@ def _meet_numbers(x: object) -> None:
     derivative of the next one cannot use it (``AssertionError: lift_tracked_freevar_to_input``, pytorch issue 193194).
     Floats that are defaults of functions cannot be found here; those that derivatives call have integers instead.
     """
+    if callable(x) or isinstance(x, int):  # Dynamo of torch 2.6 does not look into them
+        return
     if isinstance(x, float):
         x + 0.0
     elif isinstance(x, tuple):
         for item in x:
             _meet_numbers(item)
-    elif is_dataclass(x):
+    elif hasattr(x, "__dataclass_fields__"):  # old Dynamo does not trace is_dataclass
         for field in fields(x):  # type: ignore[arg-type]
             _meet_numbers(getattr(x, field.name))
 
@@ -259,7 +261,7 @@ def recorded(x: object) -> bool:
 
 def exporting() -> bool:
     """True while torch.export or torch.onnx is exporting a program."""
-    return torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
+    return torch_internals.is_exporting() or torch.onnx.is_in_onnx_export()
 
 
 def transformed() -> bool:

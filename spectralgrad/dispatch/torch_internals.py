@@ -9,11 +9,16 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+
+from . import older_torch
+
+if TYPE_CHECKING:
+    from torch._library.custom_ops import CustomOpDef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,6 +30,9 @@ _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSel
 # Looked up once: every eager call asks.
 _keys_of: Callable[[Tensor], Any] | None = getattr(torch._C, "_dispatch_keys", None)
 _keys_of_thread: Callable[[], Any] | None = getattr(torch._C, "_dispatch_tls_local_include_set", None)
+_autocast_available: Callable[[str], bool] = getattr(
+    torch._C, "_is_autocast_available", torch.amp.is_autocast_available
+)
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 
 
@@ -105,10 +113,31 @@ def constant_in_a_graph(call: F) -> F:
 def beyond_gradients() -> bool:
     """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell.
 
-    It is evaluated while Dynamo traces, which guards the transforms that are active.
+    In older torch it is True in every transform. It is evaluated while Dynamo traces, which guards the transforms.
     """
     kinds = _transforms() or []
-    return "Jvp" in kinds or kinds.count("Grad") > 1
+    return "Jvp" in kinds or kinds.count("Grad") > 1 or bool(kinds and not older_torch.compiles_gradients)
+
+
+@constant_in_a_graph
+def is_exporting() -> bool:
+    """True while torch.export exports; False if torch cannot tell.
+
+    ``torch.compiler.is_exporting`` is new in torch 2.7, and Dynamo before 2.13 takes it for True whatever it compiles.
+    Torch 2.6 has a flag of another name, for the second half of an export; the first one is in Dynamo.
+    """
+    dynamo: Any = sys.modules.get("torch._dynamo.symbolic_convert")
+    try:
+        flag = getattr(torch.compiler, "_is_exporting_flag", torch.compiler._is_compiling_flag)
+        return bool(flag or dynamo.InstructionTranslator.current_tx().export)
+    except AttributeError:  # Dynamo is not tracing
+        return False
+
+
+@constant_in_a_graph
+def is_autocast_available(kind: str) -> bool:
+    """The function of ``torch.amp``, which Dynamo of torch 2.6 cannot trace."""
+    return _autocast_available(kind)
 
 
 def _transforms() -> list[str] | None:
@@ -194,6 +223,16 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
     except AttributeError:
         return nullcontext()
+
+
+def custom_operator(name: str, function: Callable[..., Any]) -> CustomOpDef:
+    """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
+
+    Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
+    """
+    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
+    tags: dict[str, Any] = {} if tag is None else {"tags": (tag,)}
+    return torch.library.custom_op(name, function, mutates_args=(), **tags)
 
 
 def not_compiled(call: F) -> F:

@@ -13,7 +13,6 @@ double.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -70,7 +69,7 @@ def bures_wasserstein(
     Reference: Bhatia, Jain and Lim, On the Bures–Wasserstein distance between positive definite matrices, 2019.
     """
     check_pair(A, B, "bures_wasserstein")
-    domain = Domain.of_positive(A, "bures_wasserstein", rtol, clamp)
+    domain = Domain.of(A, "bures_wasserstein", rtol, clamp)
     with full_precision(A):
         R, S = _roots(A, B, domain)
         return narrow(_between(lambda R, S: _distance(R, S, "bures_wasserstein"), (R, S), squared), A.dtype)
@@ -114,7 +113,7 @@ def gaussian_wasserstein(
     """
     check_pair(cov1, cov2, "gaussian_wasserstein", ("cov1", "cov2"))
     _check_means(mean1, mean2, cov1.dtype, (*common_shape(cov1.shape[:-2], cov2.shape[:-2]), cov1.shape[-1]))
-    domain = Domain.of_positive(cov1, "gaussian_wasserstein", rtol, clamp)
+    domain = Domain.of(cov1, "gaussian_wasserstein", rtol, clamp)
     with full_precision(cov1):
         R, S = _roots(cov1, cov2, domain)
 
@@ -209,9 +208,9 @@ def gaussian_transport(A: Tensor, B: Tensor, *, rtol: float | None = None, clamp
     Reference: Peyré and Cuturi, Computational Optimal Transport, remark 2.31.
     """
     check_pair(A, B, "gaussian_transport")
-    domain = Domain.of_positive(A, "gaussian_transport", rtol, clamp)
+    domain = Domain.of(A, "gaussian_transport", rtol, clamp)
     with full_precision(A):
-        call = partial(_transport, domain)
+        call = lambda A, B: _transport(domain, A, B)  # noqa: E731
         T: Tensor = homogeneous(call, (widen(A), widen(B)), ((1, 0), (-0.5,)), ((0, 1), (0.5,)))
         return narrow(T, A.dtype)
 

@@ -50,7 +50,7 @@ def lyapunov(S: Tensor, G: Tensor, *, rtol: float | None = None, clamp: bool = F
     :class:`spectralgrad.NewtonSchulz` with ``backward="lyapunov"``.
     """
     check_pair(S, G, "lyapunov", ("S", "G"))
-    domain = Domain.of_positive(S, "lyapunov", rtol, clamp)
+    domain = Domain.of(S, "lyapunov", rtol, clamp)
     check_finite(G, "lyapunov, G")
     with full_precision(S):
         degrees = ((1, 0), (-1, 0)), ((0, 1), (1, 0))

@@ -7,8 +7,6 @@ called with a matrix alone, first try one kernel call.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -237,7 +235,7 @@ def matrix_function(
 def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
     """Raise an error unless ``p`` has finite real numbers and broadcasts to the batch dimensions of ``A``."""
     check_layout(p, f"{operation}, {argument}")
-    batch, sizes = A.shape[:-2], zip(reversed(p.shape), reversed(A.shape[:-2]), strict=False)
+    batch, sizes = A.shape[:-2], zip(reversed(p.shape), reversed(A.shape[:-2]))  # noqa: B905
     fits = p.dim() <= len(batch) and all(size in (1, wanted) for size, wanted in sizes)
     if not fits or p.dtype.is_complex or p.dtype == torch.bool:
         raise ShapeError(
@@ -250,12 +248,13 @@ def check_of_batch(p: Tensor, argument: str, A: Tensor, operation: str) -> None:
 def _positive(A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
     """The domain of a function of positive semi-definite matrices. Shape and tolerance are checked here, once."""
     check_square(A, operation)
-    return Domain.of_positive(A, operation, rtol, clamp)
+    return Domain.of(A, operation, rtol, clamp)
 
 
 def _any_sign(A: Tensor, operation: str, rtol: float | None = None) -> Domain:
     """The domain of a function of all Hermitian matrices, with eigenvalues of any sign; checks shape and tolerance."""
-    return replace(_positive(A, operation, rtol, clamp=False), positive=False)
+    check_square(A, operation)
+    return Domain.of(A, operation, rtol, clamp=False, positive=False)
 
 
 def _root(A: Tensor, operation: str, method: str | Method, domain: Domain) -> Tensor:

@@ -48,7 +48,7 @@ def newton_schulz(
     """
     check_square(A, "newton_schulz")
     check_count(steps, "steps", "newton_schulz")
-    domain = Domain.of_positive(A, "newton_schulz", rtol=None, clamp=False)
+    domain = Domain.of(A, "newton_schulz", rtol=None, clamp=False)
     with full_precision(A):
         roots = partial(iterations.newton_schulz, steps=int(steps), normalize=normalize)
         Y, Z = homogeneous(lambda A: roots(domain.matrix(A)), (widen(A),), ((1,), (0.5, -0.5)))

@@ -57,7 +57,7 @@ def log_euclidean(
     Reference: Arsigny et al., Log-Euclidean metrics for fast and simple calculus on diffusion tensors, 2006.
     """
     check_pair(A, B, "log_euclidean")
-    domain = Domain.of_positive(A, "log_euclidean", rtol, clamp)
+    domain = Domain.of(A, "log_euclidean", rtol, clamp)
     with full_precision(A):
         found = _log_euclidean_at_once(A, B) if squared and rtol is None and not clamp else None
         if found is not None:  # under autocast
@@ -111,7 +111,7 @@ def affine_invariant(
     Reference: Pennec, Fillard and Ayache, A Riemannian framework for tensor computing, 2006.
     """
     check_pair(A, B, "affine_invariant")
-    domain = Domain.of_positive(A, "affine_invariant", rtol, clamp)
+    domain = Domain.of(A, "affine_invariant", rtol, clamp)
     with full_precision(A):
         Z, *first = square_root.with_eigenpairs(widen(A), True, domain)
         S, *second = square_root.with_eigenpairs(widen(B), False, domain)

@@ -105,7 +105,7 @@ def coupled_inverse_root(
         size = torch.where(size > 0, size, 1)
         M = _plus(M / size, eps / size)
         X, residual = (_newton if iteration == "newton" else _newton_db)(M, p, steps, _bound(M, scale))
-        X = (X + X.mH) / 2 * size ** (-1 / p)
+        X = (X + X.mH) * 0.5 * size ** (-1 / p)
     return CoupledRoot(narrow(X, A.dtype), residual)
 
 

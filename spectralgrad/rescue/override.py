@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from contextlib import ContextDecorator
 from typing import Any
 
@@ -59,7 +58,7 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
 
     def __init__(self, method: str | Method = "svd-pade") -> None:
         super().__init__()
-        if inspect.isroutine(method) or inspect.isclass(method):
+        if callable(method):  # a function or a class
             raise ArgumentError("override_linalg: as a decorator it needs parentheses; write @sg.override_linalg()")
         resolve(method, "svd")
         self.method: Method = resolve(method, "eigh")

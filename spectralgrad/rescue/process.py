@@ -64,7 +64,7 @@ class _Thread(threading.local):
 
 
 _mode, _here = _Mode(), _Thread()
-_BACKWARD = {torch.Tensor.backward, torch.autograd.grad}  # a checkpoint calls the user's function again in them
+_BACKWARD = (torch.Tensor.backward, torch.autograd.grad)  # a checkpoint calls the user's function again in them
 
 
 def current_method() -> Method | None:

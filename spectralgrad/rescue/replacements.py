@@ -248,7 +248,7 @@ def call(replacement: Replacement, method: Method, args: tuple[Any, ...], kwargs
     positional, known = _NAMES[replacement]
     if len(args) > len(positional):
         return NotImplemented
-    given = dict(zip(positional, args, strict=False))
+    given = dict(zip(positional, args))  # noqa: B905 – see dispatch/arguments.py
     for name, value in kwargs.items():
         name = "A" if name in ("input", "self") else name
         if name in given or name not in known:

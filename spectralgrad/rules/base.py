@@ -86,7 +86,7 @@ class Method:
         """Check the parameters against their annotations; subclasses extend it with what else they require."""
         for name, kind in self._kinds.items():
             value = getattr(self, name)
-            if type(value) not in kind.types and not kind.accepts(value):
+            if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
                 refuse(value, name, type(self).__name__, kind)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -75,7 +75,7 @@ class NewtonSchulz(Method):
 
     def _root(self, M: Tensor, inverse: bool) -> Tensor:
         if self.backward == "unrolled":
-            return newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
+            return newton_schulz.newton_schulz(M, self.steps, self.normalize)[int(inverse)]
         return newton_schulz.lyapunov_root(
             M, inverse, self.steps, self.normalize, self.lyapunov_steps, self.on_residual
         )
@@ -108,12 +108,12 @@ class SVDNewton(Method):
         require(self.steps >= 1, self, "steps", "≥ 1")
 
     def root(self, A: Tensor, inverse: bool, domain: Domain) -> Tensor:
-        checked = replace(domain, clamp=True, dtype=None)  # what is negative is rounding error
+        checked = Domain(domain.operation, domain.positive, domain.rtol, clamp=True)  # negative: rounding error
         return root_at_any_scale(lambda M: self._root(M, inverse, checked), A, inverse, domain)
 
     def _root(self, M: Tensor, inverse: bool, domain: Domain) -> Tensor:
         value = square_root.root_and_eigenpairs(M.detach(), inverse, domain)[0]
-        iterated = newton_schulz.newton_schulz(M, self.steps, self.normalize)[inverse]
+        iterated = newton_schulz.newton_schulz(M, self.steps, self.normalize)[int(inverse)]
         # The iteration may diverge on a matrix made indefinite by rounding; such entries keep their value, without
         # gradient.
         return torch.where(torch.isfinite(iterated), value + (iterated - iterated.detach()), value)

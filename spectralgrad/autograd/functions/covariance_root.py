@@ -76,7 +76,8 @@ def features(
         if all_ordinary(centered):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
-    X = X / size  # exact: a power of two
+    # Exact, because it is a power of two. A quotient of complex numbers may underflow in torch 2.6.
+    X = X * size.reciprocal() if X.dtype.is_complex else X / size
     if center:
         X = X - X.mean(-1, keepdim=True)
         again = torch.maximum(magnitude(X, size), least / size)  # centring may leave features much smaller than before

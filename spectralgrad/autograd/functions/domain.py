@@ -67,10 +67,10 @@ class Domain:
         return M - composed(V, w.clamp_max(0), V.mH)
 
     @classmethod
-    def of_positive(cls, A: Tensor, operation: str, rtol: float | None, clamp: bool) -> Domain:
-        """Return the domain of a function of the caller's positive semi-definite matrices; ``rtol`` is checked."""
+    def of(cls, A: Tensor, operation: str, rtol: float | None, clamp: bool, positive: bool = True) -> Domain:
+        """Return the domain of a function of the caller's matrices; ``rtol`` is checked."""
         check_tolerance(rtol, operation)
-        return cls(operation, True, rtol, clamp, rounded_to(A))
+        return cls(operation, positive, rtol, clamp, rounded_to(A))
 
     @property
     def solver_rtol(self) -> float:

@@ -12,8 +12,6 @@ A paper's rule for eigenvectors, applied to f(A), is the same formula with
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -49,7 +47,7 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
         return _exact(A, f, spectrum, eigenpairs)
     f_near = beyond_range.without_smallest(found.f, found)
     differences = lambda f, w: divided_differences.on_range(f.differences, w, spectrum.support)  # noqa: E731
-    left = beyond_range.missing(A, f, spectrum, found._replace(f=f_near), differences)
+    left = beyond_range.missing(A, f, spectrum, Scaled(f_near, found.spectrum, found.down, found.up), differences)
     call = lambda A, f: _exact(A, beyond_range.without_smallest(f, found), found.spectrum, eigenpairs)  # noqa: E731
     moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
     return completed(beyond_range.completed_derivative(moved, A, spectrum, left), f, spectrum, found)
@@ -80,16 +78,16 @@ def by_gap_rule(A: Tensor, rule: GapRule, f: Function, spectrum: Spectrum) -> Te
         w, support = replaced, torch.ones_like(support)
     keep = rule.kept(A, w, V) if replaced is None else None
     w = torch.where(support, w, 0)  # so that the gap between range and null space is λ, as for constant rank
-    implied = Implied(rule, f, support if keep is None else support & keep, support)
-    found = scaled(f, Spectrum(w, V, implied.support))
+    kept = support if keep is None else support & keep
+    found = scaled(f, Spectrum(w, V, kept))
     if found is None or rule.saturates:
-        return _by_implied(A, replace(implied, found=found), w, V)
-    call = lambda A, f: _by_implied(A, replace(implied, f=f), found.spectrum.values, V)  # noqa: E731
+        return _by_implied(A, Implied(rule, f, kept, support, found), w, V)
+    call = lambda A, f: _by_implied(A, Implied(rule, f, kept, support), found.spectrum.values, V)  # noqa: E731
     moved = lambda A: at_ordinary_size(call, A, found.f, f.degree, found.down, found.up)  # noqa: E731
-    differences = lambda f, w: (w, replace(implied, f=f).gamma(w), 0 * w)  # noqa: E731
+    differences = lambda f, w: (w, Implied(rule, f, kept, support).gamma(w), 0 * w)  # noqa: E731
     left = beyond_range.missing(A, f, Spectrum(w, V, support), found, differences)
     near = beyond_range.completed_derivative(moved, A, Spectrum(w, V, support), left)
-    return completed(near, f, Spectrum(w, V, implied.support), found)
+    return completed(near, f, Spectrum(w, V, kept), found)
 
 
 def _by_implied(A: Tensor, implied: Implied, w: Tensor, V: Tensor) -> Tensor:

@@ -125,7 +125,7 @@ def _power(f: Function, spectrum: Spectrum) -> Scaled:
         limit = torch.exp2(exponent_range(w.dtype) / 2 / (p.abs() + 2))
     e = torch.where((least <= 1 / limit) | (most >= limit), _common(exponent_of(least), exponent_of(most), p), 0)
     scaled_f, up = f.at(e)
-    return Scaled(scaled_f, Spectrum(_within_range(w, e), *spectrum[1:]), e, up)
+    return Scaled(scaled_f, Spectrum(_within_range(w, e), spectrum.vectors, spectrum.support), e, up)
 
 
 def _common(least: Tensor, most: Tensor, p: Tensor) -> Tensor:
@@ -156,4 +156,4 @@ def _exponential(spectrum: Spectrum) -> Scaled:
     multiple, shift = k.unsqueeze(-1), torch.where(k > 0, top, 0).unsqueeze(-1)
     within = (w - multiple * _HIGH) - multiple * _LOW
     reduced = torch.where(top.unsqueeze(-1) < 8 * limit, within, w - shift)
-    return Scaled(EXP, Spectrum(reduced, *spectrum[1:]), 0 * k, k)
+    return Scaled(EXP, Spectrum(reduced, spectrum.vectors, spectrum.support), 0 * k, k)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -94,7 +94,10 @@ class PowerIteration:
 
     def _at(self, e: Tensor | None) -> PowerIteration:
         """The algorithm for matrices divided by 2ᵉ (*,): ``eps`` is divided as well."""
-        return self if e is None else replace(self, eps=ldexp(self.eps * torch.ones_like(e), -e).unsqueeze(-1))
+        if e is None:
+            return self
+        eps = ldexp(self.eps * torch.ones_like(e), -e).unsqueeze(-1)
+        return PowerIteration(self.iterations, eps, self.energy, self.tolerance, self.seed)
 
     def run(self, A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         r"""Run Algorithm 1 of NeurIPS 2019 step by step, with autograd through iterations and deflation.

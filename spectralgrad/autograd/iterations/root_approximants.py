@@ -119,6 +119,6 @@ def _powers(Y: Tensor, degree: int) -> list[Tensor]:
 
 def _combined(coefficients: Sequence[float], powers: Sequence[Tensor]) -> Tensor:
     result = coefficients[0] * powers[0]
-    for c, power in zip(coefficients[1:], powers[1:], strict=False):
+    for c, power in zip(coefficients[1:], powers[1:]):  # noqa: B905
         result = result + c * power
     return result

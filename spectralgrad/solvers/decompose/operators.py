@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...dispatch.torch_internals import conjugates_applied
+from ...dispatch.torch_internals import conjugates_applied, custom_operator
 from ...native.functions import in_memory
 from ..call_counts import counts
 from ..kernel import inverse_roots, roots
@@ -53,10 +53,7 @@ class Operator(Generic[P, R]):
     ) -> None:
         self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
         self.by_kernel = by_kernel
-        # The solvers look at values (did it converge, is it finite), which a recorded CUDA graph cannot do.
-        self.operator = torch.library.custom_op(
-            f"spectralgrad::{function.__name__}", self.packed, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
-        )
+        self.operator = custom_operator(f"spectralgrad::{function.__name__}", self.packed)
         if signature is not None:
             self.inputs, self.results = map(_dims, signature.split("->"))
             self.operator.register_fake(self._fake)

@@ -1,0 +1,41 @@
+"""What a test needs of torch and older versions do not have: the only list of tests that are skipped for a version.
+
+Each feature is found out by asking torch, and is followed by what happens without it. Those that cannot be asked for
+name the first version that was seen to have them.
+"""
+
+import pytest
+import torch
+
+_VERSION = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+
+FEATURES = {
+    "Muon": (hasattr(torch.optim, "Muon"), "torch.optim has no Muon"),
+    "the tag for CUDA graphs": (
+        hasattr(torch.Tag, "cudagraph_unsafe"),
+        "torch has no tag that keeps an operator out of CUDA graphs",
+    ),
+    "exact quotients of complex numbers": (
+        _VERSION >= (2, 8),
+        "torch rounds quotients of complex numbers, and so means, even by a power of two",
+    ),
+    "messages inside a transform": (
+        _VERSION >= (2, 8),
+        "Dynamo replaces an error inside a transform of torch.func by one of its own",
+    ),
+    "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
+    "compiled lists of shapes": (_VERSION >= (2, 8), "Dynamo mistakes the shape of one item of a list for another's"),
+    "symbolic parameters": (
+        not (2, 7) <= _VERSION < (2, 13),
+        "Dynamo constructs a method with a symbol for a number, which the method refuses",
+    ),
+    "torch.lobpcg": (_VERSION >= (2, 8), "torch.lobpcg does not converge, which is an error of eigsh"),
+    "storage of sparse tensors": (_VERSION >= (2, 10), "torch raises an error of its own for sparse tensors"),
+    "destruction of gloo": (_VERSION >= (2, 8), "destroy_process_group of gloo can deadlock in torch"),
+}
+
+
+def needs(feature: str) -> pytest.MarkDecorator:
+    """Skip a test if torch lacks a feature, and say so."""
+    present, reason = FEATURES[feature]
+    return pytest.mark.skipif(not present, reason=f"torch {torch.__version__}: {reason}")
