@@ -28,7 +28,7 @@ _LAB = {
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Parse a command line; ``run`` of the result is the function to call with it, ``parser`` that of the command."""
+    """Parse a command line; ``run`` of the result is the function to call with it, ``parser`` the command's parser."""
     options, unknown = parser().parse_known_args(arguments)
     if unknown:
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{getattr(options, 'hint', '')}")
@@ -40,7 +40,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser with all commands, those of other packages included."""
+    """Return the parser with all commands, also of other packages."""
     whole = argparse.ArgumentParser(
         prog="spectralgrad",
         description="Differentiable spectral operations for PyTorch: information, checks, benchmarks and training.",

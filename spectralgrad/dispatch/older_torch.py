@@ -23,7 +23,7 @@ except (ImportError, AttributeError):
 
 
 def with_vmap_rule(rule: Any) -> Any:
-    """Return an autograd function whose rule for vmap accepts cotangents that are None, as those of newer torch do.
+    """Return an autograd function whose rule for vmap accepts cotangents that are None, as in newer torch.
 
     Torch 2.6 maps over every cotangent, ``set_materialize_grads(False)`` or not. Here a number stands in for a
     cotangent that is missing, until ``backward`` is called. Zeros would not do: some derivatives multiply a cotangent

@@ -1,6 +1,6 @@
 """Calls of the kernel that differentiate a decomposition of matrices of one shape and type, or functions of it.
 
-They are kept and called as those of :mod:`spectralgrad.native.calls` are.
+They are kept and called like the calls of :mod:`spectralgrad.native.calls`.
 """
 
 from __future__ import annotations
