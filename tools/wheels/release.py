@@ -20,7 +20,7 @@ STATED = {  # where else the version is stated
     "lab/spectralgrad_lab/__init__.py": r'^__version__ = "(.+)"$',
     "recipe/recipe.yaml": r'^  version: "(.+)"$',
 }
-_TORCH = "torch>=2.6"
+_TORCH = "torch==2.13.0"
 
 
 def complaints(root: Path = ROOT) -> Iterator[str]:
