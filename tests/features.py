@@ -24,7 +24,7 @@ FEATURES = {
         "Dynamo replaces an error inside a transform of torch.func by one of its own",
     ),
     "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
-    "compiled lists of shapes": (_VERSION >= (2, 8), "Dynamo mistakes the shape of one item of a list for another's"),
+    "compiled alignments": (_VERSION >= (2, 8), "Dynamo mistakes the shape of one argument for that of another"),
     "symbolic parameters": (
         not (2, 7) <= _VERSION < (2, 13),
         "Dynamo constructs a method with a symbol for a number, which the method refuses",

@@ -348,7 +348,7 @@ def _aligned(M):
     return sg.procrustes(M, M.sin() + M.flip(-2), scale=True).rotation
 
 
-@pytest.mark.parametrize("f", [special, pytest.param(_aligned, marks=needs("compiled lists of shapes"))])
+@pytest.mark.parametrize("f", [special, pytest.param(_aligned, marks=needs("compiled alignments"))])
 def test_rotations_compile(f):
     torch._dynamo.reset()
     M = with_values([2.0, 1.0, -0.5])[0].requires_grad_()

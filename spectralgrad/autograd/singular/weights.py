@@ -85,7 +85,7 @@ def leading(S: Tensor, chosen: Tensor, gaps: Scalar) -> Weights:
 def sign(S: Tensor, support: Tensor) -> Weights:
     """Return the weights of 1 on the support and 0 elsewhere, within the matrices of the same rank."""
     found = _on_range(S, support, torch.ones_like, lambda w: integer_power(w, 0)[1], torch.zeros_like)
-    return Weights(found.values, found.pairs, lambda: ~support)
+    return Weights(found.values, found.pairs, found.curvature, lambda: ~support)
 
 
 def mean_of_largest(S: Tensor, largest: Tensor) -> Weights:
