@@ -94,7 +94,7 @@ wheels: .venv/lab
 .venv/ready: pyproject.toml lab/pyproject.toml Makefile
 	@echo 'Installing torch $(TORCH), spectralgrad and the packages for the tests into .venv; this takes about two minutes.'
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(TORCH)'
+	SPECTRALGRAD_BUILD=all $(BIN)/pip install $(PIP) -e '.[dev]' -e './lab[cluster]' 'torch==$(TORCH)'
 	touch .venv/lab $@
 
 $(OTHER)/ready: pyproject.toml lab/pyproject.toml Makefile
