@@ -229,7 +229,7 @@ def broadcast(*batches: torch.Size) -> bool:
 
 
 def common_shape(*shapes: torch.Size) -> torch.Size:
-    """Return the shape to which all of them broadcast; torch takes 15 µs to find out what equal shapes have."""
+    """Return the shape to which all of them broadcast; torch, whose look is a slow one, sees different shapes only."""
     first = shapes[0]
     return first if all(shape == first for shape in shapes) else torch.broadcast_shapes(*shapes)
 

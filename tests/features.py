@@ -24,7 +24,7 @@ FEATURES = {
         "Dynamo replaces an error inside a transform of torch.func by one of its own",
     ),
     "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
-    "compiled alignments": (_VERSION >= (2, 8), "Dynamo mistakes the shape of one argument for that of another"),
+    "compiled alignments": (_VERSION >= (2, 8), "Dynamo confuses the shapes of two arguments"),
     "symbolic parameters": (
         not (2, 7) <= _VERSION < (2, 13),
         "Dynamo constructs a method with a symbol for a number, which the method refuses",
@@ -36,6 +36,6 @@ FEATURES = {
 
 
 def needs(feature: str) -> pytest.MarkDecorator:
-    """Skip a test if torch lacks a feature, and say so."""
+    """Skip a test, with the reason, if torch lacks a feature."""
     present, reason = FEATURES[feature]
     return pytest.mark.skipif(not present, reason=f"torch {torch.__version__}: {reason}")

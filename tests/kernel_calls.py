@@ -13,7 +13,7 @@ from spectralgrad.solvers.decompose import choice
 
 
 def built():
-    """Return the instruction sets of the kernel: those of SPECTRALGRAD_BUILD, which is all for `make test`."""
+    """Return the instruction sets that the kernel should have, as SPECTRALGRAD_BUILD says; `make test` builds all."""
     return build.sets_of(build.HERE / build.FILE)
 
 

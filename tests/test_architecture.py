@@ -50,8 +50,8 @@ def test_no_name_is_both_a_module_and_something_else():
     assert LIBRARY.names_of_two_things() == {}
 
 
-def test_private_names_of_torch_stand_in_two_files():
-    assert LIBRARY.files_with_private_names_of_torch() == {"older_torch.py", "torch_internals.py"}
+def test_private_names_of_torch_stand_in_one_file():
+    assert LIBRARY.files_with_private_names_of_torch() == {"torch_internals.py"}
 
 
 def test_derivatives_are_rules_that_state_what_they_keep():

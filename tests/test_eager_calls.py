@@ -15,7 +15,7 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad import diagnostics, solvers
 from spectralgrad.diagnostics import GaugeWarning
-from spectralgrad.dispatch.older_torch import compiles_gradients
+from spectralgrad.dispatch.torch_internals import compiles_gradients
 from spectralgrad.native import calls as native_calls
 from spectralgrad.native import derivative_calls, kernel
 from spectralgrad.solvers.decompose.operators import Operator

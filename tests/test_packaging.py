@@ -1,6 +1,6 @@
 """A wheel holds what the tree has now: no kernel or module from an earlier build. Nothing is compiled here.
 
-Who installs without a kernel is told so: by pip in a terminal, and at the first import in one.
+Users without a kernel are told so in the terminal, by pip and at the first import.
 """
 
 import os

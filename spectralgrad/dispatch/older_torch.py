@@ -1,4 +1,4 @@
-"""What older versions of torch do not do by themselves; each is found out by asking torch, when this is imported."""
+"""What older versions of torch do not do by themselves."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-try:
-    from torch._functorch import autograd_function as _private
+from .torch_internals import maps_missing_cotangents, vmapped
 
-    # True if vmap leaves cotangents that are None as they are. The function came with the repair, in torch 2.7 or 2.8.
-    _maps_missing_cotangents = hasattr(_private, "unpack_outputs")
-    # True if torch.compile takes autograd functions inside torch.func.grad: later than 2.10, since they have a context.
-    compiles_gradients = any(
-        "setup_context" in getattr(constant, "co_names", ())
-        for constant in _private.AutogradFunctionApply.__call__.__code__.co_consts
-    )
-except (ImportError, AttributeError):
-    _maps_missing_cotangents = compiles_gradients = True
+
+def custom_operator(name: str, function: Callable[..., Any]) -> Any:
+    """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
+
+    Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
+    """
+    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
+    tags: dict[str, Any] = {} if tag is None else {"tags": (tag,)}
+    return torch.library.custom_op(name, function, mutates_args=(), **tags)
 
 
 def with_vmap_rule(rule: Any) -> Any:
@@ -29,7 +28,7 @@ def with_vmap_rule(rule: Any) -> Any:
     cotangent that is missing, until ``backward`` is called. Zeros would not do: some derivatives multiply a cotangent
     with infinity.
     """
-    if _maps_missing_cotangents or rule.materialize_grads:
+    if maps_missing_cotangents or rule.materialize_grads:
         return rule
 
     def vmap(info: Any, in_dims: Any, *operands: Any) -> Any:
@@ -47,8 +46,7 @@ def with_vmap_rule(rule: Any) -> Any:
             finally:
                 missing.pop()
 
-        made: Any = _private.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
-        mapped, out_dims = made(_changed(rule, without_numbers), in_dims, info.batch_size, info.randomness)
+        mapped, out_dims = vmapped(_changed(rule, without_numbers), in_dims, info.batch_size, info.randomness)
         mapped.materialize_grads = False
         return with_vmap_rule(_changed(mapped, with_numbers)).apply(*operands), out_dims()
 

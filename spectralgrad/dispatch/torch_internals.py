@@ -9,16 +9,11 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-
-from . import older_torch
-
-if TYPE_CHECKING:
-    from torch._library.custom_ops import CustomOpDef
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,6 +29,20 @@ _autocast_available: Callable[[str], bool] = getattr(
     torch._C, "_is_autocast_available", torch.amp.is_autocast_available
 )
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
+
+try:
+    from torch._functorch import autograd_function
+
+    vmapped: Any = autograd_function.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
+    # True if vmap leaves cotangents that are None as they are. The function came with the repair, in torch 2.7 or 2.8.
+    maps_missing_cotangents = hasattr(autograd_function, "unpack_outputs")
+    # True if torch.compile takes autograd functions inside torch.func.grad: later than 2.10, since they have a context.
+    compiles_gradients = any(
+        "setup_context" in getattr(constant, "co_names", ())
+        for constant in autograd_function.AutogradFunctionApply.__call__.__code__.co_consts
+    )
+except (ImportError, AttributeError):
+    vmapped, maps_missing_cotangents, compiles_gradients = None, True, True
 
 
 def intercepted(*tensors: Tensor) -> bool:
@@ -116,7 +125,7 @@ def beyond_gradients() -> bool:
     In older torch it is True in every transform. It is evaluated while Dynamo traces, which guards the transforms.
     """
     kinds = _transforms() or []
-    return "Jvp" in kinds or kinds.count("Grad") > 1 or bool(kinds and not older_torch.compiles_gradients)
+    return "Jvp" in kinds or kinds.count("Grad") > 1 or bool(kinds and not compiles_gradients)
 
 
 @constant_in_a_graph
@@ -223,16 +232,6 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
     except AttributeError:
         return nullcontext()
-
-
-def custom_operator(name: str, function: Callable[..., Any]) -> CustomOpDef:
-    """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
-
-    Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
-    """
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    tags: dict[str, Any] = {} if tag is None else {"tags": (tag,)}
-    return torch.library.custom_op(name, function, mutates_args=(), **tags)
 
 
 def not_compiled(call: F) -> F:

@@ -92,7 +92,7 @@ def matrix_inv_sqrt(
     return _root(A, "inv_sqrt", method, _positive(A, "matrix_inv_sqrt", rtol, clamp))
 
 
-@shortened(lambda A, p: kernel_functions.power_at_once(A, p))
+@shortened(kernel_functions.power_at_once)
 def matrix_power(
     A: Tensor, p: float | Tensor, *, method: str | Method = "exact", rtol: float | None = None, clamp: bool = False
 ) -> Tensor:

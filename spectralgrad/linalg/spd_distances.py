@@ -24,7 +24,7 @@ def _log_euclidean_at_once(A: Tensor, B: Tensor) -> Tensor | None:
     """Return the distance of positive definite matrices whose logarithms take one kernel call each, otherwise None."""
     first = kernel_functions.with_eigenvalues(A, scalar_functions.LOG, True)
     second = kernel_functions.with_eigenvalues(B, scalar_functions.LOG, True) if first else None
-    if first is None or second is None or not (alike(A, B) and _positive(first[1]) and _positive(second[1])):
+    if first is None or second is None or not (_alike(A, B) and _positive(first[1]) and _positive(second[1])):
         return None
     return _squares(first[0] - second[0])
 
@@ -71,7 +71,7 @@ def log_euclidean(
 
 def _affine_invariant_at_once(A: Tensor, B: Tensor) -> Tensor | None:
     """Return the distance of positive definite matrices, without gradient, by three kernel calls, otherwise None."""
-    if not function.unobserved(A, B) or not alike(A, B):
+    if not function.unobserved(A, B) or not _alike(A, B):
         return None
     first = square_root.at_once(A, "affine_invariant", True)
     second = square_root.at_once(B, "affine_invariant", False)
@@ -120,7 +120,7 @@ def affine_invariant(
         return narrow(finished(_on_one_range(squares, [first, second], domain), squared), A.dtype)
 
 
-def alike(A: Tensor, B: Tensor) -> bool:
+def _alike(A: Tensor, B: Tensor) -> bool:
     """True if two tensors have one shape and one type."""
     return A.shape == B.shape and A.dtype == B.dtype
 

@@ -95,7 +95,7 @@ def _own(cxx: tuple[str, ...]) -> str:
 def cache_folder() -> Path:
     """Return the folder of kept object files: the user's, which all checkouts share, otherwise one in this checkout.
 
-    Only a folder that belongs to the user, and in which nobody else may write, is used.
+    The user's folder is used only if it belongs to the user and nobody else may write to it.
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "spectralgrad", "kernel")

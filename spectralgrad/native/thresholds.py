@@ -47,7 +47,7 @@ class Table:
     Attributes:
         float32: for each of :data:`SIZES`, the smallest batch for which the kernel decomposes one matrix per SIMD lane,
             or None if it never does; a size in between uses the entry of the next larger one.
-        float64, complex64, complex128: the same for these types.
+        float64, complex64, complex128: these batches for matrices of other types.
         single: for float32, float64, complex64 and complex128, the largest size for which the kernel decomposes smaller
             batches one matrix at a time.
         svd_float32, svd_float64, svd_complex64, svd_complex128: for singular value decompositions, what ``float32`` is

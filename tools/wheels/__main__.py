@@ -42,7 +42,7 @@ def main() -> int:
 
 
 def build(dist: Path) -> int:
-    """Compile the kernels and write all files, which replace those of the folder."""
+    """Compile the kernels, and write all wheels into the folder in place of the files there."""
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     for package in (ROOT, ROOT / "lab"):

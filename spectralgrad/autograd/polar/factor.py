@@ -46,13 +46,11 @@ def at_once(M: Any, special: bool) -> Tensor | None:
     ``M`` may be anything; for what is not such matrices, wide ones included, the result is None.
     """
     found = (solvers.rotations if special else solvers.polar_factors).at_once(M)
-    if found is None and solvers.prepared_svd(M) and _fits(M.shape, special):
-        found = _Polar.run(M, rank_tolerance(M.shape[-2], M.dtype), special, "polar")
-    return None if found is None or not _fits(found[0].shape, special) else found[0]
-
-
-def _fits(shape: torch.Size, special: bool) -> bool:
-    return shape[-2] == shape[-1] if special else shape[-2] >= shape[-1]
+    if found is None and solvers.prepared_svd(M):
+        m, n = M.shape[-2:]
+        if m == n or (m > n and not special):
+            found = _Polar.run(M, rank_tolerance(m, M.dtype), special, "polar")
+    return None if found is None else found[0]
 
 
 def with_eigenvalues(M: Tensor, tolerance: float, special: bool, operation: str = "polar") -> tuple[Tensor, Tensor]:

@@ -23,7 +23,8 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...dispatch.torch_internals import conjugates_applied, custom_operator
+from ...dispatch.older_torch import custom_operator
+from ...dispatch.torch_internals import conjugates_applied
 from ...native.functions import in_memory
 from ..call_counts import counts
 from ..kernel import inverse_roots, roots
