@@ -133,10 +133,11 @@ class Symmetric(NamedTuple):
 
 
 class Singular(NamedTuple):
-    """Singular value decompositions of matrices (*, m, n)."""
+    """Singular value decompositions and polar factors of matrices (*, m, n)."""
 
     lanes: bool
     run: Any
+    run_polar: Any  # None for complex matrices
     batch: int
     sizes: tuple[int, int, int]
     U: Shape
@@ -149,10 +150,9 @@ class Singular(NamedTuple):
         """The calls for matrices of this shape: one matrix per SIMD lane, or one after another with SIMD inside."""
         *batch, m, n = shape
         k, sizes = min(m, n), (shape[:-2].numel(), m, n)
-        run, real = native.functions["svd" if lanes else "svd_single", dtype], dtype.to_real()
-        return cls(
-            lanes, run, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real if dtype.is_complex else None
-        )
+        end, real = "" if lanes else "_single", dtype.to_real() if dtype.is_complex else None
+        runs = native.functions["svd" + end, dtype], native.functions.get(("polar" + end, dtype))
+        return cls(lanes, *runs, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real)
 
     def svd(self, M: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
         """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
@@ -165,6 +165,21 @@ class Singular(NamedTuple):
         S = self._new_values(M)
         pointers = M.data_ptr(), None, S.data_ptr(), None
         return S, checked("svdvals", self.run(*pointers, *self.sizes, torch.get_num_threads()))
+
+    def polar(self, M: Tensor, special: bool, rtol: float) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
+        """Return Q (*, m, n), h (*, n) and Vh (*, n, n) of real M = Q V diag(h) Vh, m ≥ n, and the number of failures.
+
+        Results for failed matrices are NaN.
+
+        Args:
+            M: matrices (*, m, n) in float32 or float64.
+            special: Q is the nearest rotation; the last of h is negative where the polar factor is none.
+            rtol: eigenvalues up to this multiple of the largest are zero, and so is the sum of the last two.
+        """
+        Q, h, Vh = torch.empty_like(M), M.new_empty(*self.S), M.new_empty(*self.Vh)
+        pointers = M.data_ptr(), Q.data_ptr(), h.data_ptr(), Vh.data_ptr()
+        failed = self.run_polar(*pointers, *self.sizes, special, rtol, torch.get_num_threads())
+        return (Q, h, Vh), checked("polar", failed)
 
     def _new_values(self, M: Tensor) -> Tensor:
         return M.new_empty(*self.S) if self.real is None else M.new_empty(self.S, dtype=self.real)

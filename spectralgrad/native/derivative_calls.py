@@ -77,15 +77,16 @@ class SingularDerivatives(NamedTuple):
 
     run_gradient: Any
     run_function: Any
+    run_polar: Any
     sizes: tuple[int, int, int]
     shape: Shape  # (*, m, n)
 
     @classmethod
     def of(cls, native: Kernel, left: torch.Size, right: torch.Size, dtype: torch.dtype) -> SingularDerivatives:
         """The calls for U and Vh of these shapes."""
-        gradient, function = (native.functions[name, dtype] for name in ("svd_gradient", "singular_function"))
-        shape = *left[:-1], right[-1]
-        return cls(gradient, function, (left[:-2].numel(), shape[-2], shape[-1]), shape)
+        names, shape = ("svd_gradient", "singular_function", "polar_gradient"), (*left[:-1], right[-1])
+        gradient, function, polar = (native.functions[name, dtype] for name in names)
+        return cls(gradient, function, polar, (left[:-2].numel(), shape[-2], shape[-1]), shape)
 
     def factors(
         self,
@@ -119,6 +120,13 @@ class SingularDerivatives(NamedTuple):
             outer: f(σ)/σ (*, k).
         """
         return self._function(U, S, Vh, None, joint, outer, G)
+
+    def polar(self, G: Tensor, Q: Tensor, h: Tensor, Vh: Tensor) -> Tensor:
+        """Return the derivative (*, m, n) of the polar factor Q of M = Q V diag(h) Vh, m ≥ n, in the direction G."""
+        X = G.new_empty(*self.shape)
+        tail = *self.sizes, torch.get_num_threads()
+        checked("polar_gradient", self.run_polar(*_addresses(Q, h, Vh, G, X), *tail))
+        return X
 
     def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
         X = U.new_empty(*self.shape)

@@ -234,9 +234,42 @@ template <class T> double exercise_svd(const Entries<T>& entry, int64_t m, int64
                    exercise_divided(entry, S, batch, k, threads));
 }
 
+// One way to polar factors and rotations of matrices with m ≥ n: Q V diag(h) Vᵀ is the matrix, its gradient finite. A
+// matrix that is not finite, too.
+template <class T>
+double exercise_polar(const Entries<T>& entry, Function polar, int64_t m, int64_t n, int64_t batch, int threads) {
+  std::vector<T> A = varied<T>(1, m, n, batch), Q(A.size()), X(A.size()), h((size_t)(batch * n));
+  std::vector<T> Vh(h.size() * (size_t)n);
+  double worst = 0;
+  for (int special = 0; special <= (m == n); special++) {
+    if (polar(A.data(), Q.data(), h.data(), Vh.data(), batch, m, n, special, (T)1e-5, threads)) return 1e30;
+    if (entry("polar_gradient")(Q.data(), h.data(), Vh.data(), A.data(), X.data(), batch, m, n, threads)) return 1e30;
+    for (int64_t b = 0; b < batch; b++)
+      for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+          double sum = -(double)A[(size_t)((b * m + i) * n + j)];
+          for (int64_t r = 0; r < n; r++) {
+            double left = 0;  // of U = Q V
+            for (int64_t l = 0; l < n; l++)
+              left += (double)Q[(size_t)((b * m + i) * n + l)] * (double)Vh[(size_t)((b * n + r) * n + l)];
+            sum += left * (double)h[(size_t)(b * n + r)] * (double)Vh[(size_t)((b * n + r) * n + j)];
+          }
+          if (!std::isfinite(X[(size_t)((b * m + i) * n + j)])) return 1e30;
+          const double size = std::fmax(1.0, (double)h[(size_t)(b * n)]);
+          worst = std::fmax(worst, (std::fabs(sum) - 2e-5 * size) / size);  // what counts as zero
+        }
+  }
+  A[0] = std::numeric_limits<T>::infinity();
+  if (polar(A.data(), Q.data(), h.data(), Vh.data(), batch, m, n, 0, (T)0, threads) != 1 || h[0] == h[0]) return 1e30;
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)m;
+}
+
 template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch,
                                              int threads) {
   double worst = exercise_triples<T>(entry("svd"), 1, m, n, batch, threads);
+  if (m >= n)
+    for (auto polar : {entry("polar"), entry("polar_single")})
+      worst = std::fmax(worst, exercise_polar(entry, polar, m, n, batch, threads));
   worst = std::fmax(worst, exercise_triples<T>(entry("svd_single"), 1, m, n, batch, threads));
   worst = std::fmax(worst, exercise_triples<T>(entry("complex svd"), 2, m, n, batch, threads));
   return std::fmax(worst, exercise_triples<T>(entry("complex svd_single"), 2, m, n, batch, threads));

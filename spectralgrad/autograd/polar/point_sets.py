@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, rank_tolerance, resolved
+from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
 from ..functions.rescaling import common_exponent, rescaled
 from . import factor as polar_factor
@@ -78,17 +78,13 @@ def composed(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Result
     weighed = Y if w is None else Y * w.unsqueeze(-1)
     inner, outer = magnitude(X), magnitude(weighed)  # so that no square overflows or underflows
     C = (weighed / outer).mT @ (X / inner).conj()
-    R, h = polar_factor.with_eigenvalues(C, _tolerance(C), options.special, "procrustes")
+    R, h = polar_factor.with_eigenvalues(C, -1.0, options.special, "procrustes")
     s = _ones(R)
     if options.scale:
         s = _scale(R, X / inner, weighed / outer, w, (outer / inner)[..., 0, 0])
     misses = s[..., None, None] * (X @ R.mT) - Y
     t = torch.zeros_like(R[..., 0]) if x is None or y is None else _translation(x, y, R, s)
     return R, t, s, _total(misses, misses, w), _margin(h, options.special and not R.dtype.is_complex)
-
-
-def _tolerance(C: Tensor) -> float:
-    return rank_tolerance(C.shape[-1], C.dtype)
 
 
 def _ones(R: Tensor) -> Tensor:
@@ -143,7 +139,7 @@ class _Alignment(function.ReverseRule):
         ctx.options = options
         ctx.set_materialize_grads(False)
         C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
-        R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
+        R, h, Vh = polar_factor.decompose(C, -1.0, options.special, "procrustes")
         s, spread = _ones(R), None
         if options.scale:
             near = X - x.unsqueeze(-2)

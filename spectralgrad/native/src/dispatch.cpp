@@ -229,6 +229,23 @@ int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int 
   return run(t, p, threads, o.svd);
 }
 
+// The polar factor Q of m × n matrices, m ≥ n, which is U until the decomposition of a group is complete.
+template <class T, SvdSolver<T> solver>
+int polar(const T* A, T* Q, T* h, T* Vh, int64_t batch, int64_t m, int64_t n, int special, T rtol, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SvdMethod<T>& o = solver();
+  const auto& behind = ops<T>().svd;
+  const size_t work = o.work(m, n, true), own = behind.polar_work(m, n);
+  sg::SvdTask<T> t{{batch}, A, Q, h, Vh, (int)m, (int)n, team(batch, n, threads)};
+  const Plan p{o.group(m, n), o.lanes(m, n), work > own ? work : own, 1.1 * o.cost(m, n, true)};
+  return run(t, p, threads, [&](const sg::SvdTask<T>& x) {
+    const int failed = o.svd(x);
+    // Vector loads must not reach what other threads are writing, so the batch ends here.
+    behind.polar({{x.first + x.count, x.first, x.count, x.work}, Q, h, Vh, x.m, x.n, special != 0, rtol});
+    return failed;
+  });
+}
+
 template <class T>
 int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
                  int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
@@ -316,16 +333,28 @@ int feature_map(const T* Y, const T* y0, const T* A, const T* X, const T* x0, co
                   [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
 }
 
+template <class T> Plan singular_plan(const sg::SingularFunction<T>& t) {
+  const auto& o = ops<T>().svd;
+  const int lanes = o.gradient_lanes(t.m, t.n);
+  return {8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
+}
+
 // F = U diag(values) Vᵀ, or its derivative in the direction G.
 template <class T>
 int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
                       T* out, int64_t batch, int64_t m, int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
   const sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
-  const auto& o = ops<T>().svd;
-  const int lanes = o.gradient_lanes(t.m, t.n);
-  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
-  return run(t, p, threads, o.function);
+  return run(t, singular_plan(t), threads, ops<T>().svd.function);
+}
+
+// The gradient of a polar factor Q with M = Q V diag(h) Vᵀ, which is its derivative in the direction G.
+template <class T>
+int polar_gradient(const T* Q, const T* h, const T* Vh, const T* G, T* out, int64_t batch, int64_t m, int64_t n,
+                   int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SingularFunction<T> t{{batch}, Q, h, Vh, nullptr, nullptr, nullptr, G, out, (int)m, (int)n, true};
+  return run(t, singular_plan(t), threads, ops<T>().svd.function);
 }
 
 // A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
@@ -361,16 +390,17 @@ struct Entry {
       : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
 };
 
-#define SG_REAL(T, type)                                                                                             \
-  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},   \
-      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                \
-      {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                        \
-      {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                              \
-      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                \
-      {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                          \
-      {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>}, \
-      {"feature_moments", type, feature_moments<T>}, {                                                               \
-    "feature_map", type, feature_map<T>                                                                              \
+#define SG_REAL(T, type)                                                                                           \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>}, \
+      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                              \
+      {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                      \
+      {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                            \
+      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                              \
+      {"svd_single", type, svd<T, svd_single<T>>}, {"polar", type, polar<T, svd_lanes<T>>},                        \
+      {"polar_single", type, polar<T, svd_single<T>>}, {"polar_gradient", type, polar_gradient<T>},                \
+      {"svd_gradient", type, svd_gradient<T>}, {"singular_function", type, singular_function<T>},                  \
+      {"divided", type, divided<T>}, {"points", type, points<T>}, {"feature_moments", type, feature_moments<T>}, { \
+    "feature_map", type, feature_map<T>                                                                            \
   }
 #define SG_COMPLEX(T, type)                                                                     \
   {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>}, \
@@ -387,11 +417,14 @@ struct Constant {
   int value;
 };
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {SG_CONSTANT(square_root),    SG_CONSTANT(inverse_square_root), SG_CONSTANT(given),
-                              SG_CONSTANT(logarithm),      SG_CONSTANT(exponential),         SG_CONSTANT(real_power),
-                              SG_CONSTANT(whole_power),    SG_CONSTANT(quotients),           SG_CONSTANT(nodes),
-                              SG_CONSTANT(means),          SG_CONSTANT(cross_covariance),    SG_CONSTANT(fit_distance),
-                              SG_CONSTANT(point_gradient), SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root),     SG_CONSTANT(inverse_square_root),
+                              SG_CONSTANT(given),           SG_CONSTANT(logarithm),
+                              SG_CONSTANT(exponential),     SG_CONSTANT(real_power),
+                              SG_CONSTANT(whole_power),     SG_CONSTANT(leading),
+                              SG_CONSTANT(quotients),       SG_CONSTANT(nodes),
+                              SG_CONSTANT(means),           SG_CONSTANT(cross_covariance),
+                              SG_CONSTANT(fit_distance),    SG_CONSTANT(point_gradient),
+                              SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 

@@ -15,7 +15,8 @@ enum Function {
   logarithm = 5,
   exponential = 6,
   real_power = 7,
-  whole_power = 8
+  whole_power = 8,
+  leading = 9
 };
 
 // Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
@@ -90,11 +91,22 @@ template <class T> struct PointTask : Piece {
   T *gX, *gY, *gw;
 };
 
-// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp.
+// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp. For a polar
+// factor U is the factor itself and S are the eigenvalues of the other one; there are no divided differences.
 template <class T> struct SingularFunction : Piece {
   const T *U, *S, *Vh, *values, *joint, *outer, *G;
   T* out;
   int m, n;
+  bool polar = false;
+};
+
+// The polar factor from U, which Q holds before, and Vᵀ: svd/polar.hpp.
+template <class T> struct PolarTask : Piece {
+  T *Q, *h;  // h: singular values before
+  const T* Vh;
+  int m, n;
+  bool special;  // the nearest rotation
+  T rtol;        // eigenvalues up to rtol · max h count as zero
 };
 
 // One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with
@@ -130,6 +142,8 @@ template <class T> struct SvdOps {
   void (*gradient)(const SvdGradient<T>&);
   size_t (*function_work)(int64_t m, int64_t n);
   void (*function)(const SingularFunction<T>&);
+  size_t (*polar_work)(int64_t m, int64_t n);
+  void (*polar)(const PolarTask<T>&);
 };
 
 // One way to compute eigenpairs.
