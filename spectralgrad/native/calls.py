@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .functions import Kernel, checked
+from .functions import Kernel, addresses, checked
 
 UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
 Shape = tuple[int, ...]
@@ -138,6 +138,7 @@ class Singular(NamedTuple):
     lanes: bool
     run: Any
     run_polar: Any  # None for complex matrices
+    run_align: Any
     batch: int
     sizes: tuple[int, int, int]
     U: Shape
@@ -151,8 +152,8 @@ class Singular(NamedTuple):
         *batch, m, n = shape
         k, sizes = min(m, n), (shape[:-2].numel(), m, n)
         end, real = "" if lanes else "_single", dtype.to_real() if dtype.is_complex else None
-        runs = native.functions["svd" + end, dtype], native.functions.get(("polar" + end, dtype))
-        return cls(lanes, *runs, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real)
+        svd, polar, align = (native.functions.get((name + end, dtype)) for name in ("svd", "polar", "align"))
+        return cls(lanes, svd, polar, align, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real)
 
     def svd(self, M: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
         """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
@@ -180,6 +181,27 @@ class Singular(NamedTuple):
         pointers = M.data_ptr(), Q.data_ptr(), h.data_ptr(), Vh.data_ptr()
         failed = self.run_polar(*pointers, *self.sizes, special, rtol, torch.get_num_threads())
         return (Q, h, Vh), checked("polar", failed)
+
+    def align(
+        self, C: Tensor, X: Tensor, Y: Tensor, w: Tensor | None, means: bool, scale: bool, special: bool, rtol: float
+    ) -> tuple[tuple[Tensor, ...], int]:
+        """Return the fit of points Y by points X (*, n, k), and the number of failures, whose results are NaN.
+
+        The fit consists of R (*, k, k), t (*, k), s, the residual and the margin (*,), the means of X and Y (*, k), h
+        and Vh as in :meth:`polar` of the cross-covariance, which is written into C, and Σ w‖x − x̄‖² (*,). Without
+        ``means`` points are not centred, and means and t are zero; without ``scale``, s and the sum are one.
+        """
+        batch, make = C.shape[:-2], C.new_empty if means else C.new_zeros
+        x, y, t, h = make(*self.S), make(*self.S), make(*self.S), C.new_empty(*self.S)
+        R, Vh, e, margin = C.new_empty(*self.Vh), C.new_empty(*self.Vh), C.new_empty(batch), C.new_empty(batch)
+        s = C.new_empty(batch) if scale else C.new_ones(batch)
+        spread = C.new_empty(batch) if scale else s
+        centers = (x, y, t) if means else (None, None, None)
+        scales = (s, spread) if scale else (None, None)
+        pointers = addresses(X, Y, w, *centers[:2], C, R, h, Vh, centers[2], *scales, e, margin)
+        sizes = self.batch, X.shape[-2], X.shape[-1]
+        failed = self.run_align(*pointers, *sizes, special, rtol, torch.get_num_threads())
+        return (R, t, s, e, margin, x, y, h, Vh, spread), checked("align", failed)
 
     def _new_values(self, M: Tensor) -> Tensor:
         return M.new_empty(*self.S) if self.real is None else M.new_empty(self.S, dtype=self.real)

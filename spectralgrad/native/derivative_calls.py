@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .calls import Scalar, Shape
-from .functions import Kernel, checked, in_memory
+from .functions import Kernel, addresses, checked, in_memory
 
 
 class Derivatives(NamedTuple):
@@ -68,7 +68,7 @@ class Derivatives(NamedTuple):
         (w, V), (gw, gV), (K, floor) = eigenpairs, cotangents, _gaps(gaps)
         gA = torch.empty_like(V)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("eigh_gradient", self.run_gradient(*_addresses(V, w, gV, gw, K, gA), *tail))
+        checked("eigh_gradient", self.run_gradient(*addresses(V, w, gV, gw, K, gA), *tail))
         return gA
 
 
@@ -103,7 +103,7 @@ class SingularDerivatives(NamedTuple):
         K, floor = _gaps(gaps)
         gM = factors[0].new_empty(*self.shape)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("svd_gradient", self.run_gradient(*_addresses(*factors, *cotangents, K, gM), *tail))
+        checked("svd_gradient", self.run_gradient(*addresses(*factors, *cotangents, K, gM), *tail))
         return gM
 
     def composed(self, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
@@ -125,13 +125,13 @@ class SingularDerivatives(NamedTuple):
         """Return the derivative (*, m, n) of the polar factor Q of M = Q V diag(h) Vh, m ≥ n, in the direction G."""
         X = G.new_empty(*self.shape)
         tail = *self.sizes, torch.get_num_threads()
-        checked("polar_gradient", self.run_polar(*_addresses(Q, h, Vh, G, X), *tail))
+        checked("polar_gradient", self.run_polar(*addresses(Q, h, Vh, G, X), *tail))
         return X
 
     def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
         X = U.new_empty(*self.shape)
         tail = *self.sizes, torch.get_num_threads()
-        checked("singular_function", self.run_function(*_addresses(U, *others, X), *tail))
+        checked("singular_function", self.run_function(*addresses(U, *others, X), *tail))
         return X
 
 
@@ -162,7 +162,7 @@ def divided_differences(
 
     def step(name: str, places: Tensor | None = None, slopes: Tensor | None = None) -> int:
         given = w, values, joint, offsets, places, slopes, None if slopes is None else ratio
-        return checked("divided", run(native.constants[name], *_addresses(*given), *tail))
+        return checked("divided", run(native.constants[name], *addresses(*given), *tail))
 
     places = w.new_empty(w.numel() + native.constants["quadrature_nodes"] * step("quotients"))
     step("nodes", places)
@@ -171,10 +171,6 @@ def divided_differences(
         return None
     step("means", None, in_memory(slopes))
     return joint, ratio
-
-
-def _addresses(*tensors: Tensor | None) -> list[int | None]:
-    return [None if x is None else x.data_ptr() for x in tensors]
 
 
 def _gaps(gaps: Tensor | float) -> tuple[Tensor | None, float]:

@@ -62,26 +62,43 @@ def of_projector(native: Kernel, A: Tensor, G: Tensor, lanes: bool) -> Iterator[
 
 
 def of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    """The steps of an alignment: centred cross-covariance, distance of a fit, and gradient, with weights."""
+    """An alignment with weights and a scale, one without either, and the gradient of points."""
     w = 1 + A[..., 0].square()
-    x, y, e = torch.empty_like(w), torch.empty_like(w), w.new_empty(len(w))
-    C, gX, gY, gw = torch.empty_like(A), torch.empty_like(A), torch.empty_like(A), torch.empty_like(w)
-    native.points("cross_covariance", A, G, w, x, y, C)
-    native.points("fit_distance", A, G, w, x, y, A, e)
-    native.points("point_gradient", A, G, w, x, y, A, None, y, x, gX, gY, gw)
-    a, g, weights = wide(A), wide(G), wide(w)[..., None]
-    shares = weights / weights.sum(1, keepdims=True)
-    near, far = a - (shares * a).sum(1, keepdims=True), g - (shares * g).sum(1, keepdims=True)
-    pulled, pushed = (
-        wide(y)[:, None] / weights.sum(1, keepdims=True),
-        wide(x)[:, None] / weights.sum(1, keepdims=True),
-    )
-    misses, turned = near @ a.swapaxes(1, 2) - far, near @ a.swapaxes(1, 2)
-    yield "cross-covariance", wide(C), (weights * far).swapaxes(1, 2) @ near
-    yield "distance of a fit", wide(e), (weights * misses**2).sum((1, 2))
-    yield "gradient of points", wide(gX), weights * (far @ a + pulled)
-    yield "gradient of points", wide(gY), weights * (turned + pushed)
+    for lanes in (True, False):
+        plan, C = Singular.of(native, A.shape, A.dtype, lanes), torch.empty_like(A)
+        for weights, scale in ((w, True), (None, False)):
+            fit, failed = plan.align(C, A, G, weights, scale, scale, True, 0.0)
+            yield from _of_fit(A, G, weights, C, fit, failed)
+    gX, gY, gw = torch.empty_like(A), torch.empty_like(A), torch.empty_like(w)
+    x, y, pulls = A.mean(-2), G.mean(-2), (A[:, 0].contiguous(), G[:, 0].contiguous())
+    native.pull_points(A, G, w, x, y, A, *pulls, gX, gY, gw)
+    each = wide(w)[..., None]
+    near, far, total = wide(A) - wide(x)[:, None], wide(G) - wide(y)[:, None], each.sum(1, keepdims=True)
+    pulled, pushed = (wide(g)[:, None] / total for g in pulls)
+    turned = near @ wide(A).swapaxes(1, 2)
+    yield "gradient of points", wide(gX), each * (far @ wide(A) + pulled)
+    yield "gradient of points", wide(gY), each * (turned + pushed)
     yield "gradient of weights", wide(gw), (far * (turned + pushed) + near * pulled).sum(-1)
+
+
+def _of_fit(
+    A: Tensor, G: Tensor, w: Tensor | None, C: Tensor, found: tuple[Tensor, ...], failed: int
+) -> Iterator[Equation]:
+    R, t, s, e, margin, x, y, h, Vh, spread = map(wide, found)
+    weights = np.ones((*A.shape[:-1], 1)) if w is None else wide(w)[..., None]
+    near, far = wide(A) - x[:, None], wide(G) - y[:, None]
+    centers = [(weights * wide(P)).sum(1) / weights.sum(1) * (w is not None) for P in (A, G)]
+    misses = s[:, None, None] * near @ R.swapaxes(1, 2) - far
+    yield "means", np.concatenate([x, y]), np.concatenate(centers)
+    yield "cross-covariance", wide(C), (weights * far).swapaxes(1, 2) @ near
+    yield "alignment", R @ (Vh.swapaxes(1, 2) @ (h[..., None] * Vh)), wide(C) + failed
+    yield "translation", t + (s[:, None, None] * R @ x[..., None])[..., 0], y
+    size = (weights * far**2).sum((1, 2))  # a fit of two points is exact
+    yield "distance of a fit", e + size, (weights * misses**2).sum((1, 2)) + size
+    yield "margin", margin * h[:, 0], h[:, -2:].sum(-1)
+    if w is not None:
+        yield "scale", s * spread, h.sum(-1)
+        yield "scale", spread, (weights * near**2).sum((1, 2))
 
 
 def of_features(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:

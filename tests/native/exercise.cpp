@@ -54,12 +54,12 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
       if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative,
                 threads))
         return 1e30;
-  for (int f = 5; f <= 8; f++)
+  for (int f = 5; f <= 9; f++)
     for (auto function : {entry("function"), entry("function_single")}) {
-      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)-2, (T)1e6,
-                   f == 8, threads))
+      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)(f == 9 ? 2 : -2),
+                   (T)1e6, f == 8, threads))
         return 1e30;
-      entry("frechet")(f, 0, (T)-2, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+      entry("frechet")(f, 0, (T)(f == 9 ? 2 : -2), V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
       for (T x : X)
         if (!std::isfinite(x)) return 1e30;
     }
@@ -275,28 +275,36 @@ template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m,
   return std::fmax(worst, exercise_triples<T>(entry("complex svd_single"), 2, m, n, batch, threads));
 }
 
-// Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.
+// Sets of n equal points: no cross-covariance, no distance, finite gradients; with means, a scale and weights and
+// without. A set that is not finite fails.
 template <class T> bool exercise_points(const Entries<T>& entry, int64_t n, int64_t k, int64_t batch, int threads) {
-  const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k);
-  std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), C(means * (size_t)k);
-  std::vector<T> e((size_t)batch), gX(all), gY(all), gw(w.size());
+  const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k), square = means * (size_t)k;
+  std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), t(means), h(means);
+  std::vector<T> C(square), R(square), Vh(square), gX(all), gY(all), gw(w.size());
+  std::vector<T> s((size_t)batch), spread(s), e(s), margin(s);
   for (const T* weights : {(const T*)nullptr, (const T*)w.data()}) {
-    entry("points")(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    entry("points")(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    for (T c : C)
-      if (c != 0) return false;
-    entry("points")(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    for (T distance : e)
-      if (distance != 0) return false;
-    entry("points")(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(),
-                    gX.data(), gY.data(), weights ? gw.data() : nullptr, batch, n, k, threads);
+    for (auto align : {entry("align"), entry("align_single")}) {
+      if (align(X.data(), Y.data(), weights, nullptr, nullptr, C.data(), R.data(), h.data(), Vh.data(), nullptr,
+                nullptr, nullptr, e.data(), margin.data(), batch, n, k, 0, (T)1e-5, threads))
+        return false;
+      if (align(X.data(), Y.data(), weights, x.data(), y.data(), C.data(), R.data(), h.data(), Vh.data(), t.data(),
+                s.data(), spread.data(), e.data(), margin.data(), batch, n, k, 1, (T)1e-5, threads))
+        return false;
+      for (T c : C)
+        if (c != 0) return false;
+      for (T scale : s)
+        if (scale != 1) return false;
+      for (T distance : e)
+        if (distance != 0) return false;
+    }
+    entry("point_gradient")(X.data(), Y.data(), weights, x.data(), y.data(), C.data(), x.data(), y.data(), gX.data(),
+                            gY.data(), weights ? gw.data() : nullptr, batch, n, k, threads);
     for (size_t i = 0; i < all; i++)
       if (!std::isfinite(gX[i]) || !std::isfinite(gY[i])) return false;
   }
-  return true;
+  X[0] = std::numeric_limits<T>::infinity();
+  return entry("align")(X.data(), Y.data(), nullptr, x.data(), y.data(), C.data(), R.data(), h.data(), Vh.data(),
+                        t.data(), nullptr, nullptr, e.data(), margin.data(), batch, n, k, 1, (T)0, threads) == 1;
 }
 
 // Features of n positions: moments about a centre, with other features and with themselves, and the affine map of both.
@@ -369,7 +377,7 @@ template <class T> double everything(const Entries<T>& entry, int threads) {
         }
   worst = std::fmax(worst, exercise_every_svd(entry, 131, 129, 1, threads));  // threads share one matrix
   for (int64_t n : {1, 4, 16})
-    for (int64_t k : {1, 2, 3, 8})
+    for (int64_t k : {1, 2, 3, 8, 16})
       for (int64_t batch : {1, 3, 200})
         if (!exercise_points(entry, n, k, batch, threads)) return 1e30;
   for (int64_t d : {1, 8, 17})

@@ -257,13 +257,42 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   return run(t, p, threads, o.gradient);
 }
 
-template <class T>
-int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
-           T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+// The alignment of sets of points: their cross-covariance C, its polar factor R, and the fit.
+template <class T, SvdSolver<T> solver>
+int align(const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* R, T* h, T* Vh, T* t, T* s, T* spread, T* e,
+          T* margin, int64_t batch, int64_t n, int64_t k, int special, T rtol, int threads) {
   if (batch <= 0 || k <= 0) return 0;
-  const auto what = (sg::PointStep)step;
-  const sg::PointTask<T> t{{batch}, (int)n, (int)k, what, X, Y, w, x, y, C, e, gx, gy, gX, gY, gw};
-  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().points);
+  const sg::SvdMethod<T>& o = solver();
+  const auto& all = ops<T>();
+  sg::PointTask<T> points{{batch}, (int)n, (int)k, X, Y, w, x, y, C, nullptr, nullptr, nullptr, nullptr, nullptr};
+  points.R = R;
+  points.h = h;
+  points.t = t;
+  points.s = s;
+  points.spread = spread;
+  points.e = e;
+  points.margin = margin;
+  points.special = special != 0;
+  const size_t work = o.work(k, k, true), own = all.svd.polar_work(k, k);
+  const double cost = 1.1 * o.cost(k, k, true) + 1.2 * (double)(n * k * k) + 20;
+  const Plan p{o.group(k, k), o.lanes(k, k), work > own ? work : own, cost};
+  return run(points, p, threads, [&](const sg::PointTask<T>& piece) {
+    const sg::Piece part{piece.first + piece.count, piece.first, piece.count, piece.work};
+    all.point_moments(piece);
+    const int failed = o.svd({part, C, R, h, Vh, piece.k, piece.k});
+    all.svd.polar({part, R, h, Vh, piece.k, piece.k, piece.special, rtol});
+    all.point_fit(piece);
+    return failed;
+  });
+}
+
+template <class T>
+int point_gradient(const T* X, const T* Y, const T* w, const T* x, const T* y, const T* C, const T* gx, const T* gy,
+                   T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+  if (batch <= 0 || k <= 0) return 0;
+  const sg::PointTask<T> t{{batch},           (int)n, (int)k, X,  Y,  w, const_cast<T*>(x), const_cast<T*>(y),
+                           const_cast<T*>(C), gx,     gy,     gX, gY, gw};
+  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().point_gradient);
 }
 
 // Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The
@@ -399,7 +428,9 @@ struct Entry {
       {"svd_single", type, svd<T, svd_single<T>>}, {"polar", type, polar<T, svd_lanes<T>>},                        \
       {"polar_single", type, polar<T, svd_single<T>>}, {"polar_gradient", type, polar_gradient<T>},                \
       {"svd_gradient", type, svd_gradient<T>}, {"singular_function", type, singular_function<T>},                  \
-      {"divided", type, divided<T>}, {"points", type, points<T>}, {"feature_moments", type, feature_moments<T>}, { \
+      {"divided", type, divided<T>}, {"align", type, align<T, svd_lanes<T>>},                                      \
+      {"align_single", type, align<T, svd_single<T>>}, {"point_gradient", type, point_gradient<T>},                \
+      {"feature_moments", type, feature_moments<T>}, {                                                             \
     "feature_map", type, feature_map<T>                                                                            \
   }
 #define SG_COMPLEX(T, type)                                                                     \
@@ -417,14 +448,12 @@ struct Constant {
   int value;
 };
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {SG_CONSTANT(square_root),     SG_CONSTANT(inverse_square_root),
-                              SG_CONSTANT(given),           SG_CONSTANT(logarithm),
-                              SG_CONSTANT(exponential),     SG_CONSTANT(real_power),
-                              SG_CONSTANT(whole_power),     SG_CONSTANT(leading),
-                              SG_CONSTANT(quotients),       SG_CONSTANT(nodes),
-                              SG_CONSTANT(means),           SG_CONSTANT(cross_covariance),
-                              SG_CONSTANT(fit_distance),    SG_CONSTANT(point_gradient),
-                              SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root),
+                              SG_CONSTANT(given),       SG_CONSTANT(logarithm),
+                              SG_CONSTANT(exponential), SG_CONSTANT(real_power),
+                              SG_CONSTANT(whole_power), SG_CONSTANT(leading),
+                              SG_CONSTANT(quotients),   SG_CONSTANT(nodes),
+                              SG_CONSTANT(means),       SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 

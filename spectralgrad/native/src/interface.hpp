@@ -79,16 +79,17 @@ template <class T> struct EighGradient : Piece {
   Team team = {};
 };
 
-// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it
-// reads and writes. Means, weights and their gradients may be null.
-enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
+// Passes over two sets of n points with k ≤ 16 coordinates; passes/points.hpp says which arrays each reads and writes.
+// Means, weights and their gradients may be null, and so may translation and scale.
 template <class T> struct PointTask : Piece {
   int n, k;
-  PointStep step;
   const T *X, *Y, *w;
-  T *x, *y, *C, *e;
-  const T *gx, *gy;
+  T *x, *y, *C;
+  const T *gx, *gy;  // gradients
   T *gX, *gY, *gw;
+  const T *R = nullptr, *h = nullptr;  // the polar factor of C, and the eigenvalues of the other one
+  T *t = nullptr, *s = nullptr, *spread = nullptr, *e = nullptr, *margin = nullptr;
+  bool special = false;
 };
 
 // F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp. For a polar
@@ -162,7 +163,9 @@ template <class T> struct Ops {
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
-  void (*points)(const PointTask<T>&);
+  void (*point_moments)(const PointTask<T>&);
+  void (*point_fit)(const PointTask<T>&);
+  void (*point_gradient)(const PointTask<T>&);
   int (*divided)(const Divided<T>&);
 };
 
