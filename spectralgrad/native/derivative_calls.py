@@ -72,12 +72,21 @@ class Derivatives(NamedTuple):
         return gA
 
 
+class SingularScalar(NamedTuple):
+    """A function of singular values: its name in the kernel, its parameter, and the rank tolerance."""
+
+    name: str
+    parameter: float
+    tolerance: float
+
+
 class SingularDerivatives(NamedTuple):
     """Gradients of singular value decompositions U (*, m, k), S, Vh (*, k, n), and functions of singular values."""
 
     run_gradient: Any
     run_function: Any
     run_polar: Any
+    codes: dict[str, int]
     sizes: tuple[int, int, int]
     shape: Shape  # (*, m, n)
 
@@ -86,7 +95,7 @@ class SingularDerivatives(NamedTuple):
         """The calls for U and Vh of these shapes."""
         names, shape = ("svd_gradient", "singular_function", "polar_gradient"), (*left[:-1], right[-1])
         gradient, function, polar = (native.functions[name, dtype] for name in names)
-        return cls(gradient, function, polar, (left[:-2].numel(), shape[-2], shape[-1]), shape)
+        return cls(gradient, function, polar, native.constants, (left[:-2].numel(), shape[-2], shape[-1]), shape)
 
     def factors(
         self,
@@ -108,7 +117,15 @@ class SingularDerivatives(NamedTuple):
 
     def composed(self, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
         """Return U diag(values) Vh (*, m, n) for U (*, m, k), values (*, k) and Vh (*, k, n)."""
-        return self._function(U, None, Vh, values, None, None, None)
+        return self._function(_GIVEN, None, U, None, Vh, values, None, None, None)
+
+    def function(self, f: SingularScalar, U: Tensor, S: Tensor, Vh: Tensor, factor: Tensor | None = None) -> Tensor:
+        """Return U diag(f(S)) Vh (*, m, n), multiplied by ``factor`` (*,)."""
+        return self._function(f, factor, U, S, Vh, None, None, None, None)
+
+    def function_derivative(self, f: SingularScalar, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+        """Return the derivative (*, m, n) of U diag(f(S)) Vh in the direction G."""
+        return self._function(f, None, U, S, Vh, None, None, None, G)
 
     def derivative(self, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
         """Return the derivative (*, m, n) of a function of singular values in the direction G.
@@ -119,7 +136,7 @@ class SingularDerivatives(NamedTuple):
             joint: divided differences (*, k, k), symmetric.
             outer: f(σ)/σ (*, k).
         """
-        return self._function(U, S, Vh, None, joint, outer, G)
+        return self._function(_GIVEN, None, U, S, Vh, None, joint, outer, G)
 
     def polar(self, G: Tensor, Q: Tensor, h: Tensor, Vh: Tensor) -> Tensor:
         """Return the derivative (*, m, n) of the polar factor Q of M = Q V diag(h) Vh, m ≥ n, in the direction G."""
@@ -128,11 +145,16 @@ class SingularDerivatives(NamedTuple):
         checked("polar_gradient", self.run_polar(*addresses(Q, h, Vh, G, X), *tail))
         return X
 
-    def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
-        X = U.new_empty(*self.shape)
-        tail = *self.sizes, torch.get_num_threads()
-        checked("singular_function", self.run_function(*addresses(U, *others, X), *tail))
+    def _function(self, f: SingularScalar, *tensors: Tensor | None) -> Tensor:
+        """Run the entry on the factor, U, S, Vh, values, joint, outer and G."""
+        X = tensors[1].new_empty(*self.shape)  # type: ignore[union-attr]
+        pointers, tail = addresses(*tensors, X), (*self.sizes, torch.get_num_threads())
+        code = self.codes[f.name]
+        checked("singular_function", self.run_function(code, f.parameter, f.tolerance, *pointers, *tail))
         return X
+
+
+_GIVEN = SingularScalar("given", 0.0, 0.0)
 
 
 def divided_differences(

@@ -22,7 +22,16 @@ from torch import Tensor
 from . import derivative_calls
 from .calls import UNCHECKED, Singular, Symmetric
 from .derivative_calls import Derivatives, SingularDerivatives
-from .selftest_products import Equation, of_features, of_points, of_polar, of_projector, scalar, wide
+from .selftest_products import (
+    Equation,
+    of_features,
+    of_known_functions,
+    of_points,
+    of_polar,
+    of_projector,
+    scalar,
+    wide,
+)
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -171,6 +180,7 @@ def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) ->
     u, s, vh, g = map(wide, (U, S, Vh, G))
     rows, columns = s[:, :, None], s[:, None]
     plan = SingularDerivatives.of(native, U.shape, Vh.shape, U.dtype)
+    yield from of_known_functions(plan, G, U, S, Vh)
     composed = plan.composed(U, S * S, Vh)
     yield "function of singular values", wide(composed), (u * columns**2) @ vh
     p = u.swapaxes(1, 2) @ g @ vh.swapaxes(1, 2)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .calls import UNCHECKED, Scalar, Singular, Symmetric
-from .derivative_calls import Derivatives, SingularDerivatives
+from .derivative_calls import Derivatives, SingularDerivatives, SingularScalar
 
 if TYPE_CHECKING:
     from .functions import Kernel
@@ -49,6 +49,27 @@ def of_polar(native: Kernel, M: Tensor, lanes: bool) -> Iterator[Equation]:
         found = inner - inner.swapaxes(1, 2), x - q @ inner
         expected = adjoint @ g - g.swapaxes(1, 2) @ q, g - q @ (adjoint @ g)
         yield "derivative of a polar factor", np.concatenate(found, 1), np.concatenate(expected, 1)
+
+
+def of_known_functions(plan: SingularDerivatives, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Iterator[Equation]:
+    """Functions of singular values by name, and derivatives, from values and divided differences computed here."""
+    s, level, factor = wide(S), float(S.mean()), S[:, 0].contiguous()
+    largest, above = s == s[:, :1], s > level
+    for name, parameter, values, kept in (
+        ("leading", 1.0, np.where(largest, s, 0), largest),
+        ("threshold", level, np.maximum(s - level, 0), above),
+    ):
+        f, alike = SingularScalar(name, parameter, 0.0), kept[:, :, None] == kept[:, None]
+        gap = np.where(alike, 1, s[:, :, None] - s[:, None])
+        joint = np.where(alike, kept[:, :, None] & kept[:, None], (values[:, :, None] - values[:, None]) / gap)
+        known, pairs, ratios = (torch.from_numpy(x).to(S.dtype).contiguous() for x in (values, joint, values / s))
+        yield name, wide(plan.function(f, U, S, Vh)), wide(plan.composed(U, known, Vh))
+        found, expected = plan.function_derivative(f, G, U, S, Vh), plan.derivative(G, U, S, Vh, pairs, ratios)
+        yield f"derivative of {name}", wide(found), wide(expected)
+    for name, share in ("support", np.ones_like(s)), ("largest", largest):
+        weighed = torch.from_numpy(wide(factor)[:, None] * share).to(S.dtype)
+        found = plan.function(SingularScalar(name, 0.0, 0.0), U, S, Vh, factor)
+        yield name, wide(found), wide(plan.composed(U, weighed, Vh))
 
 
 def of_projector(native: Kernel, A: Tensor, G: Tensor, lanes: bool) -> Iterator[Equation]:

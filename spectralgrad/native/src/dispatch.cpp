@@ -368,12 +368,17 @@ template <class T> Plan singular_plan(const sg::SingularFunction<T>& t) {
   return {8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
 }
 
-// F = U diag(values) Vᵀ, or its derivative in the direction G.
+// F = U diag(values) Vᵀ, or its derivative in the direction G; of a function that is not given, by its number.
 template <class T>
-int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
-                      T* out, int64_t batch, int64_t m, int64_t n, int threads) {
+int singular_function(int f, T parameter, T tolerance, const T* factor, const T* U, const T* S, const T* Vh,
+                      const T* values, const T* joint, const T* outer, const T* G, T* out, int64_t batch, int64_t m,
+                      int64_t n, int threads) {
   if (batch <= 0 || m <= 0 || n <= 0) return 0;
-  const sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
+  sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
+  t.f = (sg::Function)f;
+  t.parameter = parameter;
+  t.tolerance = tolerance;
+  t.factor = factor;
   return run(t, singular_plan(t), threads, ops<T>().svd.function);
 }
 
@@ -448,12 +453,14 @@ struct Constant {
   int value;
 };
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {SG_CONSTANT(square_root), SG_CONSTANT(inverse_square_root),
-                              SG_CONSTANT(given),       SG_CONSTANT(logarithm),
-                              SG_CONSTANT(exponential), SG_CONSTANT(real_power),
-                              SG_CONSTANT(whole_power), SG_CONSTANT(leading),
-                              SG_CONSTANT(quotients),   SG_CONSTANT(nodes),
-                              SG_CONSTANT(means),       SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root),     SG_CONSTANT(inverse_square_root),
+                              SG_CONSTANT(given),           SG_CONSTANT(logarithm),
+                              SG_CONSTANT(exponential),     SG_CONSTANT(real_power),
+                              SG_CONSTANT(whole_power),     SG_CONSTANT(leading),
+                              SG_CONSTANT(threshold),       SG_CONSTANT(support),
+                              SG_CONSTANT(largest),         SG_CONSTANT(quotients),
+                              SG_CONSTANT(nodes),           SG_CONSTANT(means),
+                              SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 

@@ -16,7 +16,11 @@ enum Function {
   exponential = 6,
   real_power = 7,
   whole_power = 8,
-  leading = 9
+  leading = 9,
+  // of singular values, and leading as well: gradients/singular_scalars.hpp
+  threshold = 10,
+  support = 11,
+  largest = 12
 };
 
 // Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
@@ -99,6 +103,9 @@ template <class T> struct SingularFunction : Piece {
   T* out;
   int m, n;
   bool polar = false;
+  Function f = given;              // or the function that the values, or the divided differences, are computed of,
+  T parameter = 0, tolerance = 0;  // its parameter, the rank tolerance,
+  const T* factor = nullptr;       // and a number for each matrix by which its values are multiplied, unless null
 };
 
 // The polar factor from U, which Q holds before, and Vᵀ: svd/polar.hpp.

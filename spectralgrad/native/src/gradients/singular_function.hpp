@@ -10,6 +10,7 @@
 // and zero where a denominator is zero; the last of h may be negative, with its sign in U = Q V. Small matrices are processed one per lane, larger ones one
 // at a time, with the products of svd_gradient.hpp.
 #pragma once
+#include "singular_scalars.hpp"
 #include "svd_gradient.hpp"
 
 namespace SG_NS {
@@ -41,6 +42,18 @@ template <class T, int M, int N> struct LaneSingular {
   V out[room(M * N)], s[room(K)], r[room(K)];
 
   LaneSingular(const SingularFunction<T>& task) : t(task) {}
+  // f(s) of matrix `at` in one lane; zero if there is none.
+  void values(int64_t at, int lane, bool any, int count) {
+    const SingularScalar<T> f(t, t.S + (any ? at : 0) * count, count);
+    for (int i = 0; i < count; i++) s[i][lane] = any ? f.value(i) * (t.factor ? t.factor[at] : T(1)) : T(0);
+  }
+  void differences(int64_t at, int lane, bool any, int count) {
+    const SingularScalar<T> f(t, t.S + (any ? at : 0) * count, count);
+    for (int i = 0; i < count; i++) {
+      r[i][lane] = any ? f.ratio(i) : T(0);
+      for (int j = 0; j < count; j++) c[i * count + j][lane] = any ? f.difference(i, j) : T(0);
+    }
+  }
   void run(int64_t first, int count) {
     const int m = M ? M : t.m, n = M ? N : t.n, k = m < n ? m : n;
     auto read = [&](const T* from, int size, V* to) {
@@ -51,15 +64,19 @@ template <class T, int M, int N> struct LaneSingular {
     read(t.Vh, k * n, v);
     if (t.polar) G::product(m, n, k, y, n, 1, v, 1, n, u, zero);
     if (!t.G) {
-      read(t.values, k, s);
+      if (t.f == sg::given) read(t.values, k, s);
+      else
+        for (int b = 0; b < W; b++) values(first + b, b, b < count, k);
       for (int i = 0; i < m; i++)
         for (int j = 0; j < k; j++) u[i * k + j] *= s[j];
       G::product(m, k, n, u, k, 1, v, n, 1, out, zero);
     } else {
       read(t.G, m * n, g);
       read(t.S, k, s);
-      if (!t.polar) read(t.joint, k * k, c);
-      if (!t.polar) read(t.outer, k, r);
+      const bool read_all = !t.polar && t.f == sg::given;
+      if (read_all) read(t.joint, k * k, c);
+      if (read_all) read(t.outer, k, r);
+      for (int b = 0; t.f != sg::given && b < W; b++) differences(first + b, b, b < count, k);
       for (int i = 0; t.polar && i < k; i++) r[i] = inverse_of_positive<T>(s[i]);
       if (m >= n) {
         G::product(m, n, k, g, n, 1, v, 1, n, x, zero);
@@ -143,7 +160,12 @@ template <class T> struct WholeSingular {
     read_rows<T>(t.Vh + at * k * n, k, n, ln, v);
     if (t.G) derivative(at);
     else {
-      read_rows<T>(t.values + at * k, 1, k, lk, s);
+      if (t.f == sg::given) read_rows<T>(t.values + at * k, 1, k, lk, s);
+      else {
+        const SingularScalar<T> f(t, t.S + at * k, k);
+        s[lk - 1] = V{};
+        for (int i = 0; i < k; i++) ((T*)s)[i] = f.value(i) * (t.factor ? t.factor[at] : T(1));
+      }
       for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
       G::product(m, k, u, lk * W, 1, v, ln, out);
     }
@@ -156,9 +178,17 @@ template <class T> struct WholeSingular {
     if (t.polar) {
       for (int b = 0; b < lk; b++) r[b] = inverse_of_positive<T>(s[b]);
       G::product(m, k, x, lk * W, 1, vt, lk, u);
-    } else {
+    } else if (t.f == sg::given) {
       read_rows<T>(t.joint + at * k * k, k, k, lk, c);
       read_rows<T>(t.outer + at * k, 1, k, lk, r);
+    } else {
+      const SingularScalar<T> f(t, t.S + at * k, k);
+      r[lk - 1] = V{};
+      for (int i = 0; i < k; i++) {
+        ((T*)r)[i] = f.ratio(i);
+        c[i * lk + lk - 1] = V{};
+        for (int j = 0; j < k; j++) ((T*)(c + i * lk))[j] = f.difference(i, j);
+      }
     }
     if (m >= n) {
       G::product(m, n, g, ln * W, 1, vt, lk, x);
