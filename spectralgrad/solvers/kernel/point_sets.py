@@ -91,6 +91,6 @@ def point_gradients(
         return None
     gX, gY = (P.new_empty(*P.shape) for P in (X, Y))  # torch reads separate sizes faster than a tuple
     gw = None if w is None else w.new_empty(*w.shape)
-    given = (None if x is None else in_memory(x) for x in (X, Y, w, *means, gC, *(pulls or (None, None))))
+    given = [None if x is None else in_memory(x) for x in (X, Y, w, *means, gC, *(pulls or (None, None)))]
     native.pull_points(*given, gX, gY, gw)
     return gX, gY, gw
