@@ -26,9 +26,9 @@ __all__ = ["spectral_projector"]
 
 def _at_once(A: Tensor, k: int) -> Tensor | None:
     """Return the projector in one kernel call, or None; the arguments may be anything."""
-    if type(A) is not Tensor or type(k) is not int or A.is_nested or not 0 <= k <= A.shape[-1:].numel():
+    if torch.compiler.is_compiling() or type(A) is not Tensor or type(k) is not int or A.is_nested:
         return None
-    return kernel_functions.at_once(A, _leading(k), False)
+    return kernel_functions.at_once(A, _remembered(k), False) if 0 <= k <= A.shape[-1:].numel() else None
 
 
 @shortened(_at_once)
@@ -76,6 +76,10 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
 
 
 @lru_cache(maxsize=256)
+def _remembered(k: int) -> Function:
+    return _leading(k)  # Dynamo warns of a cache in code that it traces
+
+
 def _leading(k: int) -> Function:
     """Return the function that is 1 for the k largest eigenvalues and 0 for the others, with bounded gaps between."""
 
