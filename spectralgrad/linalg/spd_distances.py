@@ -10,7 +10,9 @@ from torch import Tensor
 from .. import solvers
 from ..autograd.functions import kernel_functions, scalar_functions, square_root
 from ..autograd.functions.domain import Domain, Spectrum, same_range
-from ..autograd.polar import range_factors
+from ..autograd.singular import weights as singular_weights
+from ..autograd.singular.functions import decomposed
+from ..autograd.singular.sums import sum_of
 from ..dispatch import function
 from ..dispatch.overrides import shortened
 from ..errors import check_pair, common_shape
@@ -116,7 +118,7 @@ def affine_invariant(
         Z, *first = square_root.with_eigenpairs(widen(A), True, domain)
         S, *second = square_root.with_eigenpairs(widen(B), False, domain)
         rank = (first[0] > 0).sum(-1)  # of both, or _on_one_range raises an error
-        squares = 4 * _squares(_log_of_modulus(doubled(S) @ doubled(Z), rank, domain))
+        squares = _squared_logarithms(doubled(S) @ doubled(Z), rank, domain)
         return narrow(finished(_on_one_range(squares, [first, second], domain), squared), A.dtype)
 
 
@@ -151,15 +153,17 @@ def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tenso
     return [Exact().compose(A, f, spectrum) for A, spectrum in zip(matrices, spectra, strict=True)]
 
 
-def _log_of_modulus(M: Tensor, rank: Tensor, domain: Domain) -> Tensor:
-    """Return log (MᴴM)^(1/2) on the range.
+def _squared_logarithms(M: Tensor, rank: Tensor, domain: Domain) -> Tensor:
+    r"""Return :math:`\sum_i(2\ln\sigma_i)^2` over the ``rank`` (*,) largest singular values of M.
 
     The singular values of M range over the product of the roots of two condition numbers, and beyond the rank they are
     not zero but rounding error in the type of A and B, so their size does not tell which of them belong to the range.
     """
-    factors = range_factors.polar_on_range(M, domain.operation, rank)
-    spectrum = Spectrum(factors.values, factors.vectors.mH, factors.values > 0)
-    return Exact().compose(range_factors.modulus(M, factors), scalar_functions.LOG, spectrum)
+    triplets = decomposed(M, domain.operation)
+    S = triplets.S
+    support = (torch.arange(S.shape[-1], device=S.device) < rank.unsqueeze(-1)) & (S > 0)
+    total = 4 * torch.where(support, S, 1).log().square().sum(-1)
+    return sum_of(M, total, triplets, lambda: singular_weights.slope_of_squared_logarithm(S, support))
 
 
 def _squares(X: Tensor) -> Tensor:

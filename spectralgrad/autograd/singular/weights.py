@@ -15,6 +15,7 @@ from ... import solvers
 from ...precision import quotient
 from ..functions.divided_differences import Scalar, inside, integer_power, kept, power, restricted
 from ..functions.rescaling import normalized
+from ..functions.scalar_functions import log_over
 from ..functions.user_functions import UserFunction
 from ..pairwise import differences, norm
 from .functions import Weights
@@ -114,6 +115,13 @@ def slope_of_power(S: Tensor, p: float, support: Tensor) -> Weights:
         lambda w: p * power(w, exponent)[1],
         lambda w: p * (p - 1) * (p - 2) * w.pow(p - 3),
     )
+
+
+def slope_of_squared_logarithm(S: Tensor, support: Tensor) -> Weights:
+    """Return the weights of :math:`8\\log(\\sigma)/\\sigma` on the support, within the matrices of the same rank."""
+    f = log_over(S.new_zeros(S.shape[:-1]))
+    gamma, curvature = (lambda w, part=part: 8 * f.differences(w)[part] for part in (1, 2))
+    return _on_range(S, support, lambda w: 8 * f.value(w), gamma, curvature)
 
 
 def _on_range(S: Tensor, support: Tensor, f: Scalar, gamma: Scalar, curvature: Scalar) -> Weights:
