@@ -1,5 +1,6 @@
-// Sets of n points with k coordinates: their means, their cross-covariance, what a fit consists of, and the gradient with respect to the points. autograd/polar/point_sets.py has the derivation. One set after another: the compiler
-// unrolls the loops over the coordinates for k = 2 and 3, the usual cases.
+// Sets of n points with k coordinates: their means, their cross-covariance, what a fit consists of, and the gradient with
+// respect to the points. autograd/polar/point_sets.py has the derivation. One set after another: the compiler unrolls the
+// loops over the coordinates for k = 2 and 3, the usual cases.
 #pragma once
 #include <limits>
 
