@@ -24,7 +24,6 @@ FEATURES = {
         "Dynamo replaces an error inside a transform of torch.func by one of its own",
     ),
     "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
-    "compiled alignments": (_VERSION >= (2, 8), "Dynamo confuses the shapes of two arguments"),
     "symbolic parameters": (
         not (2, 7) <= _VERSION < (2, 13),
         "Dynamo constructs a method with a symbol for a number, which the method refuses",

@@ -139,7 +139,8 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    tensors = [x for x in inputs if not callable(x) and isinstance(x, Tensor)]
+    # Dynamo names a tensor after the first variable it is in. Torch 2.6 confuses two inputs that are X and x.
+    tensors = [tensor for tensor in inputs if not callable(tensor) and isinstance(tensor, Tensor)]
     if issubclass(rule, ReverseRule):
         return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
     if needs_no_gradient(*tensors):
