@@ -73,10 +73,14 @@ class DerivativeRule:
                 observation.record(ctx)
             return output
 
+        def setup_traced(ctx: Any, inputs: Any, output: Any) -> None:
+            _meet_numbers(inputs)
+            setup_context(ctx, inputs, output)
+
         absent = torch.autograd.Function
         cls.setup_context = staticmethod(setup_context)
         cls.transformed = older_torch.with_vmap_rule(_variant(cls, {}))
-        cls.traced = _variant(cls, {"jvp": absent.jvp})
+        cls.traced = _variant(cls, {"jvp": absent.jvp, "setup_context": staticmethod(setup_traced)})
         cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
         cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
 
