@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module, reload
 from types import ModuleType
 
@@ -38,14 +37,14 @@ def export(package: str, *others: str) -> None:
     module = sys.modules[package]
     imported = {name for name, x in vars(module).items() if name[0] != "_" and not isinstance(x, ModuleType)}
     module.__all__ = sorted({*others, *imported - {"TYPE_CHECKING"}})  # type: ignore[attr-defined]
-    module.__dir__ = listing(package)  # type: ignore[method-assign, assignment]
+    list_public(package)
 
 
-def listing(package: str) -> Callable[[], list[str]]:
-    """Return the ``__dir__`` of a package: its public names, imported or not, and what Python itself defines."""
+def list_public(package: str) -> None:
+    """Let ``dir`` list a package's public names, imported or not, and what Python itself defines."""
 
     def names() -> list[str]:
         known = vars(sys.modules[package])
         return sorted({*known["__all__"], *(name for name in known if name.startswith("__") and name.endswith("__"))})
 
-    return names
+    sys.modules[package].__dir__ = names  # type: ignore[method-assign, assignment]

@@ -426,7 +426,7 @@ def test_operators_have_a_vmap_rule(name):
 @needs("the tag for CUDA graphs")
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_stay_out_of_cuda_graphs(name):
-    assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator._opoverload.tags
+    assert torch.Tag.cudagraph_unsafe in OPERATORS[name].operator.tags
 
 
 @pytest.mark.filterwarnings("ignore:TypedStorage is deprecated:UserWarning")

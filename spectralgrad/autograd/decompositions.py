@@ -94,6 +94,6 @@ class _Triplets(SVD):
         if not alone:
             return SVD.backward(ctx, gU, gS, gVh)
         U, S, Vh, M = ctx.saved_tensors
-        SVD.observed(ctx, (U, S, Vh), gU, gS, gVh)
+        SVD.observed(ctx, (U, S, Vh), (gU, gS, gVh))
         gM = singular_values.gradient(M, Triplets(U.detach(), S, Vh.detach()), gS, ctx.rule)
         return gM, None, None, None, None, None

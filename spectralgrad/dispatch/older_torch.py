@@ -11,16 +11,6 @@ from torch import Tensor
 from .torch_internals import maps_missing_cotangents, vmapped
 
 
-def custom_operator(name: str, function: Callable[..., Any]) -> Any:
-    """Register ``function`` as a pure operator that looks at values, which a recorded CUDA graph cannot do.
-
-    Torch before 2.9 has no tag for that: there ``torch.compile(mode="reduce-overhead")`` on a GPU raises CUDA's error.
-    """
-    tag = getattr(torch.Tag, "cudagraph_unsafe", None)
-    tags: dict[str, Any] = {} if tag is None else {"tags": (tag,)}
-    return torch.library.custom_op(name, function, mutates_args=(), **tags)
-
-
 def with_vmap_rule(rule: Any) -> Any:
     """Return an autograd function whose rule for vmap accepts cotangents that are None, as in newer torch.
 

@@ -31,10 +31,13 @@ _autocast_available: Callable[[str], bool] = getattr(
 )
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 
+vmapped: Any
+maps_missing_cotangents: bool
+compiles_gradients: bool
 try:
     from torch._functorch import autograd_function
 
-    vmapped: Any = autograd_function.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
+    vmapped = autograd_function.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
     # True if vmap leaves cotangents that are None as they are. The function came with the repair, in torch 2.7 or 2.8.
     maps_missing_cotangents = hasattr(autograd_function, "unpack_outputs")
     # True if torch.compile takes autograd functions inside torch.func.grad: later than 2.10, since they have a context.

@@ -5,7 +5,7 @@ follows from one in a single call of the kernel.
 """
 
 # isort: off
-from .._lazy import listing as _listing
+from .._lazy import list_public as _list_public
 from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
 from .decompose.fallbacks import eigh_ratio, svd_ratio
@@ -41,5 +41,5 @@ from .ties import singular_groups as singular_groups
 from .ties import split_eigenvalues as split_eigenvalues
 from .ties import split_singular_values as split_singular_values
 
-__dir__ = _listing(__name__)
 __all__ = ["SolverReport", "batch_invariant", "eigh_ratio", "report", "reset_report", "svd_ratio", "tune"]
+_list_public(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
 from ..dispatch.torch_internals import conjugates_applied
 from ..errors import AsymmetricError, IndefiniteError, NonFiniteError, batch_positions
 from ..precision import asymmetry_tolerance, largest, negative_tolerance, rank_tolerance, resolved
@@ -44,7 +45,7 @@ def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> N
         raise AsymmetricError(float(ratio[position]), position, operation, limit)
 
 
-@torch.library.custom_op("spectralgrad::checked_hermitian", mutates_args=())
+@custom_operator
 def checked_hermitian(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None = None) -> Tensor:
     """Return the mirrored matrix after checking it; an operator, so that torch.compile need not trace the checks."""
     with conjugates_applied():
@@ -58,17 +59,17 @@ def checked_hermitian(A: Tensor, operation: str, positive: bool, dtype: torch.dt
     return M
 
 
-@checked_hermitian.register_fake
+@fake_rule(checked_hermitian)
 def _(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None = None) -> Tensor:
     return torch.empty_like(A, memory_format=torch.contiguous_format)
 
 
-@checked_hermitian.register_vmap
+@vmap_rule(checked_hermitian)
 def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
     return checked_hermitian(A.movedim(in_dims[0], 0), *settings), 0
 
 
-@torch.library.custom_op("spectralgrad::checked_finite", mutates_args=())
+@custom_operator
 def checked_finite(M: Tensor, operation: str) -> Tensor:
     """Return a copy of general matrices after checking that they are finite; an operator for the same reason."""
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
@@ -77,12 +78,12 @@ def checked_finite(M: Tensor, operation: str) -> Tensor:
     return M.clone(memory_format=torch.contiguous_format)
 
 
-@checked_finite.register_fake
+@fake_rule(checked_finite)
 def _(M: Tensor, operation: str) -> Tensor:
     return torch.empty_like(M, memory_format=torch.contiguous_format)
 
 
-@checked_finite.register_vmap
+@vmap_rule(checked_finite)
 def _(info, in_dims, M, operation):  # type: ignore[no-untyped-def]
     return checked_finite(M.movedim(in_dims[0], 0), operation), 0
 

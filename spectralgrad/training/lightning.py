@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import SpectralError
 from ..rules import Method
@@ -21,7 +21,10 @@ def _callback() -> Any:
 
 
 Callback: Any = _callback()
-_Base: Any = object if Callback is None else Callback
+if TYPE_CHECKING:
+    _Base = object
+else:
+    _Base = object if Callback is None else Callback
 
 
 class HybridSwitchCallback(_Base):

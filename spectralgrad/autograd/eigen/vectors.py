@@ -15,6 +15,8 @@ where :math:`\hat K` replaces :math:`K_{ij}=1/(\lambda_i-\lambda_j)`.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -74,19 +76,20 @@ class Eigh(function.DerivativeRule):
         return replaced(*solvers.eigh(A, operation), rule)
 
     @staticmethod
-    def backward(ctx, gw, gV):  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, gw: Tensor | None, gV: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors[:3]  # once: torch.utils.checkpoint computes them again each time
         Eigh.observed(ctx, saved, gw, gV)
         return _backward(saved, gw, gV, ctx.rule), None, None, None, None, None
 
     @staticmethod
-    def observed(ctx, saved, gw, gV):  # type: ignore[no-untyped-def]
+    def observed(ctx: Any, saved: tuple[Tensor, ...], gw: Tensor | None, gV: Tensor | None) -> None:
+        """Tell diagnostics where no derivative exists."""
         if observation.wanted():
             w, V = saved[:2]
             observation.tell(ctx, lambda: existence.of_eigenpairs(w, V, gw, gV))
 
     @staticmethod
-    def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]
+    def jvp(ctx: Any, dA: Tensor, *_: None) -> tuple[Tensor, Tensor]:
         w, V, support = ctx.saved_tensors[:3]
         with full_precision(V):
             inner = in_basis(V, hermitian(dA))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch.arguments import check_tolerance
+from ...dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
 from ...errors import ArgumentError, batch_positions
 from ...precision import negative_tolerance, rounded_to
 from ...solvers.decompose.operators import Operator
@@ -89,17 +90,17 @@ def positive_part(
     return solvers.positive_part(w, operation, rtol, clamp, dtype)
 
 
-@positive_part.operator.register_fake
+@fake_rule(positive_part.operator)
 def _(w: Tensor, operation: str, rtol: float, clamp: bool, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
     return torch.empty_like(w), torch.empty_like(w, dtype=torch.bool)
 
 
-@positive_part.operator.register_vmap
+@vmap_rule(positive_part.operator)
 def _(info, in_dims, w, *settings):  # type: ignore[no-untyped-def]
     return positive_part(w.movedim(in_dims[0], 0), *settings), (0, 0)
 
 
-@torch.library.custom_op("spectralgrad::same_range", mutates_args=())
+@custom_operator
 def same_range(
     s: Tensor, V: Tensor, t: Tensor, W: Tensor, operation: str, rtol: float, dtype: torch.dtype | None = None
 ) -> Tensor:
@@ -133,14 +134,14 @@ def _condition_on_range(s: Tensor) -> Tensor:
     return torch.where(largest > 0, largest / least, 1).square()
 
 
-@same_range.register_fake
+@fake_rule(same_range)
 def _(
     s: Tensor, V: Tensor, t: Tensor, W: Tensor, operation: str, rtol: float, dtype: torch.dtype | None = None
 ) -> Tensor:
     return torch.empty(s.shape[:-1], dtype=torch.bool, device=s.device)
 
 
-@same_range.register_vmap
+@vmap_rule(same_range)
 def _(info, in_dims, *inputs):  # type: ignore[no-untyped-def]
     tensors, settings = inputs[:4], inputs[4:]
     batched = (

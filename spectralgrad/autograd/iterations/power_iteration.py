@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
+from ...dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
 from ...precision import exponent, ldexp, rank_tolerance, reciprocal
 from ...solvers.products import composed
 from ...solvers.symmetry import hermitian, mirrored
@@ -113,7 +114,7 @@ class PowerIteration:
         """
         d = A.shape[-1]
         exact, V0 = solvers.eigh(A.detach())
-        start = V0.flip(-1) if self.seed is None else _random_start(d, self.seed).to(A)
+        start = V0.flip(-1) if self.seed is None else random_start(A.detach(), self.seed)
         noise = d * rank_tolerance(d, A.dtype) * norm(exact)[..., None, None]
         M, values, vectors = A, [], []
         for i in range(d):
@@ -165,13 +166,22 @@ def _composed(f: Function, w: Tensor, V: Tensor, shift: Tensor | float = 0) -> T
     return composed(V, torch.where(support, values, 0), V.mH)
 
 
-@torch.library.custom_op("spectralgrad::random_start", mutates_args=())
-def _random_start(d: int, seed: int) -> Tensor:
-    """Return random unit columns (d, d) that depend only on the size and the seed; an operator for torch.compile."""
+@custom_operator
+def random_start(A: Tensor, seed: int) -> Tensor:
+    """Return random unit columns (d, d), of the type and on the device of ``A``, that depend only on size and seed.
+
+    It is an operator because torch.compile cannot trace numpy's generators.
+    """
+    d = A.shape[-1]
     start = np.random.default_rng(seed).standard_normal((d, d))
-    return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True))
+    return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True)).to(A)
 
 
-@_random_start.register_fake
-def _(d: int, seed: int) -> Tensor:
-    return torch.empty(d, d, dtype=torch.float64)
+@fake_rule(random_start)
+def _(A: Tensor, seed: int) -> Tensor:
+    return A.new_empty(A.shape[-1], A.shape[-1])
+
+
+@vmap_rule(random_start)
+def _(info, in_dims, A, seed):  # type: ignore[no-untyped-def]
+    return random_start(A.movedim(in_dims[0], 0), seed), None

@@ -13,6 +13,8 @@ accuracy is lost.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -49,18 +51,19 @@ class SVD(function.DerivativeRule):
         return solvers.svd(M, operation)
 
     @staticmethod
-    def backward(ctx, *cotangents):  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, gU: Tensor | None, gS: Tensor | None, gVh: Tensor | None) -> tuple[Tensor | None, ...]:
         factors = ctx.saved_tensors[:3]  # once, as in Eigh
-        SVD.observed(ctx, factors, *cotangents)
-        return _backward(factors, cotangents, ctx.rule), None, None, None, None, None
+        SVD.observed(ctx, factors, (gU, gS, gVh))
+        return _backward(factors, (gU, gS, gVh), ctx.rule), None, None, None, None, None
 
     @staticmethod
-    def observed(ctx, factors, *cotangents):  # type: ignore[no-untyped-def]
+    def observed(ctx: Any, factors: Factors, cotangents: Cotangents) -> None:
+        """Tell diagnostics where no derivative exists."""
         if observation.wanted():
             observation.tell(ctx, lambda: existence.of_triplets(factors, cotangents))
 
     @staticmethod
-    def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]
+    def jvp(ctx: Any, dM: Tensor, *_: None) -> Factors:
         U, S, Vh = ctx.saved_tensors[:3]
         with full_precision(U):
             V = Vh.mH

@@ -21,6 +21,7 @@ from .references import Rounding, normalized, shifted, wide
 class Rectangle:
     """Matrices (batch, m, n) in double precision, with their singular values by LAPACK, computed on demand."""
 
+    rounding: Rounding
     scaled: Tensor
     exponent: Tensor
     norm: Tensor
@@ -96,8 +97,11 @@ def _polar_gradient(g: Tensor, G: Tensor, rectangle: Rectangle) -> Finding:
 class Covariance:
     """Features (batch, d, N), scaled, centred and divided by √N, in double precision."""
 
+    rounding: Rounding
     exponent: Tensor
     count: int
+    centered: Tensor
+    matrix: Tensor
     power: Tensor
     unit: Tensor
 

@@ -156,9 +156,14 @@ TANH = Function(torch.tanh, _tanh_pairs, lambda w: torch.full_like(w, 0.385), nu
 class Spectrum:
     """Hermitian matrices (batch, d, d), decomposed by LAPACK in double precision."""
 
+    rounding: Rounding
     scaled: Tensor
     exponent: Tensor
     d: int
+    w: Tensor
+    V: Tensor
+    size: Tensor
+    rank_tolerance: Tensor
 
     def __init__(self, A: Tensor) -> None:
         self.A = A
@@ -201,7 +206,11 @@ class Spectrum:
 class FunctionReference:
     """f(A), its divided differences, and the units in which errors are measured."""
 
+    spectrum: Spectrum
+    f: Function
+    support: Tensor
     decided: Tensor
+    size: Tensor
     inside: Tensor
     values: Tensor
     gamma: Tensor

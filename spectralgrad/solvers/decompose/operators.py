@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...dispatch.older_torch import custom_operator
+from ...dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
 from ...dispatch.torch_internals import conjugates_applied
 from ...native.functions import in_memory
 from ..call_counts import counts
@@ -46,6 +46,9 @@ class Operator(Generic[P, R]):
         operator: the operator. Without a signature, its rules for fake tensors and vmap are registered separately.
     """
 
+    function: Callable[P, R]
+    packed: Callable[P, R]
+    operator: Any
     inputs: list[Dims]
     results: list[Dims]
 
@@ -54,11 +57,11 @@ class Operator(Generic[P, R]):
     ) -> None:
         self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
         self.by_kernel = by_kernel
-        self.operator = custom_operator(f"spectralgrad::{function.__name__}", self.packed)
+        self.operator = custom_operator(self.packed)
         if signature is not None:
             self.inputs, self.results = map(_dims, signature.split("->"))
-            self.operator.register_fake(self._fake)
-            self.operator.register_vmap(self._mapped)
+            fake_rule(self.operator)(self._fake)
+            vmap_rule(self.operator)(self._mapped)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         found = self.at_once(*args) if not kwargs else None

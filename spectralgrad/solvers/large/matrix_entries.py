@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...dispatch.custom_operators import fake_rule, vmap_rule
 from ...errors import ArgumentError
 from ..decompose.operators import Operator
 from . import krylov, projected_gradients
@@ -51,12 +52,12 @@ def extreme_eigenpairs(
     return krylov.eigsh(A.__matmul__, probes, k, largest, tol, A)
 
 
-@extreme_eigenpairs.operator.register_fake
+@fake_rule(extreme_eigenpairs.operator)
 def _(values: Tensor, indices: Tensor | None, n: int, k: int, largest: bool, tol: float) -> tuple[Tensor, Tensor]:
     return values.new_empty(k, dtype=values.dtype.to_real()), values.new_empty(n, k)
 
 
-@extreme_eigenpairs.operator.register_vmap
+@vmap_rule(extreme_eigenpairs.operator)
 def _(info, in_dims, *arguments):  # type: ignore[no-untyped-def]
     return one_by_one(extreme_eigenpairs, info.batch_size, in_dims, arguments)
 
@@ -69,12 +70,12 @@ def projected_solve(
     return projected_gradients.solve(matrix(values, indices, n).__matmul__, w, V, R, sign, tol)
 
 
-@projected_solve.operator.register_fake
+@fake_rule(projected_solve.operator)
 def _(values: Tensor, indices: Tensor | None, n: int, w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float) -> Tensor:
     return R.new_empty(R.shape)
 
 
-@projected_solve.operator.register_vmap
+@vmap_rule(projected_solve.operator)
 def _(info, in_dims, *arguments):  # type: ignore[no-untyped-def]
     return one_by_one(projected_solve, info.batch_size, in_dims, arguments)
 

@@ -7,6 +7,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from ...dispatch.custom_operators import custom_operator
 from ...dispatch.torch_internals import is_batched_gradient
 from ...errors import ConvergenceError
 from ...precision import rank_tolerance
@@ -88,7 +89,7 @@ def solve_any(product: Product, w: Tensor, V: Tensor, R: Tensor, sign: int, tol:
     key = next(_keys)
     _products[key] = product
     try:
-        result: Tensor = _solve_by_key(w, V, R, sign, tol, key)
+        result: Tensor = solve_by_key(w, V, R, sign, tol, key)
         return result
     finally:
         del _products[key]
@@ -98,6 +99,7 @@ _keys = count()
 _products: dict[int, Product] = {}
 
 
-@torch.library.custom_op("spectralgrad::solve_by_key", mutates_args=())
-def _solve_by_key(w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float, key: int) -> Tensor:
+@custom_operator
+def solve_by_key(w: Tensor, V: Tensor, R: Tensor, sign: int, tol: float, key: int) -> Tensor:
+    """Solve with the product that is kept under ``key``."""
     return solve(_products[key], w, V, R, sign, tol)

@@ -23,7 +23,7 @@ from ...training.storage.checkpoints import load_weights
 from ...training.storage.records import Result
 from ..departures import departures
 from ..registry import draws, trains
-from ..small_protocol import columns, failures, largest, prefixed, seconds, small, versus
+from ..small_protocol import columns, difference, failures, largest, prefixed, seconds, small, versus
 from ..training import Task, Training
 from ..training_pictures import Panel, rows_with_bars
 from ..value_conditions import Value
@@ -91,6 +91,7 @@ def _compared(train: Training, names: Sequence[str]) -> dict[str, Value]:
         "averaged_difference_published": [round(mean - published_mean(PLAIN), 3) for mean in published],
         **_conditions(runs, names),
         "clear": largest(runs, names, PLAIN),
+        "beside_sn": [difference(runs, name, "SN") for name in ("NOG", "OLR")] if "SN" in names else [],
         "failures": failures(runs),
         "departures": departures(train.item.preset, [config(name, seed) for name, seed in found]),
         "train_seconds": seconds(runs),
