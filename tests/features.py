@@ -15,7 +15,6 @@ FEATURES = {
         hasattr(torch.Tag, "cudagraph_unsafe"),
         "torch has no tag that keeps an operator out of CUDA graphs",
     ),
-    "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
     "torch.lobpcg": (_VERSION >= (2, 8), "torch.lobpcg does not converge, which is an error of eigsh"),
     "sparse tensors in torch.func": (
         _VERSION >= (2, 10),

@@ -267,7 +267,9 @@ def needs_no_gradient(*tensors: Tensor) -> bool:
     This includes torch.jit.trace, whose result is for inference only: TorchScript cannot contain a Python autograd
     function.
     """
-    if torch.compiler.is_dynamo_compiling() or in_transform() or in_forward_mode():
+    if torch.compiler.is_dynamo_compiling():  # the program of torch.export has no derivatives
+        return torch_internals.is_exporting() and not in_transform()
+    if in_transform() or in_forward_mode():
         return False
     if torch.is_grad_enabled():
         for x in tensors:

@@ -31,13 +31,10 @@ _autocast_available: Callable[[str], bool] = getattr(
 )
 _engine: Any = getattr(torch.autograd.Variable, "_execution_engine", None)
 
-vmapped: Any
-maps_missing_cotangents: bool
-compiles_gradients: bool
 try:
     from torch._functorch import autograd_function
 
-    vmapped = autograd_function.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
+    vmapped: Any = autograd_function.vmapify_autograd_function  # type: ignore[attr-defined,unused-ignore]
     # True if vmap leaves cotangents that are None as they are. The function came with the repair, in torch 2.7 or 2.8.
     maps_missing_cotangents = hasattr(autograd_function, "unpack_outputs")
     # True if torch.compile takes autograd functions inside torch.func.grad: later than 2.10, since they have a context.
@@ -91,6 +88,7 @@ def _extraordinary_keys() -> int:
     return ~bits
 
 
+@constant_in_a_graph
 def in_transform() -> bool:
     """True inside a transform of torch.func (grad, vmap, jvp, functionalize), or if torch cannot tell."""
     try:
@@ -127,8 +125,7 @@ def beyond_gradients() -> bool:
 def leave_graph(why: str) -> None:
     """Let torch.compile break the graph here, or raise an error with the reason if it may not (``fullgraph=True``).
 
-    It returns, and the caller must raise an error, if torch has no such name. An ordinary error breaks the graph too,
-    but Dynamo before torch 2.10 does not show its message.
+    It returns if torch has no such name; the caller then raises an error, whose message Dynamo before 2.10 hides.
     """
     try:
         from torch._dynamo.exc import Unsupported
