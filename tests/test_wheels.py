@@ -102,6 +102,31 @@ def test_a_changelog_without_a_date_is_no_release(tree):
     assert list(release.complaints(tree)) in ([undated], [])
 
 
+def test_a_version_is_written_into_every_file(tree):
+    changelog = (tree / "CHANGELOG.md").read_text(encoding="utf-8")
+    (tree / "CHANGELOG.md").write_text("# Changelog\n\n## 4.5.6 – unreleased\n\n" + changelog, encoding="utf-8")
+    release.set_version("4.5.6", tree)
+    assert archive.version(tree / "spectralgrad") == "4.5.6"
+    assert list(release.complaints(tree)) == []
+
+
+@pytest.mark.parametrize("wanted", ["v1.2.3", "1.2", "1.2.3\n", ""])
+def test_what_is_no_version_is_refused(wanted, tree):
+    with pytest.raises(ValueError, match="expected a version such as"):
+        release.set_version(wanted, tree)
+    assert archive.version(tree / "spectralgrad") == sg.__version__
+
+
+@pytest.mark.parametrize("breakage", [None, "  version: ${{ versoin }}"])
+def test_the_conda_recipe_renders_for_every_platform(breakage, tree):
+    pytest.importorskip("rattler_build", reason="rattler-build is installed by `make wheels`")
+    recipe = tree / "recipe" / "recipe.yaml"
+    if breakage:
+        text = recipe.read_text(encoding="utf-8")
+        recipe.write_text(text.replace("  version: ${{ version }}", breakage, 1), encoding="utf-8")
+    assert len(list(checks.recipe(tree))) == (len(checks.CONDA) if breakage else 0)
+
+
 def test_the_notes_of_a_release_are_the_section_of_its_version():
     notes = release.section()
     assert notes.startswith("### ")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -26,9 +26,10 @@ class DerivativeRule:
 
     A subclass defines the static methods ``forward`` (without ctx), ``backward`` and ``jvp`` of
     ``torch.autograd.Function``, states in the following attributes what they need, and is called by :func:`apply`.
-    Three autograd functions are derived from it when it is defined. (It is not an autograd function itself, because
-    Dynamo does not read class attributes of those.) ``traceable=False`` in the class statement is for rules that are
-    never traced; their ``forward`` may have *args.
+    Three autograd functions are derived from it. (It is not an autograd function itself, because Dynamo does not read
+    class attributes of those.) Only the one for Dynamo, which cannot wait, is made when the rule is defined; an import
+    would wait for the others. ``traceable=False`` in the class statement is for rules that are never traced; their
+    ``forward`` may have *args.
 
     Attributes:
         keeps: names of the parameters of ``forward`` and of the results that the derivatives need, as in "A w V".
@@ -39,9 +40,8 @@ class DerivativeRule:
         materialize_grads: whether cotangents that are missing are zeros; otherwise they are None.
         transformed: as defined, for the transforms of torch.func.
         traced: without ``jvp``, because Dynamo cannot trace a function that has one.
-        immediate: context and forward pass combined, for eager calls. This is faster: with a separate
+        run: for eager calls, with context and forward pass combined. This is faster: with a separate
             ``setup_context``, which the transforms need, torch binds the arguments again at every call.
-        run: the ``apply`` of ``immediate`` without torch's wrapper in Python, which only concerns transforms.
     """
 
     keeps: ClassVar[str] = ""
@@ -53,7 +53,6 @@ class DerivativeRule:
     setup_context: ClassVar[Callable[..., None]]
     transformed: ClassVar[Any]
     traced: ClassVar[Any]
-    immediate: ClassVar[Any]
     run: ClassVar[Any]
 
     def __init_subclass__(cls, traceable: bool = True) -> None:
@@ -82,11 +81,11 @@ class DerivativeRule:
             setup_context(ctx, inputs, output)
 
         absent = torch.autograd.Function
+        immediate = {"forward": staticmethod(forward), "setup_context": absent.setup_context}
         cls.setup_context = staticmethod(setup_context)
-        cls.transformed = older_torch.with_vmap_rule(_variant(cls, {}))
+        cls.transformed = _OnFirstUse(cls, "transformed", lambda: older_torch.with_vmap_rule(_variant(cls, {})))
         cls.traced = _variant(cls, {"jvp": absent.jvp, "setup_context": staticmethod(setup_traced)})
-        cls.immediate = _variant(cls, {"forward": staticmethod(forward), "setup_context": absent.setup_context})
-        cls.run = super(absent, cls.immediate).apply  # type: ignore[misc]
+        cls.run = _OnFirstUse(cls, "run", lambda: _unwrapped(_variant(cls, immediate)))
 
 
 def _setup_context(rule: type[DerivativeRule], parameters: Mapping[str, inspect.Parameter]) -> Callable[..., None]:
@@ -119,7 +118,7 @@ class ReverseRule:
     """Base class of derivatives for eager calls in reverse mode alone, which may keep more than inputs and results.
 
     ``forward`` has a ctx, as in torch, which may hold factors of the result or an inner graph. The gradients of
-    :func:`recomputed` can be differentiated again.
+    :func:`spectralgrad.dispatch.recomputation.recomputed` can be differentiated again.
 
     Attributes:
         composed: the same in operations that torch differentiates. :func:`apply` calls it instead unless the call is
@@ -133,7 +132,24 @@ class ReverseRule:
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if not issubclass(cls, torch.autograd.Function):
-            cls.run = super(torch.autograd.Function, _variant(cls, {})).apply  # type: ignore[misc]
+            cls.run = _OnFirstUse(cls, "run", lambda: _unwrapped(_variant(cls, {})))
+
+
+class _OnFirstUse:
+    """An attribute of a class that is made, and replaced by what is made, when it is first read."""
+
+    def __init__(self, owner: type, name: str, make: Callable[[], Any]) -> None:
+        self.owner, self.name, self.make = owner, name, make
+
+    def __get__(self, instance: object, kind: type | None = None) -> Any:
+        made = self.make()
+        setattr(self.owner, self.name, made)
+        return made
+
+
+def _unwrapped(function: Any) -> Any:
+    """Return an autograd function's ``apply`` without torch's wrapper in Python, which only concerns transforms."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
 def _variant(rule: type, changed: dict[str, Any]) -> Any:
@@ -167,41 +183,6 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
             "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
         )
     return rule.transformed.apply(*inputs)
-
-
-def gradients(
-    results: Sequence[Tensor],
-    inputs: Sequence[Tensor | None],
-    needed: Sequence[bool],
-    cotangents: Sequence[Tensor | None],
-    create_graph: bool = False,
-) -> list[Tensor | None]:
-    """Return the gradients of the needed inputs; autograd has seen the results being computed. The graph is kept."""
-    pairs = [(y, g) for y, g in zip(results, cotangents, strict=True) if g is not None and y.requires_grad]
-    sources = [x for x, n in zip(inputs, needed, strict=True) if n and x is not None]
-    if not pairs:
-        return [None] * len(inputs)
-    values, directions = zip(*pairs, strict=True)
-    kept = {"retain_graph": True, "create_graph": create_graph, "allow_unused": True}
-    found = iter(torch.autograd.grad(values, sources, directions, **kept))
-    return [next(found) if n else None for n in needed]
-
-
-def recomputed(
-    call: Callable[..., Sequence[Tensor]],
-    inputs: Sequence[Tensor | None],
-    needed: Sequence[bool],
-    cotangents: Sequence[Tensor | None],
-) -> list[Tensor | None]:
-    """Return the gradients of the needed inputs of ``call`` as functions that autograd can differentiate again.
-
-    They are taken with respect to views of the inputs. One of them may be a function of another; a view keeps that path
-    out of these gradients, since the outer graph already accounts for it.
-    """
-    with torch.enable_grad():
-        inputs = [None if x is None else x.view_as(x) for x in inputs]
-        results = call(*inputs)
-    return gradients(results, inputs, needed, cotangents, create_graph=True)
 
 
 def differentiating() -> bool:

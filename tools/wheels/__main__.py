@@ -4,7 +4,8 @@
     python -m tools.wheels check              # the files, their kernels, and what the kernels compute under emulators
     python -m tools.wheels test               # the tests of the kernel in a new environment with this machine's wheel
     python -m tools.wheels speed              # the kernel of this machine's wheel against the one of `make kernel`
-    python -m tools.wheels version            # that CHANGELOG and CITATION.cff have the version; prints the section
+    python -m tools.wheels version            # that all files state one version; prints its section of the changelog
+    python -m tools.wheels version --set 1.2.3    # writes it, and the date of the section
 
 `make wheels` runs the first two. The compiler is the clang of the PyPI package ziglang, which needs no system libraries
 of the platforms.
@@ -37,7 +38,15 @@ def main() -> int:
     }
     parser.add_argument("command", choices=commands)
     parser.add_argument("--dist", type=Path, default=ROOT / "dist", help="the folder of the wheels (default: dist)")
+    parser.add_argument("--set", metavar="VERSION", help="with `version`: write this version into all files first")
     options = parser.parse_args()
+    if options.set and options.command != "version":
+        parser.error("--set is for the command version")
+    try:
+        if options.set:
+            release.set_version(options.set)
+    except ValueError as error:
+        parser.error(str(error))
     return commands[options.command](options.dist)
 
 
@@ -66,6 +75,7 @@ def check(dist: Path) -> int:
 
 def _complaints(dist: Path) -> Iterator[str]:
     yield from checks.tools(sorted(dist.iterdir()))
+    yield from checks.recipe()
     for name, platform, wheel in _wheels(dist):
         yield from checks.contents(wheel, platform)
         if platform is None:

@@ -16,6 +16,7 @@ from typing import Any
 from .kernels import PLATFORMS, ROOT, Platform, build, this_machine, zig
 
 LARGEST = 3_000_000  # bytes of a wheel
+CONDA = ("linux-64", "linux-aarch64", "osx-arm64", "win-64")
 INTERFACE = {"sg_constants", "sg_entries", "sg_isa", "sg_version"}
 # Also visible are the data that names the sources, and on macOS what every library has, and C++'s new and delete.
 _HARMLESS = re.compile(r"sg_label|mh_dylib_header|dso_handle|Z(n[aw]m|d[al]Pv)\w*")
@@ -40,6 +41,23 @@ def tools(files: list[Path]) -> Iterator[str]:
         wanted = next((tag for tag in command[-1].split("-")[-1].split(".") if tag.startswith("manylinux_")), "")
         if done.returncode or (command[0] == "auditwheel" and wanted not in done.stdout):
             yield f"{' '.join(command[:2])} {Path(command[-1]).name}: {done.stdout}{done.stderr}"
+
+
+def recipe(root: Path = ROOT) -> Iterator[str]:
+    """Render the conda recipe for every platform; yield what rattler-build objects to, and outputs that are missing."""
+    from rattler_build import PlatformConfig, RattlerBuildError, RenderConfig, Stage0Recipe, VariantConfig
+
+    variants = {"c_stdlib": ["sysroot"], "cxx_compiler": ["gxx"], "python": ["3.12.*"], "python_min": ["3.10"]}
+    for platform in CONDA:
+        try:
+            written = Stage0Recipe.from_file(str(root / "recipe" / "recipe.yaml"))
+            target = PlatformConfig(target_platform=platform, build_platform="linux-64", host_platform=platform)
+            made = [v.recipe.package.name for v in written.render(VariantConfig(variants), RenderConfig(target))]
+        except RattlerBuildError as error:
+            yield f"recipe for {platform}: {error}"
+            continue
+        if made != ["spectralgrad", "spectralgrad-lab"]:
+            yield f"recipe for {platform}: expected two packages, got {made}"
 
 
 def contents(wheel: Path, platform: Platform | None) -> Iterator[str]:

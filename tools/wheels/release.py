@@ -9,12 +9,14 @@ import subprocess
 import tempfile
 import venv
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 
 from .archive import version
 from .kernels import ROOT
 
 TESTS = ("native", "native_eigh", "native_svd", "native_svd_ways", "selftest", "feature_passes", "lapack_acceptance")
+OWN = {"spectralgrad/_version.py": r'^__version__ = "(.+)"$'}
 STATED = {  # where else the version is stated
     "CITATION.cff": r"^version: (.+)$",
     "lab/spectralgrad_lab/__init__.py": r'^__version__ = "(.+)"$',
@@ -35,6 +37,27 @@ def complaints(root: Path = ROOT) -> Iterator[str]:
         yield f"CHANGELOG.md has no section {own}"
     elif not re.fullmatch(r"\d{4}-\d\d-\d\d", head[1]):
         yield f"CHANGELOG.md: the section {own} has no date: {head[1]}"
+
+
+def set_version(wanted: str, root: Path = ROOT) -> None:
+    """Write a version into every file that states it, and today's date into its section of the changelog.
+
+    Raises:
+        ValueError: the version is not of the form 1.2.3, and nothing was written.
+    """
+    if not re.fullmatch(r"\d+\.\d+\.\d+", wanted):
+        raise ValueError(f"expected a version such as 1.2.3, got {wanted!r}")
+    for file, pattern in {**OWN, **STATED}.items():
+        _replace(root / file, pattern, wanted)
+    _replace(root / "CHANGELOG.md", rf"^## {re.escape(wanted)} – (unreleased)$", f"{date.today():%Y-%m-%d}")
+
+
+def _replace(file: Path, pattern: str, wanted: str) -> None:
+    """Replace the group of the first match."""
+    text = file.read_text(encoding="utf-8")
+    found = re.search(pattern, text, re.M)
+    if found:
+        file.write_text(text[: found.start(1)] + wanted + text[found.end(1) :], encoding="utf-8")
 
 
 def section(root: Path = ROOT) -> str:

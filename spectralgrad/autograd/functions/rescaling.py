@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
+from ...dispatch.recomputation import gradients, recomputed
 from ...errors import common_shape, of_scaled
 from ...precision import (
     all_ordinary,
@@ -208,7 +209,7 @@ class _Rescaled(function.ReverseRule):
         needed, inputs = ctx.needs_input_grad[3:], ctx.saved_tensors
         if function.differentiating():
             with full_precision(inputs[0]):
-                again = function.recomputed(partial(_composed, *ctx.settings), inputs, needed, cotangents)
+                again = recomputed(partial(_composed, *ctx.settings), inputs, needed, cotangents)
             return None, None, None, *again
         (leaves, results), (_, down, up) = ctx.inner, ctx.settings
         return None, None, None, *_scaled_gradients(leaves, results, needed, cotangents, down, up)
@@ -236,5 +237,5 @@ def _scaled_gradients(
         sizes = torch.stack([torch.where(top > 0, exponent_of(top) + e, -torch.inf) for top, e in tops]).amax(0)
         common = torch.where(sizes > -torch.inf, sizes, 0)
     scaled = [None if g is None else _shifted(g, e - common) for g, e in zip(cotangents, up, strict=True)]
-    found = function.gradients(results, leaves, needed, scaled)
+    found = gradients(results, leaves, needed, scaled)
     return [None if g is None else _shifted(g, common - e) for g, e in zip(found, down, strict=True)]

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
+from ...dispatch.recomputation import recomputed
 from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, rank_tolerance, resolved
 from ...solvers.kernel import point_sets
 from ..functions.rescaling import common_exponent, rescaled
@@ -163,7 +164,7 @@ class _Alignment(function.ReverseRule):
         with full_precision(X):
             if function.differentiating():
                 again = partial(composed, options=ctx.options)
-                return *function.recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
+                return *recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
             found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None

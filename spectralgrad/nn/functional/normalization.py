@@ -31,6 +31,7 @@ from torch import Tensor
 from ...autograd.functions.rescaling import rescaled
 from ...dispatch import function
 from ...dispatch.arguments import check_count, check_range, checked
+from ...dispatch.recomputation import recomputed
 from ...errors import ArgumentError
 from ...precision import exponent_of, exponent_range, full_precision, largest, working_dtype
 from ..distributed import Reduce
@@ -250,4 +251,4 @@ def _differentiable_gradients(ctx: Any, G: Tensor) -> list[Tensor | None]:
     """The same as functions that autograd can differentiate again."""
     matrix_of, *options = ctx.options
     call = lambda X, weight, bias: _composed(X, matrix_of, weight, bias, *options)[:1]  # noqa: E731
-    return function.recomputed(call, ctx.saved_tensors[:3], ctx.needs_input_grad[:3], [G])
+    return recomputed(call, ctx.saved_tensors[:3], ctx.needs_input_grad[:3], [G])
