@@ -14,7 +14,6 @@ from torch.utils.checkpoint import checkpoint
 
 import spectralgrad as sg
 
-from .features import needs
 from .helpers import BACKEND
 from .layers import LAYERS, RUNNING, layer_and_input
 
@@ -66,12 +65,7 @@ def test_compiled_evaluation_follows_the_statistics(name):
         assert_close(compiled(X), layer(X))
 
 
-_EXPORTED = [
-    pytest.param(name, marks=needs("strict export of vmap")) if name == "TokenPooling" else name for name in LAYERS
-]
-
-
-@pytest.mark.parametrize("name", _EXPORTED)
+@pytest.mark.parametrize("name", LAYERS)
 def test_evaluated_layers_are_exported(name):
     layer, X = layer_and_input(name)
     layer(X)
@@ -79,6 +73,14 @@ def test_evaluated_layers_are_exported(name):
     assert_close(exported.module()(X), layer(X))
     if name in RUNNING:
         assert not any("spectralgrad" in str(node.target) for node in exported.graph.nodes)
+
+
+def test_a_function_of_the_user_is_exported_without_its_derivative():
+    """Strictly: Dynamo cannot export the transforms of torch.func by which functions are differentiated."""
+    layer, X = layer_and_input("TokenPooling")
+    exported = torch.export.export(layer, (X,), strict=True)
+    assert_close(exported.module()(X), layer(X))
+    assert not any("functorch" in str(node.target) for node in exported.graph.nodes)
 
 
 _needs_onnx = pytest.mark.skipif(

@@ -79,10 +79,12 @@ class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
         Example:
             >>> rescue = override_linalg().enable()
             >>> A = torch.eye(2, requires_grad=True)
-            >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
+            >>> w, V = torch.linalg.eigh(A)
+            >>> V.grad_fn.name()
             '_EigenpairsBackward'
             >>> rescue.disable()
-            >>> torch.linalg.eigh(A).eigenvectors.grad_fn.name()
+            >>> w, V = torch.linalg.eigh(A)
+            >>> V.grad_fn.name()
             'LinalgEighBackward0'
         """
         process.enable(self)
