@@ -189,7 +189,7 @@ def _from_positions(X: Tensor, q: Tensor, size: Tensor, center: bool, eps: float
     # Beyond the number of channels, and the eigenvalue that was raised, all are zero. There g is 1/(2q), which would
     # multiply the rounding error of its product with X.
     n = w.shape[-1]
-    support = support & (torch.arange(n, device=w.device) >= n - X.shape[-2] - center)
+    support = support & (torch.arange(n, device=w.device) >= n - X.shape[-2] - int(center))
     g = Exact().compose(A, scalar_functions.inverse_of_sum(q[..., 0, 0]), Spectrum(w, V, support))
     return shifted(X @ (g * size) @ X.mH, eps**0.5)
 
