@@ -78,17 +78,32 @@ def test_an_error_in_divided_differences_is_noticed(monkeypatch):
     assert selftest.problem(NATIVE) is not None
 
 
-@pytest.mark.parametrize("written", [5, 6, 9, 10, 11])
-def test_an_error_in_the_alignment_of_points_is_noticed(written, monkeypatch):
-    """The results are written into tensors: C, e, gX, gY and gw."""
-    right = Kernel.points
+@pytest.mark.parametrize("place", range(10))
+def test_an_error_in_any_part_of_an_alignment_is_noticed(place, monkeypatch):
+    _replace(monkeypatch, Singular, "align", lambda found: (_off_at(place, found[0]), found[1]))
+    assert selftest.problem(NATIVE) is not None
 
-    def wrong(self, step, *tensors):
-        right(self, step, *tensors)
-        if {5: "cross_covariance", 6: "fit_distance"}.get(written, "point_gradient") == step:
-            tensors[written].mul_(1.01)
 
-    monkeypatch.setattr(Kernel, "points", wrong)
+def _off_at(place, tensors):
+    return tuple(x * 1.01 if at == place else x for at, x in enumerate(tensors))
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_an_error_in_any_part_of_a_polar_decomposition_is_noticed(place, monkeypatch):
+    _replace(monkeypatch, Singular, "polar", lambda found: (_off_at(place, found[0]), found[1]))
+    assert selftest.problem(NATIVE) is not None
+
+
+@pytest.mark.parametrize("written", [8, 9, 10])
+def test_an_error_in_the_gradient_of_points_is_noticed(written, monkeypatch):
+    """The results are written into tensors: gX, gY and gw."""
+    right = Kernel.pull_points
+
+    def wrong(self, *tensors):
+        right(self, *tensors)
+        tensors[written].mul_(1.01)
+
+    monkeypatch.setattr(Kernel, "pull_points", wrong)
     assert selftest.problem(NATIVE) is not None
 
 

@@ -16,6 +16,7 @@ from ..autograd.singular.sums import sum_of
 from ..dispatch.arguments import check_range
 from ..dispatch.overrides import overridable, shortened
 from ..errors import check_matrix
+from ..native.derivative_calls import SingularScalar
 from ..precision import any_infinite, full_precision, narrow, rank_tolerance, resolved, widen
 
 __all__ = ["nuclear_norm", "schatten_norm", "spectral_norm"]
@@ -131,9 +132,13 @@ def _norm(M: Tensor, operation: str, of: Norm) -> Tensor:
         return narrow(of_any_size(wide, operation, of, values_only=True), M.dtype)
 
 
+def _tolerance(M: Tensor) -> float:
+    return rank_tolerance(max(M.shape[-2:]), M.dtype)
+
+
 def _support(M: Tensor, S: Tensor) -> Tensor:
     """The mask (*, k) of the singular values that are not zero up to rounding error."""
-    return rank_tolerance(max(M.shape[-2:]), M.dtype) * norm(S).unsqueeze(-1) < S
+    return _tolerance(M) * norm(S).unsqueeze(-1) < S
 
 
 def _sum(S: Tensor) -> Tensor:
@@ -141,18 +146,17 @@ def _sum(S: Tensor) -> Tensor:
 
 
 def _nuclear(M: Tensor, triplets: Triplets) -> Tensor:
-    S = triplets.S
-    return sum_of(M, _sum(S), triplets, lambda: singular_weights.sign(S, _support(M, S)))
+    S, known = triplets.S, SingularScalar("support", 0.0, _tolerance(M))
+    return sum_of(M, _sum(S), triplets, lambda: singular_weights.sign(S, _support(M, S)), known)
 
 
 def _spectral(M: Tensor, triplets: Triplets) -> Tensor:
-    S = triplets.S
+    S, tolerance = triplets.S, _tolerance(M)
 
     def slopes() -> Weights:
-        tolerance = rank_tolerance(max(M.shape[-2:]), M.dtype)
         return singular_weights.mean_of_largest(S, ((1 - tolerance) * norm(S).unsqueeze(-1) <= S) & (S > 0))
 
-    return sum_of(M, norm(S), triplets, slopes)
+    return sum_of(M, norm(S), triplets, slopes, SingularScalar("largest", 0.0, tolerance))
 
 
 def _schatten(M: Tensor, triplets: Triplets, p: float) -> Tensor:

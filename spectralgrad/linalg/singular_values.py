@@ -12,11 +12,20 @@ from ..autograd.functions import user_functions
 from ..autograd.functions.divided_differences import Scalar
 from ..autograd.pairwise import norm
 from ..autograd.singular import weights as singular_weights
-from ..autograd.singular.functions import Triplets, Weights, compose, compose_learning, decomposed, of_any_size
+from ..autograd.singular.functions import (
+    Triplets,
+    Weights,
+    compose,
+    compose_known,
+    compose_learning,
+    decomposed,
+    of_any_size,
+)
 from ..dispatch import function
 from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix
+from ..native.derivative_calls import SingularScalar
 from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Pade
 from .matrix_functions import check_of_batch
@@ -116,7 +125,8 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
     else:
         check_range(tau, "tau", "singular_value_threshold", 0)
     level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
-    return _homogeneous(M, "singular_value_threshold", singular_weights.threshold, level)
+    known = None if isinstance(tau, Tensor) else SingularScalar("threshold", float(tau), 0.0)
+    return _homogeneous(M, "singular_value_threshold", known, singular_weights.threshold, level)
 
 
 @overridable
@@ -153,14 +163,21 @@ def low_rank(M: Tensor, k: int) -> Tensor:
         chosen = leading & (tolerance * norm(S).unsqueeze(-1) < S)
         return singular_weights.leading(S, chosen, Pade().gaps)
 
-    return _homogeneous(M, "low_rank", weights)
+    return _homogeneous(M, "low_rank", SingularScalar("leading", float(k), tolerance), weights)
 
 
-def _homogeneous(M: Tensor, operation: str, weights: Callable[..., Weights], *levels: Tensor) -> Tensor:
-    """Return U f(S) Vᴴ for a function of degree one in the singular values and the ``levels`` (*, 1)."""
+def _homogeneous(
+    M: Tensor, operation: str, known: SingularScalar | None, weights: Callable[..., Weights], *levels: Tensor
+) -> Tensor:
+    """Return U f(S) Vᴴ for a function of degree one in the singular values and the ``levels`` (*, 1).
 
-    def call(M: Tensor, triplets: Triplets, *levels: Tensor) -> Tensor:
-        return _composed(M, triplets, lambda S: weights(S, *levels))
+    ``known`` is the function in the kernel, if the kernel has it.
+    """
+
+    def call(M: Tensor, triplets: Triplets, *given: Tensor) -> Tensor:
+        if known is not None and all(x is y for x, y in zip(levels, given, strict=True)):  # unless they are rescaled
+            return compose_known(M, triplets, known, lambda S: weights(S, *given))
+        return _composed(M, triplets, lambda S: weights(S, *given))
 
     with full_precision(M):
         return narrow(of_any_size(widen(M), operation, call, *levels), M.dtype)

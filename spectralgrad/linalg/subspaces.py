@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
-from ..autograd.functions import frechet_derivative
+from ..autograd.functions import frechet_derivative, kernel_functions
+from ..autograd.functions.divided_differences import Differences
 from ..autograd.functions.domain import Domain
 from ..autograd.functions.rescaling import homogeneous
+from ..autograd.functions.scalar_functions import Function
 from ..autograd.pairwise import differences
 from ..dispatch import function
 from ..dispatch.arguments import check_count
-from ..dispatch.overrides import overridable
+from ..dispatch.overrides import shortened
 from ..errors import check_square
-from ..precision import full_precision, rounded_to, widen
+from ..precision import full_precision, narrow, rounded_to, widen
 from ..rules import Pade
 from ..solvers.products import composed
 
 __all__ = ["spectral_projector"]
 
 
-@overridable
+def _at_once(A: Tensor, k: int) -> Tensor | None:
+    """Return the projector in one kernel call, or None; the arguments may be anything."""
+    if type(A) is not Tensor or type(k) is not int or A.is_nested or not 0 <= k <= A.shape[-1:].numel():
+        return None
+    return kernel_functions.at_once(A, _leading(k), False)
+
+
+@shortened(_at_once)
 def spectral_projector(A: Tensor, k: int) -> Tensor:
     r"""Compute the projector :math:`P=V_kV_k^H` onto the eigenvectors of the k largest eigenvalues.
 
@@ -49,17 +60,31 @@ def spectral_projector(A: Tensor, k: int) -> Tensor:
     """
     check_square(A, "spectral_projector")
     domain = Domain("spectral_projector", positive=False, dtype=rounded_to(A))
-    d = A.shape[-1]
-    check_count(k, "k", "spectral_projector", 0, d)
+    check_count(k, "k", "spectral_projector", 0, A.shape[-1])
+    f = _leading(int(k))
 
     def projector(A: Tensor) -> Tensor:
         w, V, _ = domain.spectrum(A)
-        chosen = (torch.arange(d, device=A.device) >= d - k).to(w.dtype).expand(w.shape)
         if function.needs_no_gradient(A):
-            return composed(V, chosen, V.mH)
-        gamma = Pade().gaps(w) * differences(chosen)
-        return frechet_derivative.exact(A, w, V, chosen, gamma, torch.zeros_like(w))
+            return composed(V, f.value(w), V.mH)
+        return frechet_derivative.exact(A, w, V, *f.differences(w))
 
     with full_precision(A):
-        result: Tensor = homogeneous(projector, (widen(A),), ((1,), (0,)))
-        return result.to(A.dtype)
+        wide = widen(A)
+        result = kernel_functions.by_kernel(wide, f, domain, lambda: homogeneous(projector, (wide,), ((1,), (0,))))
+        return narrow(result, A.dtype)
+
+
+@lru_cache(maxsize=256)
+def _leading(k: int) -> Function:
+    """Return the function that is 1 for the k largest eigenvalues and 0 for the others, with bounded gaps between."""
+
+    def value(w: Tensor) -> Tensor:
+        d = w.shape[-1]
+        return (torch.arange(d, device=w.device) >= d - k).to(w.dtype).expand(w.shape)
+
+    def all_differences(w: Tensor) -> Differences:
+        chosen = value(w)
+        return chosen, Pade().gaps(w) * differences(chosen), torch.zeros_like(w)
+
+    return Function(value, torch.zeros_like, all_differences, kernel=("leading", float(k)))

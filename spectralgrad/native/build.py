@@ -35,7 +35,7 @@ FILE = {"win32": "_kernel.dll", "darwin": "_kernel.dylib"}.get(sys.platform, "_k
 # of 1032 eps instead of 151 at d = 128, measured on a prototype). The flags below do not change results, except that
 # multiplications and additions may be fused. -O2 would compile in half the time, but most functions would take 1.5 to
 # 3 times as long, because its loops over registers are not unrolled.
-VERSION = "17"  # changes with the meaning of the functions that Python calls, so that no kernel of before is used
+VERSION = "18"  # changes with the meaning of the functions that Python calls, so that no kernel of before is used
 FLAGS = [
     f'-DSG_VERSION="{VERSION}"',
     "-O3",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .functions import Kernel, checked
+from .functions import Kernel, addresses, checked
 
 UNCHECKED = -1.0  # no limit on the asymmetry: the upper triangle is not read
 Shape = tuple[int, ...]
@@ -133,10 +133,12 @@ class Symmetric(NamedTuple):
 
 
 class Singular(NamedTuple):
-    """Singular value decompositions of matrices (*, m, n)."""
+    """Singular value decompositions and polar factors of matrices (*, m, n)."""
 
     lanes: bool
     run: Any
+    run_polar: Any  # None for complex matrices
+    run_align: Any
     batch: int
     sizes: tuple[int, int, int]
     U: Shape
@@ -149,10 +151,9 @@ class Singular(NamedTuple):
         """The calls for matrices of this shape: one matrix per SIMD lane, or one after another with SIMD inside."""
         *batch, m, n = shape
         k, sizes = min(m, n), (shape[:-2].numel(), m, n)
-        run, real = native.functions["svd" if lanes else "svd_single", dtype], dtype.to_real()
-        return cls(
-            lanes, run, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real if dtype.is_complex else None
-        )
+        end, real = "" if lanes else "_single", dtype.to_real() if dtype.is_complex else None
+        svd, polar, align = (native.functions.get((name + end, dtype)) for name in ("svd", "polar", "align"))
+        return cls(lanes, svd, polar, align, sizes[0], sizes, (*batch, m, k), (*batch, k), (*batch, k, n), real)
 
     def svd(self, M: Tensor) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
         """Return U (*, m, k), descending singular values (*, k), Vh (*, k, n), and the number of failed matrices."""
@@ -165,6 +166,42 @@ class Singular(NamedTuple):
         S = self._new_values(M)
         pointers = M.data_ptr(), None, S.data_ptr(), None
         return S, checked("svdvals", self.run(*pointers, *self.sizes, torch.get_num_threads()))
+
+    def polar(self, M: Tensor, special: bool, rtol: float) -> tuple[tuple[Tensor, Tensor, Tensor], int]:
+        """Return Q (*, m, n), h (*, n) and Vh (*, n, n) of real M = Q V diag(h) Vh, m ≥ n, and the number of failures.
+
+        Results for failed matrices are NaN.
+
+        Args:
+            M: matrices (*, m, n) in float32 or float64.
+            special: Q is the nearest rotation; the last of h is negative where the polar factor is none.
+            rtol: eigenvalues up to this multiple of the largest are zero, and so is the sum of the last two.
+        """
+        Q, h, Vh = torch.empty_like(M), M.new_empty(*self.S), M.new_empty(*self.Vh)
+        pointers = M.data_ptr(), Q.data_ptr(), h.data_ptr(), Vh.data_ptr()
+        failed = self.run_polar(*pointers, *self.sizes, special, rtol, torch.get_num_threads())
+        return (Q, h, Vh), checked("polar", failed)
+
+    def align(
+        self, C: Tensor, X: Tensor, Y: Tensor, w: Tensor | None, means: bool, scale: bool, special: bool, rtol: float
+    ) -> tuple[tuple[Tensor, ...], int]:
+        """Return the fit of points Y by points X (*, n, k), and the number of failures, whose results are NaN.
+
+        The fit consists of R (*, k, k), t (*, k), s, the residual and the margin (*,), the means of X and Y (*, k), h
+        and Vh as in :meth:`polar` of the cross-covariance, which is written into C, and Σ w‖x − x̄‖² (*,). Without
+        ``means`` points are not centred, and means and t are zero; without ``scale``, s and the sum are one.
+        """
+        batch, make = C.shape[:-2], C.new_empty if means else C.new_zeros
+        x, y, t, h = make(*self.S), make(*self.S), make(*self.S), C.new_empty(*self.S)
+        R, Vh, e, margin = C.new_empty(*self.Vh), C.new_empty(*self.Vh), C.new_empty(batch), C.new_empty(batch)
+        s = C.new_empty(batch) if scale else C.new_ones(batch)
+        spread = C.new_empty(batch) if scale else s
+        centers = (x, y, t) if means else (None, None, None)
+        scales = (s, spread) if scale else (None, None)
+        pointers = addresses(X, Y, w, *centers[:2], C, R, h, Vh, centers[2], *scales, e, margin)
+        sizes = self.batch, X.shape[-2], X.shape[-1]
+        failed = self.run_align(*pointers, *sizes, special, rtol, torch.get_num_threads())
+        return (R, t, s, e, margin, x, y, h, Vh, spread), checked("align", failed)
 
     def _new_values(self, M: Tensor) -> Tensor:
         return M.new_empty(*self.S) if self.real is None else M.new_empty(self.S, dtype=self.real)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .calls import Scalar, Shape
-from .functions import Kernel, checked, in_memory
+from .functions import Kernel, addresses, checked, in_memory
 
 
 class Derivatives(NamedTuple):
@@ -68,8 +68,16 @@ class Derivatives(NamedTuple):
         (w, V), (gw, gV), (K, floor) = eigenpairs, cotangents, _gaps(gaps)
         gA = torch.empty_like(V)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("eigh_gradient", self.run_gradient(*_addresses(V, w, gV, gw, K, gA), *tail))
+        checked("eigh_gradient", self.run_gradient(*addresses(V, w, gV, gw, K, gA), *tail))
         return gA
+
+
+class SingularScalar(NamedTuple):
+    """A function of singular values: its name in the kernel, its parameter, and the rank tolerance."""
+
+    name: str
+    parameter: float
+    tolerance: float
 
 
 class SingularDerivatives(NamedTuple):
@@ -77,15 +85,17 @@ class SingularDerivatives(NamedTuple):
 
     run_gradient: Any
     run_function: Any
+    run_polar: Any
+    codes: dict[str, int]
     sizes: tuple[int, int, int]
     shape: Shape  # (*, m, n)
 
     @classmethod
     def of(cls, native: Kernel, left: torch.Size, right: torch.Size, dtype: torch.dtype) -> SingularDerivatives:
         """The calls for U and Vh of these shapes."""
-        gradient, function = (native.functions[name, dtype] for name in ("svd_gradient", "singular_function"))
-        shape = *left[:-1], right[-1]
-        return cls(gradient, function, (left[:-2].numel(), shape[-2], shape[-1]), shape)
+        names, shape = ("svd_gradient", "singular_function", "polar_gradient"), (*left[:-1], right[-1])
+        gradient, function, polar = (native.functions[name, dtype] for name in names)
+        return cls(gradient, function, polar, native.constants, (left[:-2].numel(), shape[-2], shape[-1]), shape)
 
     def factors(
         self,
@@ -102,12 +112,20 @@ class SingularDerivatives(NamedTuple):
         K, floor = _gaps(gaps)
         gM = factors[0].new_empty(*self.shape)
         tail = *self.sizes, floor, filters, saturates, torch.get_num_threads()
-        checked("svd_gradient", self.run_gradient(*_addresses(*factors, *cotangents, K, gM), *tail))
+        checked("svd_gradient", self.run_gradient(*addresses(*factors, *cotangents, K, gM), *tail))
         return gM
 
     def composed(self, U: Tensor, values: Tensor, Vh: Tensor) -> Tensor:
         """Return U diag(values) Vh (*, m, n) for U (*, m, k), values (*, k) and Vh (*, k, n)."""
-        return self._function(U, None, Vh, values, None, None, None)
+        return self._function(_GIVEN, None, U, None, Vh, values, None, None, None)
+
+    def function(self, f: SingularScalar, U: Tensor, S: Tensor, Vh: Tensor, factor: Tensor | None = None) -> Tensor:
+        """Return U diag(f(S)) Vh (*, m, n), multiplied by ``factor`` (*,)."""
+        return self._function(f, factor, U, S, Vh, None, None, None, None)
+
+    def function_derivative(self, f: SingularScalar, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
+        """Return the derivative (*, m, n) of U diag(f(S)) Vh in the direction G."""
+        return self._function(f, None, U, S, Vh, None, None, None, G)
 
     def derivative(self, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tensor, outer: Tensor) -> Tensor:
         """Return the derivative (*, m, n) of a function of singular values in the direction G.
@@ -118,13 +136,25 @@ class SingularDerivatives(NamedTuple):
             joint: divided differences (*, k, k), symmetric.
             outer: f(σ)/σ (*, k).
         """
-        return self._function(U, S, Vh, None, joint, outer, G)
+        return self._function(_GIVEN, None, U, S, Vh, None, joint, outer, G)
 
-    def _function(self, U: Tensor, *others: Tensor | None) -> Tensor:
-        X = U.new_empty(*self.shape)
+    def polar(self, G: Tensor, Q: Tensor, h: Tensor, Vh: Tensor) -> Tensor:
+        """Return the derivative (*, m, n) of the polar factor Q of M = Q V diag(h) Vh, m ≥ n, in the direction G."""
+        X = G.new_empty(*self.shape)
         tail = *self.sizes, torch.get_num_threads()
-        checked("singular_function", self.run_function(*_addresses(U, *others, X), *tail))
+        checked("polar_gradient", self.run_polar(*addresses(Q, h, Vh, G, X), *tail))
         return X
+
+    def _function(self, f: SingularScalar, *tensors: Tensor | None) -> Tensor:
+        """Run the entry on the factor, U, S, Vh, values, joint, outer and G."""
+        X = tensors[1].new_empty(*self.shape)  # type: ignore[union-attr]
+        pointers, tail = addresses(*tensors, X), (*self.sizes, torch.get_num_threads())
+        code = self.codes[f.name]
+        checked("singular_function", self.run_function(code, f.parameter, f.tolerance, *pointers, *tail))
+        return X
+
+
+_GIVEN = SingularScalar("given", 0.0, 0.0)
 
 
 def divided_differences(
@@ -154,7 +184,7 @@ def divided_differences(
 
     def step(name: str, places: Tensor | None = None, slopes: Tensor | None = None) -> int:
         given = w, values, joint, offsets, places, slopes, None if slopes is None else ratio
-        return checked("divided", run(native.constants[name], *_addresses(*given), *tail))
+        return checked("divided", run(native.constants[name], *addresses(*given), *tail))
 
     places = w.new_empty(w.numel() + native.constants["quadrature_nodes"] * step("quotients"))
     step("nodes", places)
@@ -163,10 +193,6 @@ def divided_differences(
         return None
     step("means", None, in_memory(slopes))
     return joint, ratio
-
-
-def _addresses(*tensors: Tensor | None) -> list[int | None]:
-    return [None if x is None else x.data_ptr() for x in tensors]
 
 
 def _gaps(gaps: Tensor | float) -> tuple[Tensor | None, float]:

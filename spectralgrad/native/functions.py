@@ -85,19 +85,18 @@ class Kernel:
         """True if the kernel computes eigenvalues and singular values for the tensor's dtype and device."""
         return A.dtype in _TYPES.values() and A.is_cpu
 
-    def points(self, step: str, *tensors: Tensor | None) -> None:
-        """Run a step of interface.hpp, given by its name, on X, Y, w, x, y, C, e, gx, gy, gX, gY and gw.
+    def pull_points(self, *tensors: Tensor | None) -> None:
+        """Compute the gradients of points from X, Y, w, x, y, C, gx and gy, and write them into gX, gY and gw.
 
-        Those that the step does not need are None. Results are written into the tensors, which must be contiguous;
-        solvers/kernel/point_sets.py has the meaning of each.
+        Those that are None have no part in it; all are :func:`in_memory`. solvers/kernel/point_sets.py says what each
+        of them is.
         """
-        given = [None if x is None else in_memory(x) for x in tensors]
-        X = given[0]
+        X = tensors[0]
         assert X is not None
-        pointers = [None if x is None else x.data_ptr() for x in given] + [None] * (12 - len(given))
-        run = self.functions["points", X.dtype]
-        sizes = X.shape[:-2].numel(), *X.shape[-2:]
-        checked("points", run(self.constants[step], *pointers, *sizes, torch.get_num_threads()))
+        run = self.functions["point_gradient", X.dtype]
+        checked(
+            "point_gradient", run(*addresses(*tensors), X.shape[:-2].numel(), *X.shape[-2:], torch.get_num_threads())
+        )
 
     def features(self, name: str, sizes: tuple[int, ...], *tensors: Tensor | None) -> None:
         """Run a pass over features (samples, groups, channels, positions).
@@ -106,7 +105,7 @@ class Kernel:
         must be contiguous.
         """
         given = [None if x is None else in_memory(x) for x in tensors]
-        pointers = [None if x is None else x.data_ptr() for x in given]
+        pointers = addresses(*given)
         run = self.functions[f"feature_{name}", tensors[0].dtype]  # type: ignore[union-attr]
         checked(f"feature {name}", run(*pointers, *sizes, torch.get_num_threads()))
 
@@ -121,6 +120,11 @@ def checked(name: str, status: int) -> int:
     if status < 0:
         raise MemoryError(f"spectralgrad's native {name}: not enough memory for its workspace")
     return status
+
+
+def addresses(*tensors: Tensor | None) -> list[int | None]:
+    """Return pointers to the memory of tensors, null for None."""
+    return [None if x is None else x.data_ptr() for x in tensors]
 
 
 def in_memory(x: Tensor) -> Tensor:

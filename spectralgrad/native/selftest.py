@@ -20,14 +20,23 @@ import torch
 from torch import Tensor
 
 from . import derivative_calls
-from .calls import UNCHECKED, Scalar, Singular, Symmetric
+from .calls import UNCHECKED, Singular, Symmetric
 from .derivative_calls import Derivatives, SingularDerivatives
+from .selftest_products import (
+    Equation,
+    of_features,
+    of_known_functions,
+    of_points,
+    of_polar,
+    of_projector,
+    scalar,
+    wide,
+)
 
 if TYPE_CHECKING:
     from .functions import Kernel
 
 _BATCH, _BAR = 17, 30.0
-Equation = tuple[str, np.ndarray, np.ndarray]  # what is tested, left-hand side, right-hand side
 
 
 def problem(native: Kernel) -> str | None:
@@ -73,19 +82,19 @@ def _of_eigh(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     (w, V), failed = _symmetric(native, A).eigh(A)
     derivatives = Derivatives.of(native, A.shape, A.dtype)
     yield from _of_pairs("eigh", A, (w, V), failed)
-    values, v = _wide(w)[:, None], _wide(V)
-    yield "derivative of a function", _wide(derivatives.function(V, torch.ones_like(A), G)), _wide(G)
+    values, v = wide(w)[:, None], wide(V)
+    yield "derivative of a function", wide(derivatives.function(V, torch.ones_like(A), G)), wide(G)
     pairs, ones, rotated = (w, V), torch.ones_like(A), (G @ V).contiguous()
-    yield "gradient of eigenvalues", _wide(derivatives.eigenpairs(pairs, (w, None), 0.0, True, True)), _wide(A)
+    yield "gradient of eigenvalues", wide(derivatives.eigenpairs(pairs, (w, None), 0.0, True, True)), wide(A)
     yield (
         "gradient of eigh",
-        _wide(derivatives.eigenpairs(pairs, (None, rotated), ones, False, True)),
-        _wide(G),
+        wide(derivatives.eigenpairs(pairs, (None, rotated), ones, False, True)),
+        wide(G),
     )
     gap, larger = values.swapaxes(1, 2) - values, np.maximum(values.swapaxes(1, 2), values)
-    inner = (gap / larger**2).swapaxes(1, 2) * (v.swapaxes(1, 2) @ _wide(G))  # the gaps of SVD-Padé with the floor 1
+    inner = (gap / larger**2).swapaxes(1, 2) * (v.swapaxes(1, 2) @ wide(G))  # the gaps of SVD-Padé with the floor 1
     right = v @ (inner + inner.swapaxes(1, 2)) @ v.swapaxes(1, 2) / 2
-    yield "gradient of eigh", _wide(derivatives.eigenpairs(pairs, (None, G), 1.0, True, True)), right
+    yield "gradient of eigh", wide(derivatives.eigenpairs(pairs, (None, G), 1.0, True, True)), right
 
 
 def _of_hermitian(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
@@ -97,9 +106,9 @@ def _of_hermitian(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     yield from _of_pairs("complex eigh, one by one", H, *_symmetric(native, H, lanes=False).eigh(H))
     for X in (A, H):
         lanes, single = _symmetric(native, X), _symmetric(native, X, lanes=False)
-        values = _wide(single.eigh(X)[0][0])
-        yield "eigenvalues", _wide(lanes.eigvalsh(X)[0]), values
-        yield "eigenvalues, one by one", _wide(single.eigvalsh(X)[0]), values
+        values = wide(single.eigh(X)[0][0])
+        yield "eigenvalues", wide(lanes.eigvalsh(X)[0]), values
+        yield "eigenvalues, one by one", wide(single.eigvalsh(X)[0]), values
         skewed = X + torch.ones_like(X).triu(1)
         found = lanes.eigh(skewed, 0.01)[1], single.eigh(skewed, 0.01)[1], lanes.eigh(X, 0.01)[1]
         yield "asymmetry", np.array(found), np.array([len(X), len(X), 0])
@@ -115,10 +124,10 @@ def _singular(native: Kernel, M: Tensor, lanes: bool = True) -> Singular:
 
 def _of_pairs(name: str, A: Tensor, pairs: tuple[Tensor, Tensor], failed: int) -> Iterator[Equation]:
     w, V = pairs
-    values, v = _wide(w)[:, None], _wide(V)
+    values, v = wide(w)[:, None], wide(V)
     adjoint = v.conj().swapaxes(1, 2)
     yield name, np.append(np.diff(values) < 0, failed > 0), np.array(0.0)
-    yield name, (v * values) @ adjoint, _wide(A)
+    yield name, (v * values) @ adjoint, wide(A)
     yield name, adjoint @ v, np.eye(A.shape[-1])
 
 
@@ -128,7 +137,9 @@ def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
         M = M.contiguous()
         (U, S, Vh), failed = _singular(native, M).svd(M)
         yield from _of_triples(name, M, (U, S, Vh), failed)
-        yield "singular values", _wide(_singular(native, M).svdvals(M)[0]), _wide(S)
+        yield "singular values", wide(_singular(native, M).svdvals(M)[0]), wide(S)
+        if M.shape[1] >= d - 1 and M.shape[1] >= M.shape[2]:
+            yield from of_polar(native, M, lanes=True)
         yield f"gradient of {name}", *_gradient(native, U, torch.arange(S.shape[-1], 0, -1, dtype=S.dtype), Vh)
         yield from _of_function(native, M.cos(), U, S, Vh)
 
@@ -136,6 +147,7 @@ def _of_svd(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
 def _of_other_svds(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     """One matrix at a time, a long one too, and complex matrices."""
     C = torch.complex(A, G)
+    yield from of_polar(native, A + G, lanes=False)
     for M in (A + G, A.reshape(-1)[:100].reshape(1, 50, 2), C[..., :4]):
         yield from _of_values("svd, one by one", M.contiguous(), native, lanes=False)
     for M in (C, C[:, :9, :4], C[:, :4]):
@@ -146,14 +158,14 @@ def _of_values(name: str, M: Tensor, native: Kernel, lanes: bool) -> Iterator[Eq
     plan = _singular(native, M, lanes)
     factors, failed = plan.svd(M)
     yield from _of_triples(name, M, factors, failed)
-    yield f"{name}, values alone", _wide(plan.svdvals(M)[0]), _wide(factors[1])
+    yield f"{name}, values alone", wide(plan.svdvals(M)[0]), wide(factors[1])
 
 
 def _of_triples(name: str, M: Tensor, factors: tuple[Tensor, Tensor, Tensor], failed: int) -> Iterator[Equation]:
-    u, vh, S = _wide(factors[0]), _wide(factors[2]), factors[1]
-    values = _wide(S)[:, None]
+    u, vh, S = wide(factors[0]), wide(factors[2]), factors[1]
+    values = wide(S)[:, None]
     yield name, np.append(np.diff(values) > 0, failed > 0), np.array(0.0)
-    yield name, (u * values) @ vh, _wide(M)
+    yield name, (u * values) @ vh, wide(M)
     adjoints = u.conj().swapaxes(1, 2), vh.conj().swapaxes(1, 2)
     yield name, np.concatenate([adjoints[0] @ u, vh @ adjoints[1]]), np.eye(S.shape[-1])
 
@@ -163,20 +175,21 @@ def _of_function(native: Kernel, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) ->
     for w in (S.mT, S):  # seventeen values at a time are processed in another way than few
         found = derivative_calls.divided_differences(native, w, w * w, lambda x: 2 * x)
         joint, ratio = (w.unsqueeze(-1), w) if found is None else found
-        yield "divided differences", _wide(joint), _wide(w)[:, :, None] + _wide(w)[:, None]
-        yield "ratios", _wide(ratio), _wide(w)
-    u, s, vh, g = map(_wide, (U, S, Vh, G))
+        yield "divided differences", wide(joint), wide(w)[:, :, None] + wide(w)[:, None]
+        yield "ratios", wide(ratio), wide(w)
+    u, s, vh, g = map(wide, (U, S, Vh, G))
     rows, columns = s[:, :, None], s[:, None]
     plan = SingularDerivatives.of(native, U.shape, Vh.shape, U.dtype)
+    yield from of_known_functions(plan, G, U, S, Vh)
     composed = plan.composed(U, S * S, Vh)
-    yield "function of singular values", _wide(composed), (u * columns**2) @ vh
+    yield "function of singular values", wide(composed), (u * columns**2) @ vh
     p = u.swapaxes(1, 2) @ g @ vh.swapaxes(1, 2)
     even, odd = p + p.swapaxes(1, 2), p - p.swapaxes(1, 2)
     inner = (rows + columns) * even / 2 + (rows**2 + columns**2) / (rows + columns) * odd / 2
     rest = g - u @ p @ vh  # outside the span of U or V
     expected = u @ inner @ vh + rest @ vh.swapaxes(1, 2) * columns @ vh + u @ (rows * (u.swapaxes(1, 2) @ rest))
     derivative = plan.derivative(G, U, S, Vh, joint.contiguous(), ratio)
-    yield "derivative of a function of singular values", _wide(derivative), expected
+    yield "derivative of a function of singular values", wide(derivative), expected
 
 
 def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -186,92 +199,42 @@ def _gradient(native: Kernel, U: Tensor, s: Tensor, Vh: Tensor) -> tuple[np.ndar
     floor = 64 * torch.finfo(s.dtype).eps
     plan = SingularDerivatives.of(native, U.shape, Vh.shape, U.dtype)
     contiguous = [x.contiguous() for x in cotangents]
-    return _wide(plan.factors((U, S.contiguous(), Vh), contiguous, floor, True, True)), _wide(W)  # type: ignore[arg-type]
+    return wide(plan.factors((U, S.contiguous(), Vh), contiguous, floor, True, True)), wide(W)  # type: ignore[arg-type]
 
 
 def _of_roots(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     for lanes in (False, True):
         plan, limits = _symmetric(native, A, lanes), (0.0, 1.0, UNCHECKED)
         (S, s, V), failed = plan.root(A, False, limits)
-        root, inverse = _wide(S), _wide(plan.root(A, True, limits)[0][0])
-        yield "root", root @ root, _wide(A) + failed
+        root, inverse = wide(S), wide(plan.root(A, True, limits)[0][0])
+        yield "root", root @ root, wide(A) + failed
         yield "inverse root", inverse @ root, np.eye(A.shape[-1])
-        T = _wide(plan.power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5))[0])
+        T = wide(plan.power(A, -0.25, 0.0, False, (0.0, 1.0, 0.5))[0])
         yield "power", T @ T, inverse
     derivatives = Derivatives.of(native, A.shape, A.dtype)
-    X, Y = (_wide(derivatives.root(V, s, G, which)) for which in (False, True))
-    yield "derivative of the root", root @ X + X @ root, _wide(G)
+    X, Y = (wide(derivatives.root(V, s, G, which)) for which in (False, True))
+    yield "derivative of the root", root @ X + X @ root, wide(G)
     yield "derivative of the inverse root", Y, -inverse @ X @ inverse
 
 
 def _of_scalar_functions(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
     """Functions and their inverses, so that one derivative undoes the other; a square of any sign."""
     for lanes in (True, False):
-        log, slope = _scalar(native, A, G, "logarithm", 0.0, lanes)
-        third, change = _scalar(native, A, G, "real_power", 1 / 3, lanes)
+        log, slope = scalar(native, A, G, "logarithm", 0.0, lanes)
+        third, change = scalar(native, A, G, "real_power", 1 / 3, lanes)
         pairs = (log, slope, "exponential", 0.0), (third, change, "whole_power", 3.0)
         for X, direction, kind, p in pairs:
-            back = _scalar(native, X, direction, kind, p, lanes)
-            yield kind, _wide(back[0]), _wide(A)
-            yield f"derivative of {kind}", _wide(back[1]), _wide(G)
-        cubed = np.linalg.matrix_power(_wide(third), 3)
-        yield "power", cubed, _wide(A)
+            back = scalar(native, X, direction, kind, p, lanes)
+            yield kind, wide(back[0]), wide(A)
+            yield f"derivative of {kind}", wide(back[1]), wide(G)
+        cubed = np.linalg.matrix_power(wide(third), 3)
+        yield "power", cubed, wide(A)
+        yield from of_projector(native, A, G, lanes)
         signs = log - torch.eye(A.shape[-1], dtype=A.dtype) / 2
-        square, change = _scalar(native, signs, G, "whole_power", 2.0, lanes)
-        left, g = _wide(signs), _wide(G)
-        yield "square", _wide(square), left @ left
-        yield "derivative of the square", _wide(change), left @ g + g @ left
-
-
-def _scalar(native: Kernel, A: Tensor, G: Tensor, kind: str, p: float, lanes: bool) -> tuple[Tensor, Tensor]:
-    """A scalar function of matrices and its derivative in the direction G; NaN if the kernel doubts a matrix."""
-    f, limits = Scalar(kind, p, 1e6), (-1.0, 1.0, UNCHECKED)
-    (S, w, V), doubtful = _symmetric(native, A, lanes).function(A, f, True, limits)
-    return S / (doubtful == 0), Derivatives.of(native, A.shape, A.dtype).scalar(V, w, G, f)
-
-
-def _of_points(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    """The steps of an alignment: centred cross-covariance, distance of a fit, and gradient, with weights."""
-    w = 1 + A[..., 0].square()
-    x, y, e = torch.empty_like(w), torch.empty_like(w), w.new_empty(len(w))
-    C, gX, gY, gw = torch.empty_like(A), torch.empty_like(A), torch.empty_like(A), torch.empty_like(w)
-    native.points("cross_covariance", A, G, w, x, y, C)
-    native.points("fit_distance", A, G, w, x, y, A, e)
-    native.points("point_gradient", A, G, w, x, y, A, None, y, x, gX, gY, gw)
-    a, g, weights = _wide(A), _wide(G), _wide(w)[..., None]
-    shares = weights / weights.sum(1, keepdims=True)
-    near, far = a - (shares * a).sum(1, keepdims=True), g - (shares * g).sum(1, keepdims=True)
-    pulled, pushed = (
-        _wide(y)[:, None] / weights.sum(1, keepdims=True),
-        _wide(x)[:, None] / weights.sum(1, keepdims=True),
-    )
-    misses, turned = near @ a.swapaxes(1, 2) - far, near @ a.swapaxes(1, 2)
-    yield "cross-covariance", _wide(C), (weights * far).swapaxes(1, 2) @ near
-    yield "distance of a fit", _wide(e), (weights * misses**2).sum((1, 2))
-    yield "gradient of points", _wide(gX), weights * (far @ a + pulled)
-    yield "gradient of points", _wide(gY), weights * (turned + pushed)
-    yield "gradient of weights", _wide(gw), (far * (turned + pushed) + near * pulled).sum(-1)
-
-
-def _of_features(native: Kernel, A: Tensor, G: Tensor) -> Iterator[Equation]:
-    """The passes over features of seventeen samples with 2 groups of d/2 channels and d positions."""
-    samples, d = A.shape[:2]
-    shape = (samples, 2, d // 2, d)
-    x0, y0, B = A[0, 0].view(2, -1), G[0, 0].view(2, -1), A[1].view(2, d // 2, d)[..., : d // 2]
-    C, sums, out = B.new_empty(B.shape), torch.empty_like(x0), torch.empty_like(A)
-    x, y, b = _wide(A).reshape(shape) - _wide(x0)[..., None], _wide(G).reshape(shape), _wide(B)
-    native.features("moments", shape, A, x0, None, C, sums)
-    yield "moments of features", _wide(C), (x @ x.swapaxes(2, 3)).sum(0)
-    native.features("moments", shape, A, x0, G, C, sums)
-    yield "moments of features", _wide(C), (y @ x.swapaxes(2, 3)).sum(0)
-    yield "sums of features", _wide(sums), y.sum((0, 3))
-    native.features("map", shape, G, y0, B, A, x0, B, x0, out)
-    right = b @ (y - _wide(y0)[..., None]) + b @ x + _wide(x0)[..., None]
-    yield "affine map of features", _wide(out).reshape(shape), right
-
-
-def _wide(x: Tensor) -> np.ndarray:
-    return x.numpy().astype(np.complex128 if x.is_complex() else np.float64)
+        square, change = scalar(native, signs, G, "whole_power", 2.0, lanes)
+        left, g = wide(signs), wide(G)
+        yield "square", wide(square), left @ left
+        yield "derivative of the square", wide(change), left @ g + g @ left
 
 
 _TESTS = (
@@ -286,8 +249,8 @@ _TESTS = (
     (9, _of_svd),
     (12, _of_svd),
     (17, _of_other_svds),
-    (2, _of_points),
-    (3, _of_points),
-    (6, _of_points),
-    (34, _of_features),
+    (2, of_points),
+    (3, of_points),
+    (6, of_points),
+    (34, of_features),
 )

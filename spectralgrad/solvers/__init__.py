@@ -33,7 +33,9 @@ from .kernel.roots import positive_part as positive_part
 from .kernel.scalar_functions import function_and_eigenpairs as function_and_eigenpairs
 from .kernel.scalar_functions import scalar_derivative as scalar_derivative
 from .kernel.singular_functions import compose_singular as compose_singular
+from .kernel.singular_functions import derivative_of_values as derivative_of_values
 from .kernel.singular_functions import divided_differences as divided_differences
+from .kernel.singular_functions import function_of_values as function_of_values
 from .kernel.singular_functions import singular_derivative as singular_derivative
 from .ties import Ties as Ties
 from .ties import groups as groups

@@ -54,12 +54,12 @@ template <class T> double exercise(const Entries<T>& entry, int64_t d, int64_t b
       if (power(A.data(), w.data(), V.data(), S.data(), batch, d, (T)0, (T)1e-3, (T)-1, (T)-0.25, (T)1e-3, relative,
                 threads))
         return 1e30;
-  for (int f = 5; f <= 8; f++)
+  for (int f = 5; f <= 9; f++)
     for (auto function : {entry("function"), entry("function_single")}) {
-      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)-2, (T)1e6,
-                   f == 8, threads))
+      if (function(f, A.data(), w.data(), V.data(), S.data(), batch, d, (T)1e-6, (T)1e-3, (T)1e-3, (T)(f == 9 ? 2 : -2),
+                   (T)1e6, f == 8, threads))
         return 1e30;
-      entry("frechet")(f, 0, (T)-2, V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
+      entry("frechet")(f, 0, (T)(f == 9 ? 2 : -2), V.data(), w.data(), nullptr, G.data(), X.data(), batch, d, threads);
       for (T x : X)
         if (!std::isfinite(x)) return 1e30;
     }
@@ -129,10 +129,20 @@ double exercise_function(const Entries<T>& entry, const std::vector<T>& U, const
   const int64_t k = m < n ? m : n;
   const std::vector<T> ones((size_t)(batch * k * k), (T)1);
   std::vector<T> F(G.size()), X(G.size());
-  entry("singular_function")(U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n,
-                             threads);
-  entry("singular_function")(U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(),
-                             batch, m, n, threads);
+  const auto run = entry("singular_function");
+  run(3, (T)0, (T)0, nullptr, U.data(), nullptr, Vh.data(), S.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n,
+      threads);
+  for (int f = 9; f <= 12; f++) {  // functions of its own
+    run(f, (T)1, (T)1e-5, f > 10 ? S.data() : nullptr, U.data(), S.data(), Vh.data(), nullptr, nullptr, nullptr,
+        nullptr, X.data(), batch, m, n, threads);
+    if (f < 11)
+      run(f, (T)1, (T)1e-5, nullptr, U.data(), S.data(), Vh.data(), nullptr, nullptr, nullptr, G.data(), X.data(),
+          batch, m, n, threads);
+    for (T x : X)
+      if (!std::isfinite(x)) return 1e30;
+  }
+  run(3, (T)0, (T)0, nullptr, U.data(), S.data(), Vh.data(), nullptr, ones.data(), ones.data(), G.data(), X.data(),
+      batch, m, n, threads);
   double worst = 0;
   for (int64_t b = 0; b < batch; b++) {
     double size = 1, miss = 0;
@@ -234,36 +244,77 @@ template <class T> double exercise_svd(const Entries<T>& entry, int64_t m, int64
                    exercise_divided(entry, S, batch, k, threads));
 }
 
+// One way to polar factors and rotations of matrices with m ≥ n: Q V diag(h) Vᵀ is the matrix, its gradient finite. A
+// matrix that is not finite, too.
+template <class T>
+double exercise_polar(const Entries<T>& entry, Function polar, int64_t m, int64_t n, int64_t batch, int threads) {
+  std::vector<T> A = varied<T>(1, m, n, batch), Q(A.size()), X(A.size()), h((size_t)(batch * n));
+  std::vector<T> Vh(h.size() * (size_t)n);
+  double worst = 0;
+  for (int special = 0; special <= (m == n); special++) {
+    if (polar(A.data(), Q.data(), h.data(), Vh.data(), batch, m, n, special, (T)1e-5, threads)) return 1e30;
+    if (entry("polar_gradient")(Q.data(), h.data(), Vh.data(), A.data(), X.data(), batch, m, n, threads)) return 1e30;
+    for (int64_t b = 0; b < batch; b++)
+      for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+          double sum = -(double)A[(size_t)((b * m + i) * n + j)];
+          for (int64_t r = 0; r < n; r++) {
+            double left = 0;  // of U = Q V
+            for (int64_t l = 0; l < n; l++)
+              left += (double)Q[(size_t)((b * m + i) * n + l)] * (double)Vh[(size_t)((b * n + r) * n + l)];
+            sum += left * (double)h[(size_t)(b * n + r)] * (double)Vh[(size_t)((b * n + r) * n + j)];
+          }
+          if (!std::isfinite(X[(size_t)((b * m + i) * n + j)])) return 1e30;
+          const double size = std::fmax(1.0, (double)h[(size_t)(b * n)]);
+          worst = std::fmax(worst, (std::fabs(sum) - 2e-5 * size) / size);  // what counts as zero
+        }
+  }
+  A[0] = std::numeric_limits<T>::infinity();
+  if (polar(A.data(), Q.data(), h.data(), Vh.data(), batch, m, n, 0, (T)0, threads) != 1 || h[0] == h[0]) return 1e30;
+  return worst / (double)std::numeric_limits<T>::epsilon() / (double)m;
+}
+
 template <class T> double exercise_every_svd(const Entries<T>& entry, int64_t m, int64_t n, int64_t batch,
                                              int threads) {
   double worst = exercise_triples<T>(entry("svd"), 1, m, n, batch, threads);
+  if (m >= n)
+    for (auto polar : {entry("polar"), entry("polar_single")})
+      worst = std::fmax(worst, exercise_polar(entry, polar, m, n, batch, threads));
   worst = std::fmax(worst, exercise_triples<T>(entry("svd_single"), 1, m, n, batch, threads));
   worst = std::fmax(worst, exercise_triples<T>(entry("complex svd"), 2, m, n, batch, threads));
   return std::fmax(worst, exercise_triples<T>(entry("complex svd_single"), 2, m, n, batch, threads));
 }
 
-// Sets of n equal points: no cross-covariance, no distance, finite gradients; with means and weights and without.
+// Sets of n equal points: no cross-covariance, no distance, finite gradients; with means, a scale and weights and
+// without. A set that is not finite fails.
 template <class T> bool exercise_points(const Entries<T>& entry, int64_t n, int64_t k, int64_t batch, int threads) {
-  const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k);
-  std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), C(means * (size_t)k);
-  std::vector<T> e((size_t)batch), gX(all), gY(all), gw(w.size());
+  const size_t all = (size_t)(batch * n * k), means = (size_t)(batch * k), square = means * (size_t)k;
+  std::vector<T> X(all, (T)2), Y(all, (T)3), w((size_t)(batch * n), (T)0.5), x(means), y(means), t(means), h(means);
+  std::vector<T> C(square), R(square), Vh(square), gX(all), gY(all), gw(w.size());
+  std::vector<T> s((size_t)batch), spread(s), e(s), margin(s);
   for (const T* weights : {(const T*)nullptr, (const T*)w.data()}) {
-    entry("points")(0, X.data(), Y.data(), weights, nullptr, nullptr, C.data(), nullptr, nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    entry("points")(0, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    for (T c : C)
-      if (c != 0) return false;
-    entry("points")(1, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), e.data(), nullptr, nullptr, nullptr,
-                    nullptr, nullptr, batch, n, k, threads);
-    for (T distance : e)
-      if (distance != 0) return false;
-    entry("points")(2, X.data(), Y.data(), weights, x.data(), y.data(), C.data(), nullptr, x.data(), y.data(),
-                    gX.data(), gY.data(), weights ? gw.data() : nullptr, batch, n, k, threads);
+    for (auto align : {entry("align"), entry("align_single")}) {
+      if (align(X.data(), Y.data(), weights, nullptr, nullptr, C.data(), R.data(), h.data(), Vh.data(), nullptr,
+                nullptr, nullptr, e.data(), margin.data(), batch, n, k, 0, (T)1e-5, threads))
+        return false;
+      if (align(X.data(), Y.data(), weights, x.data(), y.data(), C.data(), R.data(), h.data(), Vh.data(), t.data(),
+                s.data(), spread.data(), e.data(), margin.data(), batch, n, k, 1, (T)1e-5, threads))
+        return false;
+      for (T c : C)
+        if (c != 0) return false;
+      for (T scale : s)
+        if (scale != 1) return false;
+      for (T distance : e)
+        if (distance != 0) return false;
+    }
+    entry("point_gradient")(X.data(), Y.data(), weights, x.data(), y.data(), C.data(), x.data(), y.data(), gX.data(),
+                            gY.data(), weights ? gw.data() : nullptr, batch, n, k, threads);
     for (size_t i = 0; i < all; i++)
       if (!std::isfinite(gX[i]) || !std::isfinite(gY[i])) return false;
   }
-  return true;
+  X[0] = std::numeric_limits<T>::infinity();
+  return entry("align")(X.data(), Y.data(), nullptr, x.data(), y.data(), C.data(), R.data(), h.data(), Vh.data(),
+                        t.data(), nullptr, nullptr, e.data(), margin.data(), batch, n, k, 1, (T)0, threads) == 1;
 }
 
 // Features of n positions: moments about a centre, with other features and with themselves, and the affine map of both.
@@ -336,7 +387,7 @@ template <class T> double everything(const Entries<T>& entry, int threads) {
         }
   worst = std::fmax(worst, exercise_every_svd(entry, 131, 129, 1, threads));  // threads share one matrix
   for (int64_t n : {1, 4, 16})
-    for (int64_t k : {1, 2, 3, 8})
+    for (int64_t k : {1, 2, 3, 8, 16})
       for (int64_t batch : {1, 3, 200})
         if (!exercise_points(entry, n, k, batch, threads)) return 1e30;
   for (int64_t d : {1, 8, 17})

@@ -16,28 +16,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
-from ...native.thresholds import table
-from ...precision import full_precision, rank_tolerance, reciprocal
+from ...precision import full_precision, reciprocal
 from ...solvers.symmetry import hermitian
 from ..functions import frechet_derivative, rescaling
 from ..functions.divided_differences import integer_power, on_range
 from ..functions.square_root import solve_lyapunov
-from ..pairwise import norm
 
 
 def exact(M: Tensor, rtol: float | None, special: bool) -> Tensor:
     """Return the polar factor (*, m, n) of matrices in working precision, or with ``special`` the nearest rotation."""
     if M.shape[-2] < M.shape[-1]:
         return exact(M.mH, rtol, special).mH
-    if function.needs_no_gradient(M):
-        return solvers.rotations(M)[0] if special else solvers.polar_factors(M)[0]
-    tolerance = rank_tolerance(M.shape[-2], M.dtype) if rtol is None else rtol
-    return with_eigenvalues(M, tolerance, special)[0]
+    return with_eigenvalues(M, -1.0 if rtol is None else float(rtol), special)[0]
 
 
 def at_once(M: Any, special: bool) -> Tensor | None:
@@ -49,42 +43,25 @@ def at_once(M: Any, special: bool) -> Tensor | None:
     if found is None and solvers.prepared_svd(M):
         m, n = M.shape[-2:]
         if m == n or (m > n and not special):
-            found = _Polar.run(M, rank_tolerance(m, M.dtype), special, "polar")
+            found = _Polar.run(M, -1.0, special, "polar")
     return None if found is None else found[0]
 
 
-def with_eigenvalues(M: Tensor, tolerance: float, special: bool, operation: str = "polar") -> tuple[Tensor, Tensor]:
-    """Return the factor Q of tall matrices (*, m, n), and the eigenvalues h (*, n) of H = QᴴM without gradient."""
-    Q, h, _ = function.apply(_Polar, M, tolerance, special, operation)
+def with_eigenvalues(M: Tensor, rtol: float, special: bool, operation: str = "polar") -> tuple[Tensor, Tensor]:
+    """Return the factor Q of tall matrices (*, m, n), and the eigenvalues h (*, n) of H = QᴴM without gradient.
+
+    A negative ``rtol`` stands for the default tolerance.
+    """
+    Q, h, _ = function.apply(_Polar, M, rtol, special, operation)
     return Q, h
 
 
-def decompose(M: Tensor, tolerance: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+def decompose(M: Tensor, rtol: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, h and Vh, without gradient, with M = Q V diag(h) Vh for tall matrices (*, m, n).
 
-    Eigenvalues below ``tolerance`` times the largest are zero. For ``special`` the last one may be negative; it is the
-    negative of the one before it if their sum is negligible, so that the weight of the pair is zero.
+    :func:`spectralgrad.solvers.decompose.polar_algorithms.rotations` says which of h are zero or negative.
     """
-    Q, h, Vh = solvers.rotations(M, operation) if special else solvers.polar_factors(M, operation)
-    if function.eager(h) and _all_clear(h, tolerance, special):
-        return Q, h, Vh
-    least = tolerance * norm(h).unsqueeze(-1)
-    h = torch.where(h.abs() > least, h, 0)
-    if special and h.shape[-1] > 1:
-        before, last = h[..., -2:-1], h[..., -1:]
-        h = torch.cat([h[..., :-1], torch.where(before + last > least, last, -before)], -1)
-    return Q, h, Vh
-
-
-def _all_clear(h: Tensor, tolerance: float, special: bool) -> bool:
-    """True for few matrices if no eigenvalue, and no sum that must be positive, is near the tolerance."""
-    if not 0 < h.numel() <= table().few:
-        return False
-    for row in h.reshape(-1, h.shape[-1]).tolist():
-        least = 2 * tolerance * row[0]  # the largest; the last is the smallest in modulus
-        if not abs(row[-1]) > least or (special and len(row) > 1 and not row[-2] + row[-1] > least):
-            return False
-    return True
+    return (solvers.rotations if special else solvers.polar_factors)(M, operation, rtol)
 
 
 def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
@@ -114,8 +91,8 @@ class _Polar(function.DerivativeRule):
     materialize_grads = False
 
     @staticmethod
-    def forward(M: Tensor, tolerance: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
-        return decompose(M, tolerance, special, operation)
+    def forward(M: Tensor, rtol: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+        return decompose(M, rtol, special, operation)
 
     @staticmethod
     def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]

@@ -23,8 +23,9 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...dispatch.recomputation import recomputed
-from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, rank_tolerance, resolved
+from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
+from ...solvers.kernel.point_sets import Fit
 from ..functions.rescaling import common_exponent, rescaled
 from . import factor as polar_factor
 
@@ -47,6 +48,8 @@ def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
     if not ordinary:
         return _of_any_scale(given, options)
+    if function.needs_no_gradient(*given):
+        return _fit(X, Y, w, options)[:5]
     results: Results = function.apply(_Alignment, X, Y, w, options)
     return results
 
@@ -79,17 +82,13 @@ def composed(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Result
     weighed = Y if w is None else Y * w.unsqueeze(-1)
     inner, outer = magnitude(X), magnitude(weighed)  # so that no square overflows or underflows
     C = (weighed / outer).mT @ (X / inner).conj()
-    R, h = polar_factor.with_eigenvalues(C, _tolerance(C), options.special, "procrustes")
+    R, h = polar_factor.with_eigenvalues(C, -1.0, options.special, "procrustes")
     s = _ones(R)
     if options.scale:
         s = _scale(R, X / inner, weighed / outer, w, (outer / inner)[..., 0, 0])
     misses = s[..., None, None] * (X @ R.mT) - Y
     t = torch.zeros_like(R[..., 0]) if x is None or y is None else _translation(x, y, R, s)
     return R, t, s, _total(misses, misses, w), _margin(h, options.special and not R.dtype.is_complex)
-
-
-def _tolerance(C: Tensor) -> float:
-    return rank_tolerance(C.shape[-1], C.dtype)
 
 
 def _ones(R: Tensor) -> Tensor:
@@ -134,6 +133,36 @@ def _margin(h: Tensor, rotation: bool) -> Tensor:
     return (values[-2] + values[-1] if rotation else values[-1]) / resolved(values[0])
 
 
+def _fit(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
+    """Return the fit without gradient, by the kernel where it is used."""
+    found = point_sets.align(X, Y, w, options.translation, options.scale, options.special)
+    if found is None:
+        return _fit_by_torch(X, Y, w, options)
+    fit, failed = found
+    if not failed:
+        return fit
+    bad, batch = fit.h.isnan().any(-1), X.dim() - 2
+    pairs = zip(fit, _fit_by_torch(X, Y, w, options), strict=True)
+    return Fit(*(torch.where(bad.reshape(*bad.shape, *[1] * (a.dim() - batch)), b, a) for a, b in pairs))
+
+
+def _fit_by_torch(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
+    zero = X.new_zeros((*X.shape[:-2], X.shape[-1]))
+    x, y = (point_sets.weighted_mean(P, w) if options.translation else zero for P in (X, Y))
+    near, far = X - x.unsqueeze(-2), Y - y.unsqueeze(-2)
+    C = (far if w is None else far * w.unsqueeze(-1)).mT @ near.conj()
+    R, h, Vh = polar_factor.decompose(C, -1.0, options.special, "procrustes")
+    s = spread = _ones(R)
+    if options.scale:
+        spread = _total(near, near, w)
+        s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
+    turn = R * s[..., None, None] if options.scale else R
+    t = y - _turned(turn, x) if options.translation else zero.clone()
+    misses = near @ turn.mT - far
+    margin = _margin(h, options.special and not R.dtype.is_complex)
+    return Fit(R, t, s, _total(misses, misses, w), margin, x, y, h, Vh, spread)
+
+
 class _Alignment(function.ReverseRule):
     """The results, with the formulas above in the backward pass."""
 
@@ -143,19 +172,11 @@ class _Alignment(function.ReverseRule):
     def forward(ctx, X, Y, w, options):  # type: ignore[no-untyped-def]
         ctx.options = options
         ctx.set_materialize_grads(False)
-        C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
-        R, h, Vh = polar_factor.decompose(C, _tolerance(C), options.special, "procrustes")
-        s, spread = _ones(R), None
-        if options.scale:
-            near = X - x.unsqueeze(-2)
-            spread = _total(near, near, w)
-            s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
-        turn = R * s[..., None, None] if options.scale else R
-        t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
-        margin = _margin(h, options.special and not R.dtype.is_complex)
+        R, t, s, e, margin, *kept = _fit(X, Y, w, options)
         ctx.mark_non_differentiable(margin)
-        ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread)
-        return R, t, s, point_sets.fit_distance(X, Y, w, x, y, turn), margin
+        x, y, h, Vh, spread = kept
+        ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread if options.scale else None)
+        return R, t, s, e, margin
 
     @staticmethod
     def backward(ctx, gR, gt, gs, ge, _):  # type: ignore[no-untyped-def]

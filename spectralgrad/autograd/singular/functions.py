@@ -25,6 +25,7 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function, observation
+from ...native.derivative_calls import SingularScalar
 from ...precision import full_precision, quotient
 from ...solvers import products
 from .. import existence
@@ -112,6 +113,17 @@ def compose(M: Tensor, triplets: Triplets, weights: Weights) -> Tensor:
         return composed(triplets.U, weights.values, triplets.Vh)
     last = (None, weights) if function.reverse_only(M) else (weights.curvature(), None)
     result: Tensor = function.apply(_SingularFunction, M, *triplets, weights.values, *weights.pairs(), *last)
+    return result
+
+
+def compose_known(M: Tensor, triplets: Triplets, known: SingularScalar, weights: Callable[[Tensor], Weights]) -> Tensor:
+    """Return :func:`compose` of a function that the kernel has; its weights are only computed where they are needed."""
+    F = solvers.function_of_values(known, *triplets) if function.reverse_only(M) else None
+    if F is None:
+        return compose(M, triplets, weights(triplets.S))
+    if function.needs_no_gradient(M):
+        return F
+    result: Tensor = function.apply(_Known, M, *triplets, (F,), known, weights)
     return result
 
 
@@ -235,6 +247,37 @@ class _SingularFunction(function.DerivativeRule):
         M, U, S, Vh, *weights = ctx.saved_tensors
         with full_precision(U):
             return _by_dilation(M, dM, Triplets(U, S, Vh), *weights)
+
+
+class _Known(function.DerivativeRule):
+    """A function that the kernel has computed, in reverse mode; its derivative is one kernel call as well."""
+
+    keeps = "M U S Vh known weights"
+
+    @staticmethod
+    def forward(
+        M: Tensor,
+        U: Tensor,
+        S: Tensor,
+        Vh: Tensor,
+        F: tuple[Tensor],
+        known: SingularScalar,
+        weights: Callable[[Tensor], Weights],
+    ) -> Tensor:
+        return F[0]  # in a tuple: torch would take an input for a view, which cannot be modified in place
+
+    @staticmethod
+    def backward(ctx, g):  # type: ignore[no-untyped-def]
+        M, U, S, Vh = ctx.saved_tensors
+        with full_precision(U):
+            if observation.wanted():
+                observation.tell(ctx, lambda: ctx.weights(S).judged(S, U.mH @ g @ Vh.mH))
+            if function.differentiating():
+                weights: Weights = ctx.weights(S)
+                joint, outer = weights.pairs()
+                return _by_dilation(M, g, Triplets(U, S, Vh), joint, outer, weights.curvature()), *[None] * 6
+            found = solvers.derivative_of_values(ctx.known, g, U, S, Vh)
+            return _derivative(g, U, S, Vh, *ctx.weights(S).pairs()) if found is None else found, *[None] * 6
 
 
 class _Learning(function.DerivativeRule):

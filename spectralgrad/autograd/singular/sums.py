@@ -10,31 +10,36 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from ... import solvers
 from ...dispatch import function, observation
+from ...native.derivative_calls import SingularScalar
 from ...precision import full_precision
 from .. import existence
 from .functions import Triplets, Weights, compose, composed
 
 
-def sum_of(M: Tensor, total: Tensor, triplets: Triplets, slopes_of: Callable[[], Weights]) -> Tensor:
+def sum_of(
+    M: Tensor, total: Tensor, triplets: Triplets, slopes_of: Callable[[], Weights], known: SingularScalar | None = None
+) -> Tensor:
     """Return ``total`` (*,), a sum of g(σ), as a function of ``M``; its gradient is U g′(S) Vᴴ with the slopes g′.
 
-    The slopes are computed only if a gradient is required, and in reverse mode by the backward pass.
+    The slopes are computed only if a gradient is required, and in reverse mode by the backward pass, or by the kernel
+    if they are ``known`` to it.
     """
     if function.needs_no_gradient(M):
         return total
     if function.reverse_only(M):
-        result: Tensor = function.apply(_Sum, M, total, *triplets, None, None, None, None, slopes_of)
+        result: Tensor = function.apply(_Sum, M, total, *triplets, None, None, None, None, slopes_of, known)
         return result
     slopes = slopes_of()
-    result = function.apply(_Sum, M, total, *triplets, slopes.values, *slopes.pairs(), slopes.curvature(), None)
+    result = function.apply(_Sum, M, total, *triplets, slopes.values, *slopes.pairs(), slopes.curvature(), None, None)
     return result
 
 
 class _Sum(function.DerivativeRule):
     """A sum of g(σ). In reverse mode g′ and what its derivatives need are left to ``lazy``, which returns them."""
 
-    keeps = "M U S Vh values joint outer curvature lazy"
+    keeps = "M U S Vh values joint outer curvature lazy known"
 
     @staticmethod
     def forward(
@@ -48,12 +53,17 @@ class _Sum(function.DerivativeRule):
         outer: Tensor | None,
         curvature: Tensor | None,
         lazy: Callable[[], Weights] | None,
+        known: SingularScalar | None,
     ) -> Tensor:
         return total.clone()
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]
         M, U, S, Vh, *kept = ctx.saved_tensors
+        if ctx.known is not None and not (function.differentiating() or observation.wanted()):
+            gM = solvers.function_of_values(ctx.known, U, S, Vh, g)
+            if gM is not None:
+                return gM, *[None] * 10
         slopes = _weights(*kept) if ctx.lazy is None else ctx.lazy()
         kinks = slopes.kinks
         if kinks is not None and observation.wanted():
@@ -63,7 +73,7 @@ class _Sum(function.DerivativeRule):
                 gM = g[..., None, None] * compose(M, Triplets(U, S, Vh), slopes)
             else:
                 gM = composed(U, g.unsqueeze(-1) * slopes.values, Vh)
-            return gM, *[None] * 9
+            return gM, *[None] * 10
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]

@@ -229,6 +229,23 @@ int svd(const T* A, T* U, T* S, T* Vh, int64_t batch, int64_t m, int64_t n, int 
   return run(t, p, threads, o.svd);
 }
 
+// The polar factor Q of m × n matrices, m ≥ n, which is U until the decomposition of a group is complete.
+template <class T, SvdSolver<T> solver>
+int polar(const T* A, T* Q, T* h, T* Vh, int64_t batch, int64_t m, int64_t n, int special, T rtol, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SvdMethod<T>& o = solver();
+  const auto& behind = ops<T>().svd;
+  const size_t work = o.work(m, n, true), own = behind.polar_work(m, n);
+  sg::SvdTask<T> t{{batch}, A, Q, h, Vh, (int)m, (int)n, team(batch, n, threads)};
+  const Plan p{o.group(m, n), o.lanes(m, n), work > own ? work : own, 1.1 * o.cost(m, n, true)};
+  return run(t, p, threads, [&](const sg::SvdTask<T>& x) {
+    const int failed = o.svd(x);
+    // Vector loads must not reach what other threads are writing, so the batch ends here.
+    behind.polar({{x.first + x.count, x.first, x.count, x.work}, Q, h, Vh, x.m, x.n, special != 0, rtol});
+    return failed;
+  });
+}
+
 template <class T>
 int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, const T* gVh, const T* K, T* gM,
                  int64_t batch, int64_t m, int64_t n, T floor, int filter, int saturate, int threads) {
@@ -240,13 +257,42 @@ int svd_gradient(const T* U, const T* S, const T* Vh, const T* gU, const T* gS, 
   return run(t, p, threads, o.gradient);
 }
 
-template <class T>
-int points(int step, const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* e, const T* gx, const T* gy, T* gX, T* gY,
-           T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+// The alignment of sets of points: their cross-covariance C, its polar factor R, and the fit.
+template <class T, SvdSolver<T> solver>
+int align(const T* X, const T* Y, const T* w, T* x, T* y, T* C, T* R, T* h, T* Vh, T* t, T* s, T* spread, T* e,
+          T* margin, int64_t batch, int64_t n, int64_t k, int special, T rtol, int threads) {
   if (batch <= 0 || k <= 0) return 0;
-  const auto what = (sg::PointStep)step;
-  const sg::PointTask<T> t{{batch}, (int)n, (int)k, what, X, Y, w, x, y, C, e, gx, gy, gX, gY, gw};
-  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().points);
+  const sg::SvdMethod<T>& o = solver();
+  const auto& all = ops<T>();
+  sg::PointTask<T> points{{batch}, (int)n, (int)k, X, Y, w, x, y, C, nullptr, nullptr, nullptr, nullptr, nullptr};
+  points.R = R;
+  points.h = h;
+  points.t = t;
+  points.s = s;
+  points.spread = spread;
+  points.e = e;
+  points.margin = margin;
+  points.special = special != 0;
+  const size_t work = o.work(k, k, true), own = all.svd.polar_work(k, k);
+  const double cost = 1.1 * o.cost(k, k, true) + 1.2 * (double)(n * k * k) + 20;
+  const Plan p{o.group(k, k), o.lanes(k, k), work > own ? work : own, cost};
+  return run(points, p, threads, [&](const sg::PointTask<T>& piece) {
+    const sg::Piece part{piece.first + piece.count, piece.first, piece.count, piece.work};
+    all.point_moments(piece);
+    const int failed = o.svd({part, C, R, h, Vh, piece.k, piece.k});
+    all.svd.polar({part, R, h, Vh, piece.k, piece.k, piece.special, rtol});
+    all.point_fit(piece);
+    return failed;
+  });
+}
+
+template <class T>
+int point_gradient(const T* X, const T* Y, const T* w, const T* x, const T* y, const T* C, const T* gx, const T* gy,
+                   T* gX, T* gY, T* gw, int64_t batch, int64_t n, int64_t k, int threads) {
+  if (batch <= 0 || k <= 0) return 0;
+  const sg::PointTask<T> t{{batch},           (int)n, (int)k, X,  Y,  w, const_cast<T*>(x), const_cast<T*>(y),
+                           const_cast<T*>(C), gx,     gy,     gX, gY, gw};
+  return run(t, {64, 1, 1, 0.7 * t.n * t.k * t.k + 10}, threads, ops<T>().point_gradient);
 }
 
 // Divides the samples of features into equal parts and gives them to threads: part(index, first, count, work). The
@@ -316,16 +362,33 @@ int feature_map(const T* Y, const T* y0, const T* A, const T* X, const T* x0, co
                   [&](int64_t, int64_t first, int64_t count, void* work) { o.map(t, first, count, work); });
 }
 
-// F = U diag(values) Vᵀ, or its derivative in the direction G.
-template <class T>
-int singular_function(const T* U, const T* S, const T* Vh, const T* values, const T* joint, const T* outer, const T* G,
-                      T* out, int64_t batch, int64_t m, int64_t n, int threads) {
-  if (batch <= 0 || m <= 0 || n <= 0) return 0;
-  const sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
+template <class T> Plan singular_plan(const sg::SingularFunction<T>& t) {
   const auto& o = ops<T>().svd;
   const int lanes = o.gradient_lanes(t.m, t.n);
-  const Plan p{8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
-  return run(t, p, threads, o.function);
+  return {8 * lanes, lanes, o.function_work(t.m, t.n), (t.G ? 0.4 : 0.1) * o.lanes.cost(t.m, t.n, true)};
+}
+
+// F = U diag(values) Vᵀ, or its derivative in the direction G; of a function that is not given, by its number.
+template <class T>
+int singular_function(int f, T parameter, T tolerance, const T* factor, const T* U, const T* S, const T* Vh,
+                      const T* values, const T* joint, const T* outer, const T* G, T* out, int64_t batch, int64_t m,
+                      int64_t n, int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  sg::SingularFunction<T> t{{batch}, U, S, Vh, values, joint, outer, G, out, (int)m, (int)n};
+  t.f = (sg::Function)f;
+  t.parameter = parameter;
+  t.tolerance = tolerance;
+  t.factor = factor;
+  return run(t, singular_plan(t), threads, ops<T>().svd.function);
+}
+
+// The gradient of a polar factor Q with M = Q V diag(h) Vᵀ, which is its derivative in the direction G.
+template <class T>
+int polar_gradient(const T* Q, const T* h, const T* Vh, const T* G, T* out, int64_t batch, int64_t m, int64_t n,
+                   int threads) {
+  if (batch <= 0 || m <= 0 || n <= 0) return 0;
+  const sg::SingularFunction<T> t{{batch}, Q, h, Vh, nullptr, nullptr, nullptr, G, out, (int)m, (int)n, true};
+  return run(t, singular_plan(t), threads, ops<T>().svd.function);
 }
 
 // A step of gradients/divided_differences.hpp; the first returns the number of close pairs.
@@ -361,16 +424,19 @@ struct Entry {
       : name(name), type(type), parameters(codes<Parameters...>), function((void (*)())f) {}
 };
 
-#define SG_REAL(T, type)                                                                                             \
-  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>},   \
-      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                                \
-      {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                        \
-      {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                              \
-      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                                \
-      {"svd_single", type, svd<T, svd_single<T>>}, {"svd_gradient", type, svd_gradient<T>},                          \
-      {"singular_function", type, singular_function<T>}, {"divided", type, divided<T>}, {"points", type, points<T>}, \
-      {"feature_moments", type, feature_moments<T>}, {                                                               \
-    "feature_map", type, feature_map<T>                                                                              \
+#define SG_REAL(T, type)                                                                                           \
+  {"eigh", type, eigh<T, lanes<T>>}, {"eigh_single", type, eigh<T, single<T>>}, {"root", type, root<T, lanes<T>>}, \
+      {"root_single", type, root<T, single<T>>}, {"power", type, power<T, lanes<T>>},                              \
+      {"power_single", type, power<T, single<T>>}, {"function", type, function<T, lanes<T>>},                      \
+      {"function_single", type, function<T, single<T>>}, {"frechet", type, frechet<T>},                            \
+      {"eigh_gradient", type, eigh_gradient<T>}, {"svd", type, svd<T, svd_lanes<T>>},                              \
+      {"svd_single", type, svd<T, svd_single<T>>}, {"polar", type, polar<T, svd_lanes<T>>},                        \
+      {"polar_single", type, polar<T, svd_single<T>>}, {"polar_gradient", type, polar_gradient<T>},                \
+      {"svd_gradient", type, svd_gradient<T>}, {"singular_function", type, singular_function<T>},                  \
+      {"divided", type, divided<T>}, {"align", type, align<T, svd_lanes<T>>},                                      \
+      {"align_single", type, align<T, svd_single<T>>}, {"point_gradient", type, point_gradient<T>},                \
+      {"feature_moments", type, feature_moments<T>}, {                                                             \
+    "feature_map", type, feature_map<T>                                                                            \
   }
 #define SG_COMPLEX(T, type)                                                                     \
   {"eigh", type, eigh<T, complex_lanes<T>>}, {"eigh_single", type, eigh<T, complex_single<T>>}, \
@@ -387,11 +453,14 @@ struct Constant {
   int value;
 };
 #define SG_CONSTANT(name) {#name, sg::name}
-const Constant constants[] = {SG_CONSTANT(square_root),    SG_CONSTANT(inverse_square_root), SG_CONSTANT(given),
-                              SG_CONSTANT(logarithm),      SG_CONSTANT(exponential),         SG_CONSTANT(real_power),
-                              SG_CONSTANT(whole_power),    SG_CONSTANT(quotients),           SG_CONSTANT(nodes),
-                              SG_CONSTANT(means),          SG_CONSTANT(cross_covariance),    SG_CONSTANT(fit_distance),
-                              SG_CONSTANT(point_gradient), SG_CONSTANT(quadrature_nodes)};
+const Constant constants[] = {SG_CONSTANT(square_root),     SG_CONSTANT(inverse_square_root),
+                              SG_CONSTANT(given),           SG_CONSTANT(logarithm),
+                              SG_CONSTANT(exponential),     SG_CONSTANT(real_power),
+                              SG_CONSTANT(whole_power),     SG_CONSTANT(leading),
+                              SG_CONSTANT(threshold),       SG_CONSTANT(support),
+                              SG_CONSTANT(largest),         SG_CONSTANT(quotients),
+                              SG_CONSTANT(nodes),           SG_CONSTANT(means),
+                              SG_CONSTANT(quadrature_nodes)};
 
 }  // namespace
 

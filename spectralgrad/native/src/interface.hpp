@@ -15,7 +15,12 @@ enum Function {
   logarithm = 5,
   exponential = 6,
   real_power = 7,
-  whole_power = 8
+  whole_power = 8,
+  leading = 9,
+  // of singular values, and leading as well: gradients/singular_scalars.hpp
+  threshold = 10,
+  support = 11,
+  largest = 12
 };
 
 // Threads for the work inside one matrix: `fork` calls part(argument) in up to `threads` threads at the same time.
@@ -78,23 +83,38 @@ template <class T> struct EighGradient : Piece {
   Team team = {};
 };
 
-// One step of the alignment of two sets of n points with k ≤ 8 coordinates; passes/points.hpp says which arrays it
-// reads and writes. Means, weights and their gradients may be null.
-enum PointStep { cross_covariance = 0, fit_distance = 1, point_gradient = 2 };
+// Passes over two sets of n points with k ≤ 16 coordinates; passes/points.hpp says which arrays each reads and writes.
+// Means, weights and their gradients may be null, and so may translation and scale.
 template <class T> struct PointTask : Piece {
   int n, k;
-  PointStep step;
   const T *X, *Y, *w;
-  T *x, *y, *C, *e;
-  const T *gx, *gy;
+  T *x, *y, *C;
+  const T *gx, *gy;  // gradients
   T *gX, *gY, *gw;
+  const T *R = nullptr, *h = nullptr;  // the polar factor of C, and the eigenvalues of the other one
+  T *t = nullptr, *s = nullptr, *spread = nullptr, *e = nullptr, *margin = nullptr;
+  bool special = false;
 };
 
-// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp.
+// F = U diag(values) Vᵀ or, if G is given, its derivative in the direction G: gradients/singular_function.hpp. For a polar
+// factor U is the factor itself and S are the eigenvalues of the other one; there are no divided differences.
 template <class T> struct SingularFunction : Piece {
   const T *U, *S, *Vh, *values, *joint, *outer, *G;
   T* out;
   int m, n;
+  bool polar = false;
+  Function f = given;              // or the function that the values, or the divided differences, are computed of,
+  T parameter = 0, tolerance = 0;  // its parameter, the rank tolerance,
+  const T* factor = nullptr;       // and a number for each matrix by which its values are multiplied, unless null
+};
+
+// The polar factor from U, which Q holds before, and Vᵀ: svd/polar.hpp.
+template <class T> struct PolarTask : Piece {
+  T *Q, *h;  // h: singular values before
+  const T* Vh;
+  int m, n;
+  bool special;  // the nearest rotation
+  T rtol;        // eigenvalues up to rtol · max h count as zero
 };
 
 // One step towards the divided differences of a function (gradients/divided_differences.hpp) at d values w with
@@ -130,6 +150,8 @@ template <class T> struct SvdOps {
   void (*gradient)(const SvdGradient<T>&);
   size_t (*function_work)(int64_t m, int64_t n);
   void (*function)(const SingularFunction<T>&);
+  size_t (*polar_work)(int64_t m, int64_t n);
+  void (*polar)(const PolarTask<T>&);
 };
 
 // One way to compute eigenpairs.
@@ -148,7 +170,9 @@ template <class T> struct Ops {
   size_t (*gradient_work)(int64_t d);
   void (*gradient)(const EighGradient<T>&);
   SvdOps<T> svd;
-  void (*points)(const PointTask<T>&);
+  void (*point_moments)(const PointTask<T>&);
+  void (*point_fit)(const PointTask<T>&);
+  void (*point_gradient)(const PointTask<T>&);
   int (*divided)(const Divided<T>&);
 };
 

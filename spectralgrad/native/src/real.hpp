@@ -63,7 +63,9 @@ template <class T> sg::Ops<T> ops() {
           eigh_gradient_work<T>,
           eigh_gradient<T>,
           svd_ops<T>(),
-          points<T>,
+          point_moments<T>,
+          point_fit<T>,
+          point_gradient<T>,
           divided<T>};
 }
 

@@ -128,9 +128,8 @@ def _svd_gradient_by_products(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gVh:
 
 def _polar_by_kernel(U: Tensor, S: Tensor, Vh: Tensor, G: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:
     plan = SingularDerivatives.of(_native(), U.shape, Vh.shape, U.dtype)
-    Q = plan.factors((U, S, Vh), (None, torch.ones_like(S), None), 0.0, False, False)
-    V, none = Vh.mT, S.new_zeros(*S.shape, S.shape[-1])
-    return Q, plan.factors((Q @ V, S, Vh), (G @ (2 * V), None, None), none, False, False)
+    Q = plan.composed(U, torch.ones_like(S), Vh)  # the product behind a decomposition
+    return Q, plan.polar(G, Q, S, Vh)
 
 
 def _polar_by_products(U: Tensor, S: Tensor, Vh: Tensor, G: Tensor, *_: Tensor) -> tuple[Tensor, Tensor]:

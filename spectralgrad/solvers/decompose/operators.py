@@ -224,16 +224,16 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
 
 
 @operator("(m,n)->(m,n),(n),(n,n)", polar_algorithms.by_kernel)
-def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+def polar_factors(M: Tensor, operation: str = "polar", rtol: float = -1.0) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.decompose.polar_algorithms.polar_factors`."""
-    Q, S, Vh = polar_algorithms.polar_factors(M, operation)
-    return Q, S, Vh.contiguous()
+    Q, h, Vh = polar_algorithms.polar_factors(M, operation, rtol)
+    return Q, h, Vh.contiguous()
 
 
 @operator("(d,d)->(d,d),(d),(d,d)", polar_algorithms.rotations_by_kernel)
-def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+def rotations(M: Tensor, operation: str = "polar", rtol: float = -1.0) -> tuple[Tensor, Tensor, Tensor]:
     """See :func:`spectralgrad.solvers.decompose.polar_algorithms.rotations`."""
-    Q, h, Vh = polar_algorithms.rotations(M, operation)
+    Q, h, Vh = polar_algorithms.rotations(M, operation, rtol)
     return Q, h, Vh.contiguous()
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
-from ...dispatch import function
 from ...native.functions import in_memory
 from ...native.thresholds import table
-from ...precision import all_ordinary, magnitude
+from ...precision import all_ordinary, magnitude, rank_tolerance
 from ..call_counts import counts
-from ..kernel import gradients
-from ..products import composed
 from . import choice
 from .fallbacks import SVD
 from .lapack import Factors
@@ -23,82 +17,67 @@ from .lapack import Factors
 _STEEPEST = 1e-4  # squared in the Gram matrix it costs half the digits of float64, which leaves enough for float32
 _FLAT = 0.1  # the final product in single precision then loses at most a factor of ten, less than an SVD does
 _BLOCK = 64  # columns of the Gram matrix computed at a time
-_VOLUMES: dict[int, Callable[..., float]] = {
-    2: lambda a, b, c, d: a * d - b * c,
-    3: lambda a, b, c, d, e, f, g, h, i: a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g),
-}  # determinants, by the number of rows
 
 
-def polar_factors(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
-    """Return Q, S and Vh with M = (Q V) diag(S) Vh for m ≥ n, where Q has orthonormal columns and S is descending.
+def polar_factors(M: Tensor, operation: str = "polar", rtol: float = -1.0) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, h and Vh with M = Q V diag(h) Vh for m ≥ n, where Q has orthonormal columns and h is descending.
 
     Where the kernel computes singular value decompositions, they come from its SVD, except for tall matrices.
     Elsewhere, in single precision, they come from the eigendecomposition of the Gram matrix MᴴM in double precision,
     whose eigenvalues are the squared singular values; this is faster than LAPACK's SVD. Matrices with too small a
     singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
+
+    Args:
+        M: matrices (*, m, n).
+        operation: name used in error messages.
+        rtol: eigenvalues up to this multiple of the largest are zero; if negative, the default rank tolerance.
     """
-    found = by_kernel(M, operation)
+    found = by_kernel(M, operation, rtol)
     if found is not None:
         return found
-    if M.dtype == torch.float32 and M.numel() and M.shape[-2] >= M.shape[-1]:
-        M = SVD.readable(M, operation)  # the SVD below checks for itself
-        if all_ordinary(M):
-            return _by_gram(M)
-        size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
-        Q, S, Vh = _by_gram(M / size)
-        return Q, S * size.squeeze(-1), Vh
-    U, S, Vh = SVD.solve(M, operation)
-    return _product(U, S, Vh), S, Vh
+    return _finished(*_factors(M, operation), _tolerance(M, rtol), False)
 
 
-def by_kernel(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the factors of :func:`polar_factors` from the kernel's decomposition; None if it is not the way."""
-    if M.dim() < 2 or not M.shape[-1] <= M.shape[-2] < table().tall * M.shape[-1] or choice.singular(M) is None:
-        return None
-    U, S, Vh = SVD.solve(M, operation)
-    return _product(U, S, Vh), S, Vh
-
-
-def rotations_by_kernel(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the factors of :func:`rotations` of real matrices in the same way."""
-    if M.dtype.is_complex or M.dim() < 2 or M.shape[-2] != M.shape[-1] or choice.singular(M) is None:
-        return None
-    U, S, Vh = SVD.solve(M, operation)
-    signs = _signs(U, S, Vh)
-    return _product(U, S, Vh, signs), S if signs is None else S * signs, Vh
-
-
-def rotations(M: Tensor, operation: str = "polar") -> tuple[Tensor, Tensor, Tensor]:
+def rotations(M: Tensor, operation: str = "polar", rtol: float = -1.0) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, h and Vh with M = Q V diag(h) Vh for square M; det Q = 1, and only the last of h may be negative.
 
-    A complex matrix has no reflections to exclude: its factors come from :func:`polar_factors`, and their determinant
+    It is the negative of the one before it where their sum is negligible, so that the weight of the pair is zero. A
+    complex matrix has no reflections to exclude: its factors come from :func:`polar_factors`, and their determinant
     has modulus one.
     """
     if M.dtype.is_complex or not M.numel():
-        return polar_factors(M, operation)
-    found = rotations_by_kernel(M, operation)
+        return polar_factors(M, operation, rtol)
+    found = rotations_by_kernel(M, operation, rtol)
     if found is not None:
         return found
-    Q, S, Vh = polar_factors(M, operation)
-    mirrored = (_determinant(Q) < 0).unsqueeze(-1)
-    v = Vh[..., -1, :]
-    last = (Q * v.unsqueeze(-2)).sum(-1) * torch.where(mirrored, -2, 0)
-    h = torch.cat([S[..., :-1], torch.where(mirrored, -S[..., -1:], S[..., -1:])], -1)
-    return torch.addcmul(Q, last.unsqueeze(-1), v.unsqueeze(-2)), h, Vh
+    return _finished(*_factors(M, operation), _tolerance(M, rtol), True)
 
 
-def _signs(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor | None:
-    """Return signs (*, n) by which the columns of U are multiplied to make U Vh a rotation; None if all are 1."""
-    n = S.shape[-1]
-    if n not in _VOLUMES or S.numel() > table().few:
-        signs = torch.ones_like(S)
-        signs[..., -1] = (_determinant(U) * _determinant(Vh)).sign()
-        return signs
-    pairs = zip(*(x.reshape(-1, n * n).tolist() for x in (U, Vh)), strict=True)
-    last = [math.copysign(1, _VOLUMES[n](*u) * _VOLUMES[n](*v)) for u, v in pairs]
-    if min(last) > 0:
+def by_kernel(
+    M: Tensor, operation: str = "polar", rtol: float = -1.0, special: bool = False
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the factors of :func:`polar_factors` in one call of the kernel, or None if it is not the way."""
+    fits = M.dim() > 1 and M.shape[-1] <= M.shape[-2] <= table().polar and M.shape[-2] < table().tall * M.shape[-1]
+    plan = choice.singular(M) if fits and not M.dtype.is_complex else None
+    if plan is None:
         return None
-    return S.new_tensor([[1.0] * (n - 1) + [sign] for sign in last]).reshape(S.shape)
+    factors, failed = plan.polar(in_memory(M), special, _tolerance(M, rtol))
+    counts.call(plan.batch - failed)
+    if failed:  # the others keep their values, which do not depend on these
+        SVD.readable(M, operation)
+        at = factors[1].isnan().any(-1)
+        for factor, part in zip(
+            factors, _finished(*_by_svd(M[at], operation), _tolerance(M, rtol), special), strict=True
+        ):
+            factor[at] = part
+    return factors
+
+
+def rotations_by_kernel(
+    M: Tensor, operation: str = "polar", rtol: float = -1.0
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the factors of :func:`rotations` of real matrices in the same way."""
+    return by_kernel(M, operation, rtol, True) if M.dim() > 1 and M.shape[-2] == M.shape[-1] else None
 
 
 def _determinant(Q: Tensor) -> Tensor:
@@ -113,14 +92,42 @@ def _determinant(Q: Tensor) -> Tensor:
     return (rows[0] * torch.linalg.cross(rows[1], rows[2])).sum(-1)
 
 
-def _product(U: Tensor, S: Tensor, Vh: Tensor, signs: Tensor | None = None) -> Tensor:
-    """Return U diag(signs) Vh. It is the gradient of a sum of singular values, and so the kernel can compute it."""
-    if max(U.shape[-2], Vh.shape[-1]) <= table().polar and function.eager(U, Vh):
-        slopes = torch.ones_like(S) if signs is None else signs
-        by_kernel = gradients.svd_gradient((U, S, Vh), (None, slopes, None), lambda _: 0.0, False, False)
-        if by_kernel is not None:
-            return by_kernel
-    return U @ Vh if signs is None else composed(U, signs, Vh)
+def _tolerance(M: Tensor, rtol: float) -> float:
+    return rank_tolerance(M.shape[-2], M.dtype) if rtol < 0 else rtol
+
+
+def _finished(Q: Tensor, S: Tensor, Vh: Tensor, tolerance: float, special: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, h and Vh of the polar factor Q, or of the nearest rotation, from singular values."""
+    least = tolerance * S[..., :1]
+    h = torch.where(least < S, S, 0)
+    if not special:
+        return Q, h, Vh
+    mirrored = (_determinant(Q) < 0).unsqueeze(-1)
+    v, signs = Vh[..., -1, :], torch.where(mirrored, -1, 1)
+    Q = torch.addcmul(Q, (Q * v.unsqueeze(-2)).sum(-1, keepdim=True) * (signs - 1).unsqueeze(-1), v.unsqueeze(-2))
+    before, last = h[..., -2:-1], h[..., -1:] * signs
+    if h.shape[-1] > 1:
+        last = torch.where(before + last > least, last, -before)
+    return Q, torch.cat([h[..., :-1], last], -1), Vh
+
+
+def _factors(M: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the polar factor, singular values and right vectors by the fastest algorithm outside the kernel."""
+    m, n = M.shape[-2:]
+    by_gram = m >= table().tall * n or choice.singular(M) is None
+    if not (by_gram and M.dtype == torch.float32 and M.numel() and m >= n):
+        return _by_svd(M, operation)
+    M = SVD.readable(M, operation)  # the SVD below checks for itself
+    if all_ordinary(M):
+        return _by_gram(M)
+    size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
+    Q, S, Vh = _by_gram(M / size)
+    return Q, S * size.squeeze(-1), Vh
+
+
+def _by_svd(M: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor]:
+    U, S, Vh = SVD.solve(M, operation)
+    return U @ Vh, S, Vh
 
 
 def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:

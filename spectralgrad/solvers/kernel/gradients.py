@@ -6,12 +6,11 @@ torch, into which they can see.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from ...native.derivative_calls import SingularDerivatives
 from ...native.functions import in_memory
 from ...native.thresholds import table
 from ..decompose import choice
@@ -72,38 +71,22 @@ def svd_gradient(
     K = gaps(S)
     if isinstance(K, Tensor):
         K = _fitting(K, S.unsqueeze(-1).expand(*S.shape, S.shape[-1]))
-    return None if K is None else _by_plan(plan, (*factors, *cotangents), K, filters, saturates)
-
-
-def _by_plan(
-    plan: SingularDerivatives,
-    tensors: Sequence[Tensor | None],
-    gaps: Tensor | float,
-    filters: bool = False,
-    saturates: bool = False,
-) -> Tensor:
-    """Return the gradient from U, S, Vh and the cotangents with respect to them."""
-    given = [None if x is None else in_memory(x) for x in tensors]
-    if isinstance(gaps, Tensor):
-        gaps = in_memory(gaps)
-    return plan.factors(given[:3], given[3:], gaps, filters, saturates)  # type: ignore[arg-type]
+    if K is None:
+        return None
+    given = [None if x is None else in_memory(x) for x in (*factors, *cotangents)]
+    gaps_in_memory = in_memory(K) if isinstance(K, Tensor) else K
+    return plan.factors(given[:3], given[3:], gaps_in_memory, filters, saturates)  # type: ignore[arg-type]
 
 
 def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None:
-    """Return the gradient (*, m, n) with respect to M = Q V diag(h) Vh from Q's gradient, or None.
+    """Return the gradient (*, m, n) with respect to M = Q V diag(h) Vh, m ≥ n, from Q's gradient, or None.
 
-    It is the gradient of a singular value decomposition without gaps: U = Q V and V turn against each other only. The
-    last of h may be negative.
+    The last of h may be negative.
     """
     plan = None if max(Q.shape[-2:]) > table().polar else choice.singular_derivatives(Q, Vh)
     if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
-    V = Vh.mT
-    U = Q @ V
-    # For square matrices both cotangents say the same, so one of them can stand for both.
-    tall = Q.shape[-2] > Q.shape[-1]
-    cotangents = (G @ V, None, U.mT @ G) if tall else (G @ (2 * V), None, None)
-    return _by_plan(plan, (U, h, Vh, *cotangents), h.new_zeros(*h.shape, h.shape[-1]))
+    return plan.polar(*map(in_memory, (G, Q, h, Vh)))
 
 
 def _fitting(K: Tensor | float | None, like: Tensor) -> Tensor | float | None:

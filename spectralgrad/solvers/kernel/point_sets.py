@@ -1,17 +1,44 @@
-"""What the alignment of points needs besides a decomposition, in one pass over the points each, for eager calls.
+"""The alignment of points in one call of the kernel, and its gradient in another, for eager calls.
 
 Points are (*, n, k), weights (*, n) or None for ones, means (*, k).
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor
 
 from ...native import Kernel, kernel
-from ...precision import quotient
+from ...native.functions import in_memory
+from ...precision import quotient, rank_tolerance
+from ..call_counts import counts
+from ..decompose import choice
 
-_COORDINATES = 8  # the most that the kernel takes
-Pair = tuple[Tensor, Tensor]
+_COORDINATES = 16  # the most that the kernel takes
+
+
+class Fit(NamedTuple):
+    """How points X are mapped to points Y: the results, and what their gradient needs.
+
+    Attributes:
+        R, t, s: polar factor (*, k, k), translation (*, k) and scale (*,).
+        residual, margin: the minimum (*,), and how well R is determined (*,).
+        x, y: the means (*, k); zero without translation.
+        h, Vh: the cross-covariance is R V diag(h) Vh.
+        spread: Σ w‖x‖² (*,) of centred points; it means nothing if no scale is fitted.
+    """
+
+    R: Tensor
+    t: Tensor
+    s: Tensor
+    residual: Tensor
+    margin: Tensor
+    x: Tensor
+    y: Tensor
+    h: Tensor
+    Vh: Tensor
+    spread: Tensor
 
 
 def _kernel(X: Tensor) -> Kernel | None:
@@ -19,19 +46,20 @@ def _kernel(X: Tensor) -> Kernel | None:
     return native if native is not None and native.takes(X) and X.numel() and X.shape[-1] <= _COORDINATES else None
 
 
-def cross_covariance(X: Tensor, Y: Tensor, w: Tensor | None, center: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return C = Σ w (y − ȳ)(x − x̄)ᴴ (*, k, k), x̄ and ȳ; the means are zero unless the points are centred."""
-    shape = (*X.shape[:-2], X.shape[-1])
-    native = _kernel(X)
-    if native is None:
-        x, y = (weighted_mean(P, w) if center else P.new_zeros(shape) for P in (X, Y))
-        left = Y - y.unsqueeze(-2)
-        left = left if w is None else left * w.unsqueeze(-1)
-        return left.mT @ (X - x.unsqueeze(-2)).conj(), x, y
-    make = X.new_empty if center else X.new_zeros
-    C, x, y = X.new_empty(*shape, X.shape[-1]), make(*shape), make(*shape)
-    native.points("cross_covariance", X, Y, w, *((x, y) if center else (None, None)), C)
-    return C, x, y
+def align(
+    X: Tensor, Y: Tensor, w: Tensor | None, translation: bool, scale: bool, special: bool
+) -> tuple[Fit, int] | None:
+    """Return the fit and the number of failures, whose results are NaN; None if the kernel is not used."""
+    if _kernel(X) is None:
+        return None
+    C = X.new_empty(*X.shape[:-2], X.shape[-1], X.shape[-1])
+    plan = choice.singular(C)
+    if plan is None:
+        return None
+    points = in_memory(X), in_memory(Y), None if w is None else in_memory(w)
+    found, failed = plan.align(C, *points, translation, scale, special, rank_tolerance(X.shape[-1], X.dtype))
+    counts.call(plan.batch - failed)
+    return Fit(*found), failed
 
 
 def weighted_mean(P: Tensor, w: Tensor | None) -> Tensor:
@@ -40,18 +68,6 @@ def weighted_mean(P: Tensor, w: Tensor | None) -> Tensor:
         return P.mean(-2) if P.shape[-2] else P.sum(-2)
     total = w.sum(-1, keepdim=True)
     return (quotient(w, total, total > 0).unsqueeze(-1) * P).sum(-2)
-
-
-def fit_distance(X: Tensor, Y: Tensor, w: Tensor | None, x: Tensor, y: Tensor, R: Tensor) -> Tensor:
-    """Return Σ w ‖R (x − x̄) − (y − ȳ)‖² (*,)."""
-    native = _kernel(X)
-    if native is None:
-        misses = (X - x.unsqueeze(-2)) @ R.mT - (Y - y.unsqueeze(-2))
-        squares = (misses.conj() * misses).real.sum(-1)
-        return (squares if w is None else w * squares).sum(-1)
-    e = X.new_empty(X.shape[:-2])
-    native.points("fit_distance", X, Y, w, x, y, R, e)
-    return e
 
 
 def point_gradients(
@@ -75,5 +91,6 @@ def point_gradients(
         return None
     gX, gY = (P.new_empty(*P.shape) for P in (X, Y))  # torch reads separate sizes faster than a tuple
     gw = None if w is None else w.new_empty(*w.shape)
-    native.points("point_gradient", X, Y, w, *means, gC, None, *(pulls or (None, None)), gX, gY, gw)
+    given = (None if x is None else in_memory(x) for x in (X, Y, w, *means, gC, *(pulls or (None, None))))
+    native.pull_points(*given, gX, gY, gw)
     return gX, gY, gw

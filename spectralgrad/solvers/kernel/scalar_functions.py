@@ -1,4 +1,4 @@
-"""The logarithm, the exponential and powers of Hermitian matrices, and their derivatives, in one kernel call each."""
+"""Logarithm, exponential, powers and projectors of Hermitian matrices, and derivatives, in one kernel call each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...precision import exponent_range, moderate_limit
 from ..call_counts import counts
 from ..decompose import choice
 
-Name = tuple[str, float]  # of the function in the kernel, and its exponent if it is a power
+Name = tuple[str, float]  # of the function in the kernel; the exponent of a power, or the rank of a projector
 
 
 def function_and_eigenpairs(
@@ -63,5 +63,8 @@ def scalar_derivative(V: Tensor, w: Tensor, G: Tensor, name: Name) -> Tensor | N
 @lru_cache(maxsize=256)
 def _scalar(name: Name, dtype: torch.dtype) -> Scalar:
     kind, exponent = name
-    limit = exponent_range(dtype) / 2 * math.log(2) if kind == "exponential" else moderate_limit(dtype, abs(exponent))
+    if kind == "exponential":
+        limit = exponent_range(dtype) / 2 * math.log(2)
+    else:
+        limit = moderate_limit(dtype, 1 if kind == "leading" else abs(exponent))
     return Scalar(kind, exponent, limit)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...native import derivative_calls, kernel
-from ...native.derivative_calls import SingularDerivatives
+from ...native.derivative_calls import SingularDerivatives, SingularScalar
 from ...native.functions import in_memory
 from ..decompose import choice
 
@@ -30,6 +30,23 @@ def singular_derivative(G: Tensor, U: Tensor, S: Tensor, Vh: Tensor, joint: Tens
     """Return the derivative (*, m, n) of a function of singular values in the direction G."""
     plan = _plan(U, Vh, G, S, joint, outer)
     return None if plan is None else plan.derivative(*map(in_memory, (G, U, S, Vh, joint, outer)))
+
+
+def function_of_values(
+    f: SingularScalar, U: Tensor, S: Tensor, Vh: Tensor, factor: Tensor | None = None
+) -> Tensor | None:
+    """Return U diag(f(S)) Vh (*, m, n) for a function that the kernel has, multiplied by ``factor`` (*,)."""
+    others = (S,) if factor is None else (S, factor)
+    plan = _plan(U, Vh, *others)
+    if plan is None:
+        return None
+    return plan.function(f, in_memory(U), in_memory(S), in_memory(Vh), factor if factor is None else in_memory(factor))
+
+
+def derivative_of_values(f: SingularScalar, G: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor | None:
+    """Return the derivative (*, m, n) of U diag(f(S)) Vh in the direction G."""
+    plan = _plan(U, Vh, G, S)
+    return None if plan is None else plan.function_derivative(f, *map(in_memory, (G, U, S, Vh)))
 
 
 def _plan(U: Tensor, Vh: Tensor, *others: Tensor) -> SingularDerivatives | None:

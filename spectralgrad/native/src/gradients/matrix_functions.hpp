@@ -123,7 +123,7 @@ template <class T, int N> struct LaneFunction {
     for (int k = 0; k < count; k++) {
       T* w = t.w + (first + k) * N;
       const bool good = restrict_to_range(w, N, t);
-      for (int i = 0; good && i < N; i++) r[i][k] = f.on_range(w[i], t);
+      for (int i = 0; good && i < N; i++) r[i][k] = f.on_range(w, i, N, t);
       if (good) continue;
       doubt[k] = std::numeric_limits<T>::quiet_NaN();
       bad++;
@@ -331,7 +331,7 @@ template <class T> struct WholeFunction {
     const Scalar<T> f{t.f, t.exponent};
     const bool good = restrict_to_range(w, n, t);
     for (int b = 0; b < ld; b++) values[b] = V{};
-    for (int i = 0; good && i < n; i++) ((T*)values)[i] = f.on_range(w[i], t);
+    for (int i = 0; good && i < n; i++) ((T*)values)[i] = f.on_range(w, i, n, t);
     for (int i = 0; i < n; i++)
       for (int b = 0; b < ld; b++) vectors[i * ld + b] *= values[b];
     multiply(vectors, transposed, square, true);

@@ -4,13 +4,16 @@
 // rounding for b ≤ a ≤ 2b,
 //   log   log1p(y)/(b y);       exp   e^a (1 − e^(b − a))/(a − b);       power   b^(p − 1) expm1(p log1p y)/y,
 // and quotients of differences of values where these cannot cancel. Between range and null space they are f(λ)/λ, within
-// the null space zero; eigenvalues of the null space are zero here. The C library computes the functions, one number
+// the null space zero; eigenvalues of the null space are zero here. The projector onto the leading eigenvectors is a
+// function too: 1 for the last `exponent` eigenvalues and 0 for the others, with the gaps of SVD-Padé between them. The C
+// library computes the functions, one number
 // at a time: a matrix has few eigenvalues, and few pairs of them are close. Whole powers of small exponent are sums.
 #pragma once
 #include <cmath>
 #include <limits>
 
 #include "../interface.hpp"
+#include "gap_rule.hpp"
 
 namespace SG_NS {
 namespace {
@@ -22,7 +25,8 @@ template <class T> struct Scalar {
   sg::Function f;
   T exponent;
 
-  // λ in the range, f(λ), and log λ relative to the largest eigenvalue, so that differences of logarithms cancel less.
+  // λ in the range, f(λ), and log λ relative to the largest eigenvalue, so that differences of logarithms cancel less;
+  // for a projector the largest eigenvalue itself.
   struct Point {
     T w, value, log;
   };
@@ -35,9 +39,14 @@ template <class T> struct Scalar {
   // All eigenvalues of an ascending spectrum.
   void spectrum(const T* w, int n, Point* points) const {
     const T top = std::fmax(std::fabs(w[0]), std::fabs(w[n - 1]));
-    for (int i = 0; i < n; i++) points[i] = at(w[i], top);
+    for (int i = 0; i < n; i++) points[i] = f == sg::leading ? Point{w[i], leads(i, n), top} : at(w[i], top);
   }
-  T on_range(T w, const sg::Task<T>& t) const { return w != 0 || everywhere(t) ? value(w) : 0; }
+  T leads(int i, int n) const { return T(i) >= T(n) - exponent; }
+  // f of eigenvalue i of n.
+  T on_range(const T* w, int i, int n, const sg::Task<T>& t) const {
+    if (f == sg::leading) return leads(i, n);
+    return w[i] != 0 || everywhere(t) ? value(w[i]) : 0;
+  }
   Point at(T w, T top) const {
     if (f == sg::exponential) return {w, value(w), 0};
     if (w == 0) return {0, 0, 0};
@@ -45,6 +54,7 @@ template <class T> struct Scalar {
   }
   // f[a, b] for a ≥ b.
   T difference(const Point& a, const Point& b) const {
+    if (f == sg::leading) return a.value == b.value ? 0 : gap_of_pade(a.w, b.w, a.log);
     const T gap = a.w - b.w;
     if (f == sg::exponential) {
       if (gap > 1) return (a.value - b.value) / gap;
@@ -53,6 +63,11 @@ template <class T> struct Scalar {
     if (a.w == 0 || b.w == 0) return a.w == b.w ? 0 : a.w == 0 ? b.value / b.w : a.value / a.w;
     if (few_factors()) return exponent > 0 ? sum(a.w, b.w) : -sum(1 / a.w, 1 / b.w) / a.w / b.w;
     return b.w > 0 ? of_positive(a, b) : of_any_sign(a, b);
+  }
+  static T gap_of_pade(T a, T b, T top) {
+    constexpr T eps = std::numeric_limits<T>::epsilon();
+    const T larger = std::fmax(std::fmax(std::fabs(a), std::fabs(b)), eps * top);
+    return pade_gap<T>(splat<T>(a), splat<T>(b), splat<T>(larger), 64 * eps)[0];
   }
   // Whole powers of small exponent: the sum of all products of |p| − 1 factors.
   bool few_factors() const { return f == sg::whole_power && std::fabs(exponent) <= 16; }
@@ -87,6 +102,7 @@ template <class T> struct Scalar {
 };
 
 // True if f, its derivative and its second derivative are representable at this eigenvalue, with room for products.
+// A projector depends on eigenvalues relative to the largest one only, which the caller looks at.
 template <class T> bool moderate(T w, sg::Function f, T limit) {
   const T size = std::fabs(w);
   return f == sg::exponential ? w < limit : size == 0 || (size > 1 / limit && size < limit);
@@ -106,9 +122,9 @@ template <class T> bool restrict_to_range(T* w, int n, const sg::Task<T>& t) {
   bool good = true;
   for (int i = 0; i < n; i++) {
     if (!everywhere(t) && !((t.any_sign ? std::fabs(w[i]) : w[i]) > cut)) w[i] = 0;
-    good = good && moderate(w[i], t.f, t.limit);
+    good = good && (t.f == sg::leading || moderate(w[i], t.f, t.limit));
   }
-  return good;
+  return good && (t.f != sg::leading || moderate(top, t.f, t.limit));
 }
 
 }  // namespace

@@ -5,9 +5,12 @@
 //   C_ij = (J_ij + A_ij)/2 P_ij + (J_ij − A_ij)/2 P_ji,   A_ij = (f_i + f_j)/(s_i + s_j) = (s_i r_i + s_j r_j)/(s_i +
 //   s_j), dF = U C Vᵀ + (GV − U P) diag(r) Vᵀ + U diag(r) (UᵀG − P Vᵀ),
 // where the second term vanishes for m ≤ n and the third for m ≥ n. So dF = (U (C − P R) + GV R) Vᵀ for tall matrices
-// and U ((C − R P) Vᵀ + R UᵀG) for wide ones, R = diag(r). Small matrices are processed one per lane, larger ones one
+// and U ((C − R P) Vᵀ + R UᵀG) for wide ones, R = diag(r). The polar factor Q = U Vᵀ of M = Q V diag(h) Vᵀ has f = 1,
+//   C_ij = (P_ij − P_ji)/(h_i + h_j),   r_i = 1/h_i,
+// and zero where a denominator is zero; the last of h may be negative, with its sign in U = Q V. Small matrices are processed one per lane, larger ones one
 // at a time, with the products of svd_gradient.hpp.
 #pragma once
+#include "singular_scalars.hpp"
 #include "svd_gradient.hpp"
 
 namespace SG_NS {
@@ -25,6 +28,9 @@ template <class T> SG_INLINE Vec<T> weighed_pair(Vec<T> J, Vec<T> si, Vec<T> sj,
   return (J + A) * T(0.5) * Pij + (J - A) * T(0.5) * Pji;
 }
 
+// 1/x, or zero for x ≤ 0.
+template <class T> SG_INLINE Vec<T> inverse_of_positive(Vec<T> x) { return inverse_above<T>(x, Vec<T>{}); }
+
 // ---- one matrix per lane; M × N matrices, of any size if M is 0 ----
 template <class T, int M, int N> struct LaneSingular {
   typedef Vec<T> V;
@@ -36,24 +42,42 @@ template <class T, int M, int N> struct LaneSingular {
   V out[room(M * N)], s[room(K)], r[room(K)];
 
   LaneSingular(const SingularFunction<T>& task) : t(task) {}
+  // f(s) of matrix `at` in one lane; zero if there is none.
+  void values(int64_t at, int lane, bool any, int count) {
+    const SingularScalar<T> f(t, t.S + (any ? at : 0) * count, count);
+    for (int i = 0; i < count; i++) s[i][lane] = any ? f.value(i) * (t.factor ? t.factor[at] : T(1)) : T(0);
+  }
+  void differences(int64_t at, int lane, bool any, int count) {
+    const SingularScalar<T> f(t, t.S + (any ? at : 0) * count, count);
+    for (int i = 0; i < count; i++) {
+      r[i][lane] = any ? f.ratio(i) : T(0);
+      for (int j = 0; j < count; j++) c[i * count + j][lane] = any ? f.difference(i, j) : T(0);
+    }
+  }
   void run(int64_t first, int count) {
     const int m = M ? M : t.m, n = M ? N : t.n, k = m < n ? m : n;
     auto read = [&](const T* from, int size, V* to) {
       gather(from + first * size, size, count, from + t.batch * size, size, to);
     };
     auto zero = [](int, int) { return V{}; };
-    read(t.U, m * k, u);
+    read(t.U, m * k, t.polar ? y : u);
     read(t.Vh, k * n, v);
+    if (t.polar) G::product(m, n, k, y, n, 1, v, 1, n, u, zero);
     if (!t.G) {
-      read(t.values, k, s);
+      if (t.f == sg::given) read(t.values, k, s);
+      else
+        for (int b = 0; b < W; b++) values(first + b, b, b < count, k);
       for (int i = 0; i < m; i++)
         for (int j = 0; j < k; j++) u[i * k + j] *= s[j];
       G::product(m, k, n, u, k, 1, v, n, 1, out, zero);
     } else {
       read(t.G, m * n, g);
-      read(t.joint, k * k, c);
       read(t.S, k, s);
-      read(t.outer, k, r);
+      const bool read_all = !t.polar && t.f == sg::given;
+      if (read_all) read(t.joint, k * k, c);
+      if (read_all) read(t.outer, k, r);
+      for (int b = 0; t.f != sg::given && b < W; b++) differences(first + b, b, b < count, k);
+      for (int i = 0; t.polar && i < k; i++) r[i] = inverse_of_positive<T>(s[i]);
       if (m >= n) {
         G::product(m, n, k, g, n, 1, v, 1, n, x, zero);
         G::product(k, m, k, u, 1, k, x, k, 1, p, zero);
@@ -63,8 +87,11 @@ template <class T, int M, int N> struct LaneSingular {
       }
       for (int i = 0; i < k; i++)
         for (int j = 0; j < k; j++) {
-          const V P = p[i * k + j], J = c[i * k + j];
-          const V core = i == j ? J * P : weighed_pair<T>(J, s[i], s[j], r[i], r[j], P, p[j * k + i]);
+          const V P = p[i * k + j];
+          V core = {};
+          if (t.polar) core = (P - p[j * k + i]) * inverse_of_positive<T>(s[i] + s[j]);
+          else if (i == j) core = c[i * k + j] * P;
+          else core = weighed_pair<T>(c[i * k + j], s[i], s[j], r[i], r[j], P, p[j * k + i]);
           c[i * k + j] = m == n ? core : core - P * r[m > n ? j : i];
         }
       if (m >= n) {
@@ -118,21 +145,27 @@ template <class T> struct WholeSingular {
   void core() {  // C in place of J, for rectangular matrices without the part of P that the ratios multiply
     for (int i = 0; i < k; i++) {
       const V si = splat<T>(((T*)s)[i]), ri = splat<T>(((T*)r)[i]);
-      const T *J = (T*)(c + i * lk), *P = (T*)(p + i * lk), diagonal = J[i] * P[i];
+      const T *J = (T*)(c + i * lk), *P = (T*)(p + i * lk), diagonal = t.polar ? T(0) : J[i] * P[i];
       for (int b = 0; b < lk; b++) {
         const int e = i * lk + b;
-        c[e] = weighed_pair<T>(c[e], si, s[b], ri, r[b], p[e], pt[e]);
+        c[e] = t.polar ? (p[e] - pt[e]) * inverse_of_positive<T>(si + s[b])
+                       : weighed_pair<T>(c[e], si, s[b], ri, r[b], p[e], pt[e]);
       }
       ((T*)(c + i * lk))[i] = diagonal;
       for (int b = 0; m != n && b < lk; b++) c[i * lk + b] -= p[i * lk + b] * (m > n ? r[b] : ri);
     }
   }
   void run(int64_t at) {
-    read_rows<T>(t.U + at * m * k, m, k, lk, u);
+    read_rows<T>(t.U + at * m * k, m, k, lk, t.polar ? x : u);
     read_rows<T>(t.Vh + at * k * n, k, n, ln, v);
     if (t.G) derivative(at);
     else {
-      read_rows<T>(t.values + at * k, 1, k, lk, s);
+      if (t.f == sg::given) read_rows<T>(t.values + at * k, 1, k, lk, s);
+      else {
+        const SingularScalar<T> f(t, t.S + at * k, k);
+        s[lk - 1] = V{};
+        for (int i = 0; i < k; i++) ((T*)s)[i] = f.value(i) * (t.factor ? t.factor[at] : T(1));
+      }
       for (int e = 0; e < m * lk; e++) u[e] *= s[e % lk];
       G::product(m, k, u, lk * W, 1, v, ln, out);
     }
@@ -140,10 +173,23 @@ template <class T> struct WholeSingular {
   }
   void derivative(int64_t at) {
     read_rows<T>(t.G + at * m * n, m, n, ln, g);
-    read_rows<T>(t.joint + at * k * k, k, k, lk, c);
     read_rows<T>(t.S + at * k, 1, k, lk, s);
-    read_rows<T>(t.outer + at * k, 1, k, lk, r);
     transpose_rows<T>(v, k, ln, vt, lk);
+    if (t.polar) {
+      for (int b = 0; b < lk; b++) r[b] = inverse_of_positive<T>(s[b]);
+      G::product(m, k, x, lk * W, 1, vt, lk, u);
+    } else if (t.f == sg::given) {
+      read_rows<T>(t.joint + at * k * k, k, k, lk, c);
+      read_rows<T>(t.outer + at * k, 1, k, lk, r);
+    } else {
+      const SingularScalar<T> f(t, t.S + at * k, k);
+      r[lk - 1] = V{};
+      for (int i = 0; i < k; i++) {
+        ((T*)r)[i] = f.ratio(i);
+        c[i * lk + lk - 1] = V{};
+        for (int j = 0; j < k; j++) ((T*)(c + i * lk))[j] = f.difference(i, j);
+      }
+    }
     if (m >= n) {
       G::product(m, n, g, ln * W, 1, vt, lk, x);
       G::product(k, m, u, 1, lk * W, x, lk, p);

@@ -3,6 +3,7 @@
 #pragma once
 #include "../gradients/singular_function.hpp"
 #include "../gradients/svd_gradient.hpp"
+#include "polar.hpp"
 #include "tasks.hpp"
 #include "small.hpp"
 
@@ -42,7 +43,9 @@ template <class T> sg::SvdOps<T> svd_ops() {
           gradient_work<T>,
           svd_gradient<T>,
           singular_work<T>,
-          singular_function<T>};
+          singular_function<T>,
+          polar_work<T>,
+          polar<T>};
 }
 
 }  // namespace
