@@ -210,6 +210,17 @@ def room(size: Tensor) -> Tensor:
     return size.clamp(2.0**-bits, 2.0**bits)
 
 
+def mean(X: Tensor) -> Tensor:
+    """Return the mean over the last dimension, which is kept.
+
+    Real and imaginary parts are divided separately, because a complex z/1 is not quite z in torch 2.6.
+    """
+    if not X.dtype.is_complex:
+        return X.mean(-1, keepdim=True)
+    total, count = X.sum(-1, keepdim=True), X.shape[-1]
+    return torch.complex(total.real / count, total.imag / count)
+
+
 def rank_tolerance(d: int, dtype: torch.dtype) -> float:
     r"""Return the relative size below which an eigenvalue counts as zero: :math:`\epsilon\max(8,3\sqrt d)`.
 

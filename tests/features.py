@@ -15,22 +15,12 @@ FEATURES = {
         hasattr(torch.Tag, "cudagraph_unsafe"),
         "torch has no tag that keeps an operator out of CUDA graphs",
     ),
-    "exact quotients of complex numbers": (
-        _VERSION >= (2, 8),
-        "torch rounds quotients of complex numbers, and so means, even by a power of two",
-    ),
-    "messages inside a transform": (
-        _VERSION >= (2, 8),
-        "Dynamo replaces an error inside a transform of torch.func by one of its own",
-    ),
     "strict export of vmap": (_VERSION >= (2, 8), "torch.export of a transform of torch.func needs strict=False"),
-    "compiled alignments": (_VERSION >= (2, 8), "Dynamo confuses the shapes of two arguments"),
-    "symbolic parameters": (
-        not (2, 7) <= _VERSION < (2, 13),
-        "Dynamo constructs a method with a symbol for a number, which the method refuses",
-    ),
     "torch.lobpcg": (_VERSION >= (2, 8), "torch.lobpcg does not converge, which is an error of eigsh"),
-    "storage of sparse tensors": (_VERSION >= (2, 10), "torch raises an error of its own for sparse tensors"),
+    "sparse tensors in torch.func": (
+        _VERSION >= (2, 10),
+        "torch.func takes a sparse tensor for a dense one, which is an error of eigsh",
+    ),
     "destruction of gloo": (_VERSION >= (2, 8), "destroy_process_group of gloo can deadlock in torch"),
 }
 

@@ -22,7 +22,6 @@ from torch.testing import assert_close
 
 import spectralgrad as sg
 
-from .features import needs
 from .layers import layer_and_input
 from .public_functions import CALLS, METHODS, loss, matrix, public_functions
 
@@ -94,14 +93,12 @@ def test_two_functions_with_a_compiled_derivative(first, second):
     _compiled_equals_eager(_sum([first, second]), matrix(), "aot_eager")
 
 
-@needs("symbolic parameters")
 @pytest.mark.parametrize("name", WITH_FLOATS)
 def test_a_method_with_parameters_twice(name):
     f = loss(METHODS[name])
     _compiled_equals_eager(lambda A: f(A) + 2 * f(A + 1), matrix())
 
 
-@needs("symbolic parameters")
 def test_a_method_of_the_user_twice():
     rule = Halved(0.3)
     f = loss(lambda A: sg.eigh(A, method=rule).eigenvectors.square() + sg.eigh(A, method=Halved()).eigenvectors)

@@ -17,7 +17,6 @@ from spectralgrad.diagnostics.fuzzing.references import Spectrum
 from spectralgrad.diagnostics.fuzzing.scaling import judge_scales
 from spectralgrad.testing import Reference, relative_error
 
-from .features import needs
 from .helpers import unit
 
 ROUNDS = max(len(operation.methods) for operation in OPERATIONS.values())
@@ -31,21 +30,15 @@ def _campaign():
     return campaign
 
 
-def _marked(names):
-    """Centred features of one position are zero, and nothing but rounding where a mean is not exact."""
-    exact = needs("exact quotients of complex numbers")
-    return [pytest.param(name, marks=exact) if name == "covariance_sqrt" else name for name in names]
-
-
 @pytest.mark.xdist_group("campaign")  # or each worker of pytest-xdist would run it
-@pytest.mark.parametrize("operation", _marked(OPERATIONS))
+@pytest.mark.parametrize("operation", OPERATIONS)
 def test_difficult_matrices(operation):
     failures = _campaign().tallies[operation].failures
     first = {(f.method, f.check): f for f in reversed(failures)}
     assert not failures, "\n".join(f"{f}\n  {f.command}" for f in first.values())
 
 
-@pytest.mark.parametrize("name", _marked(name for name in HOMOGENEOUS if OPERATIONS[name].methods[0]))
+@pytest.mark.parametrize("name", [name for name in HOMOGENEOUS if OPERATIONS[name].methods[0]])
 def test_every_method_is_homogeneous_over_the_whole_range(name):
     """Values and gradients at 2^±500 and 2^±60 are those at scale one times a power of two."""
     operation = HOMOGENEOUS[name]

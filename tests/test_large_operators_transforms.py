@@ -202,7 +202,6 @@ def test_a_batch_of_dense_matrices():
         sg.eigsh(A.detach().to_sparse(), K)
 
 
-@needs("storage of sparse tensors")
 def test_the_second_derivative_of_a_sparse_tensor():
     """Of a leaf: torch's constructor of sparse tensors has no second derivative, and silently."""
     diagonal, side = _tridiagonal(70)
@@ -227,7 +226,17 @@ def test_the_second_derivative_of_a_sparse_tensor():
     ):
         with pytest.raises(NotImplementedError, match=r"eigsh\(\(indices, values\)"):
             transformed()
-    assert_close(grad(f)(values), torch.autograd.grad(f(leaf), leaf)[0])
+
+
+@needs("sparse tensors in torch.func")
+def test_a_transform_of_a_sparse_tensor_made_of_values():
+    indices, values = _pair(*_tridiagonal(70))
+
+    def f(values):
+        return _loss(*sg.eigsh(torch.sparse_coo_tensor(indices, values, (70, 70), check_invariants=False), K))
+
+    expected = grad(lambda values: _loss(*sg.eigsh((indices, values), K, size=70)))(values)
+    assert_close(grad(f)(values), expected)
 
 
 class _Hidden(torch.autograd.Function):

@@ -10,7 +10,6 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.testing import random_orthogonal, relative_error
 
-from .features import needs
 from .helpers import DOUBLES, REAL, gradient, noise, rectangular, unit
 
 
@@ -348,7 +347,7 @@ def _aligned(M):
     return sg.procrustes(M, M.sin() + M.flip(-2), scale=True).rotation
 
 
-@pytest.mark.parametrize("f", [special, pytest.param(_aligned, marks=needs("compiled alignments"))])
+@pytest.mark.parametrize("f", [special, _aligned])
 def test_rotations_compile(f):
     torch._dynamo.reset()
     M = with_values([2.0, 1.0, -0.5])[0].requires_grad_()

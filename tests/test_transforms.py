@@ -10,9 +10,9 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.dispatch.torch_internals import compiles_gradients
 from spectralgrad.testing import with_spectrum
 
-from .features import needs
 from .helpers import (
     BACKEND,
     DECOMPOSERS,
@@ -303,13 +303,25 @@ def test_forward_mode_and_second_derivatives_leave_compiled_code(nested):
     assert_close(torch.compile(derivative, backend="aot_eager")(A), derivative(A))
 
 
-@needs("messages inside a transform")
 @pytest.mark.parametrize("nested", [jacfwd, lambda f: jacrev(jacrev(f))], ids=["jacfwd", "jacrev"])
 def test_forward_mode_and_second_derivatives_say_why_they_leave_compiled_code(nested):
     A, derivative = with_spectrum([0.5, 1.0, 1.0]), nested(lambda X: sg.eigvalsh(X).exp().sum())
     torch._dynamo.reset()
     with pytest.raises(Exception, match="forward mode and second derivatives"):
         torch.compile(derivative, backend="aot_eager", fullgraph=True)(A)
+
+
+@pytest.mark.parametrize("transform", [grad, vmap])
+def test_transforms_compile_in_one_graph_or_say_why_not(transform):
+    A = with_spectrum([0.5, 1.0, 1.0])
+    A, f = (A, lambda X: sg.eigvalsh(X).exp().sum()) if transform is grad else (A[None], sg.eigvalsh)
+    torch._dynamo.reset()
+    compiled = torch.compile(transform(f), backend="aot_eager", fullgraph=True)
+    if compiles_gradients:
+        assert_close(compiled(A), transform(f)(A))
+    else:
+        with pytest.raises(Exception, match="in older torch its gradients and vmap neither"):
+            compiled(A)
 
 
 FAKE = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .torch_internals import not_compiled
+from .compiled import not_compiled
 
 _LIBRARY = torch.library.Library("spectralgrad", "FRAGMENT")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from typing import Any, ClassVar
 
 import torch
@@ -12,9 +11,14 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import observation, older_torch, torch_internals
+from .compiled import meet_numbers
 from .torch_internals import in_forward_mode, in_transform, intercepted, is_batched, nested
 
 _TENSORS = (Tensor, torch.nn.Parameter)
+_BEYOND_GRADIENTS = (
+    "forward mode and second derivatives of torch.func cannot be compiled, in older torch its gradients and vmap "
+    "neither: torch.compile would return zeros or fail. Without fullgraph=True they are computed eagerly."
+)
 
 
 class DerivativeRule:
@@ -72,11 +76,15 @@ class DerivativeRule:
                 observation.record(ctx)
             return output
 
+        def setup_traced(ctx: Any, inputs: Any, output: Any) -> None:
+            meet_numbers(inputs)
+            setup_context(ctx, inputs, output)
+
         absent = torch.autograd.Function
         immediate = {"forward": staticmethod(forward), "setup_context": absent.setup_context}
         cls.setup_context = staticmethod(setup_context)
         cls.transformed = _OnFirstUse(cls, "transformed", lambda: older_torch.with_vmap_rule(_variant(cls, {})))
-        cls.traced = _variant(cls, {"jvp": absent.jvp})
+        cls.traced = _variant(cls, {"jvp": absent.jvp, "setup_context": staticmethod(setup_traced)})
         cls.run = _OnFirstUse(cls, "run", lambda: _unwrapped(_variant(cls, immediate)))
 
 
@@ -155,18 +163,17 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
     be lost silently. So do forward mode and nested derivatives of torch.func in code that is compiled; there an error
     is a graph break that leads to eager mode.
     """
-    tensors = [x for x in inputs if not callable(x) and isinstance(x, Tensor)]
+    # Dynamo names a tensor after the first variable it is in. Torch 2.6 confuses two inputs that are X and x.
+    tensors = [tensor for tensor in inputs if not callable(tensor) and isinstance(tensor, Tensor)]
     if issubclass(rule, ReverseRule):
         return rule.run(*inputs) if reverse_only(*tensors) else rule.composed(*inputs)
     if needs_no_gradient(*tensors):
         return rule.forward(*inputs)
     if torch.compiler.is_compiling():
         if torch_internals.beyond_gradients():
-            raise NotImplementedError(
-                "forward mode and second derivatives of torch.func cannot be compiled, in older torch its gradients "
-                "neither: torch.compile would return zeros or fail. Without fullgraph=True they are computed eagerly."
-            )
-        _meet_numbers(inputs)
+            torch_internals.leave_graph(_BEYOND_GRADIENTS)
+            raise NotImplementedError(_BEYOND_GRADIENTS)
+        meet_numbers(inputs)
         return rule.traced.apply(*inputs)
     if not in_transform():
         return rule.run(*inputs)
@@ -176,26 +183,6 @@ def apply(rule: type[DerivativeRule | ReverseRule], *inputs: Any) -> Any:
             "use jacfwd of jacrev, torch.func.hessian, or reverse mode twice"
         )
     return rule.transformed.apply(*inputs)
-
-
-def _meet_numbers(x: object) -> None:
-    """Use every float in the inputs of a rule once, before Dynamo traces the rule itself.
-
-    With ``dynamic=True`` a float that has a name outside the graph, such as the parameter of a method, becomes
-    symbolic. Dynamo remembers it in the graph that uses it first. If that is the derivative of one function, the
-    derivative of the next one cannot use it (``AssertionError: lift_tracked_freevar_to_input``, pytorch issue 193194).
-    Floats that are defaults of functions cannot be found here; those that derivatives call have integers instead.
-    """
-    if callable(x) or isinstance(x, int):  # Dynamo of torch 2.6 does not look into them
-        return
-    if isinstance(x, float):
-        x + 0.0
-    elif isinstance(x, tuple):
-        for item in x:
-            _meet_numbers(item)
-    elif hasattr(x, "__dataclass_fields__"):  # old Dynamo does not trace is_dataclass
-        for field in fields(x):  # type: ignore[arg-type]
-            _meet_numbers(getattr(x, field.name))
 
 
 def differentiating() -> bool:

@@ -18,7 +18,7 @@ def with_vmap_rule(rule: Any) -> Any:
     cotangent that is missing, until ``backward`` is called. Zeros would not do: some derivatives multiply a cotangent
     with infinity.
     """
-    if maps_missing_cotangents or rule.materialize_grads:
+    if maps_missing_cotangents or rule.materialize_grads or not rule.generate_vmap_rule:
         return rule
 
     def vmap(info: Any, in_dims: Any, *operands: Any) -> Any:

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from .compiled import constant_in_a_graph
+
 P = ParamSpec("P")
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
@@ -112,15 +113,6 @@ def reverse_inside_forward() -> bool:
     return "Grad" in (kinds[kinds.index("Jvp") :] if "Jvp" in kinds else kinds)
 
 
-def constant_in_a_graph(call: F) -> F:
-    """Let torch.compile call a function while it traces, and take the result for a constant. A decorator.
-
-    ``torch.compiler.assume_constant_result`` does the same, but loads the compiler, which takes seconds.
-    """
-    call._dynamo_marked_constant = True  # type: ignore[attr-defined]
-    return call
-
-
 @constant_in_a_graph
 def beyond_gradients() -> bool:
     """True in a forward mode of torch.func, or in two reverse modes, one in the other; False if torch cannot tell.
@@ -129,6 +121,20 @@ def beyond_gradients() -> bool:
     """
     kinds = _transforms() or []
     return "Jvp" in kinds or kinds.count("Grad") > 1 or bool(kinds and not compiles_gradients)
+
+
+@constant_in_a_graph
+def leave_graph(why: str) -> None:
+    """Let torch.compile break the graph here, or raise an error with the reason if it may not (``fullgraph=True``).
+
+    It returns, and the caller must raise an error, if torch has no such name. An ordinary error breaks the graph too,
+    but Dynamo before torch 2.10 does not show its message.
+    """
+    try:
+        from torch._dynamo.exc import Unsupported
+    except ImportError:
+        return
+    raise Unsupported(why)
 
 
 @constant_in_a_graph
@@ -176,6 +182,17 @@ def is_batched_gradient(x: Tensor) -> bool:
         return torch._C._functorch.is_legacy_batchedtensor(x)
     except AttributeError:
         return False
+
+
+def hides_layout(x: Tensor) -> bool:
+    """True if ``x`` is a sparse tensor that a transform of torch.func takes for a dense one, as before torch 2.10."""
+    layout = x.layout
+    try:
+        while torch._C._functorch.is_functorch_wrapped_tensor(x):
+            x = torch._C._functorch.get_unwrapped(x)
+    except AttributeError:
+        return False
+    return x.layout != layout
 
 
 def in_forward_mode() -> bool:
@@ -235,20 +252,6 @@ def conjugates_applied() -> AbstractContextManager[object]:
         return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), excluded)
     except AttributeError:
         return nullcontext()
-
-
-def not_compiled(call: F) -> F:
-    """Let torch.compile break the graph at a function and run it, and what it calls, as it is. A decorator.
-
-    ``torch.compiler.disable`` at the definition would load the compiler, which takes seconds.
-    """
-
-    @wraps(call)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return (torch.compiler.disable(call) if "torch._dynamo" in sys.modules else call)(*args, **kwargs)
-
-    run._torchdynamo_disable = True  # type: ignore[attr-defined]
-    return cast(F, run)
 
 
 def unintercepted(function: Callable[P, R]) -> Callable[P, R]:

@@ -28,7 +28,7 @@ from ..dispatch import function
 from ..dispatch.arguments import check_range, check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, check_matrix
-from ..precision import full_precision, rank_tolerance, real_dtype, widen, working_dtype
+from ..precision import full_precision, mean, rank_tolerance, real_dtype, widen, working_dtype
 from ..rules import Exact, Method, resolve
 
 __all__ = ["covariance", "covariance_sqrt"]
@@ -215,7 +215,7 @@ def scaled_features(X: Tensor, center: bool, correction: int = 0) -> Tensor:
     root = root_of_count(X, correction)
     X = widen(X)
     if center:
-        X = X - X.mean(-1, keepdim=True)
+        X = X - mean(X)
     return X / root
 
 

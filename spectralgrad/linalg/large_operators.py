@@ -14,8 +14,9 @@ from ..autograd.large.operators import Entries, Products, Request
 from ..dispatch import function
 from ..dispatch.arguments import check_count, check_range, is_dtype
 from ..dispatch.closures import Closure
+from ..dispatch.compiled import not_compiled
 from ..dispatch.overrides import overridable
-from ..dispatch.torch_internals import nested, not_compiled
+from ..dispatch.torch_internals import hides_layout, nested
 from ..errors import ArgumentError, ShapeError, check_dense, check_tensor
 from ..precision import full_precision, narrow, working_dtype
 from ..rules import Pade
@@ -119,6 +120,11 @@ def eigsh(
         raise ShapeError(f"eigsh: expected an operator of a floating-point or complex dtype of torch, got {dtype}")
     request = Request(n, int(k), largest, tol, Pade())
     if isinstance(operator, Tensor):
+        if not torch.compiler.is_compiling() and hides_layout(operator):
+            raise NotImplementedError(
+                f"eigsh: torch {torch.__version__} cannot read a sparse tensor inside a transform of torch.func. "
+                "Pass eigsh((indices, values), k, size=n) instead of the tensor, or use torch 2.10 or later."
+            )
         w, V = _of_tensor(operator.to(working_dtype(dtype)), request)
     elif _is_sparse_pair(operator):
         w, V = _of_entries(operator[1].to(working_dtype(dtype)), operator[0], request)

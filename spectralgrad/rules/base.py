@@ -87,6 +87,8 @@ class Method:
         for name, kind in self._kinds.items():
             value = getattr(self, name)
             if (kind.types is None or type(value) not in kind.types) and not kind.accepts(value):
+                if isinstance(value, torch.fx.Proxy):  # Dynamo before torch 2.13 tries if a method can be in a graph
+                    raise NotImplementedError(f"{type(self).__name__} cannot be in a graph; its numbers are")
                 refuse(value, name, type(self).__name__, kind)
 
     @property

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from ... import solvers
 from ...dispatch import function
-from ...precision import all_ordinary, full_precision, magnitude, reciprocal, room
+from ...precision import all_ordinary, full_precision, magnitude, mean, reciprocal, room
 from ...solvers.symmetry import hermitian
 from . import square_root
 from .domain import Domain
@@ -72,14 +72,14 @@ def features(
         steep: divide by no more than necessary, for a function whose slope times the power may overflow.
     """
     if function.eager(X):  # a short path for the common case
-        centered = X - X.mean(-1, keepdim=True) if center else X
+        centered = X - mean(X) if center else X
         if all_ordinary(centered):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     # Exact, because it is a power of two. A quotient of complex numbers may underflow in torch 2.6.
     X = X * size.reciprocal() if X.dtype.is_complex else X / size
     if center:
-        X = X - X.mean(-1, keepdim=True)
+        X = X - mean(X)
         again = torch.maximum(magnitude(X, size), least / size)  # centring may leave features much smaller than before
         scale, size = scale / again, size * again
     if steep:
@@ -108,7 +108,7 @@ class _RootFromPositions(function.ReverseRule):
             K = solvers.root_derivative(V, s, prepared.mH @ T, True)
             gX = _sum_of_products(T, M, prepared, K)
             if ctx.center:
-                gX -= gX.mean(-1, keepdim=True)
+                gX -= mean(gX)
             return gX.mul_(2 * ctx.scale), None, None, None
 
 
@@ -125,4 +125,4 @@ def _composed(X: Tensor, G: Tensor, center: bool, scale: float, domain: Domain) 
         S = prepared @ square_root.exact_root(products(prepared, center), True, domain) @ prepared.mH
         # Differentiated with respect to the prepared features: the power of two would cancel on the way to X and back.
         (gX,) = torch.autograd.grad(S, prepared, hermitian(G), create_graph=True)
-        return (gX - gX.mean(-1, keepdim=True) if center else gX) * scale
+        return (gX - mean(gX) if center else gX) * scale

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...linalg.covariances import covariance, covariance_sqrt
 from ...linalg.decompositions import svd
 from ...linalg.polar_factor import polar
-from ...precision import rank_tolerance
+from ...precision import mean, rank_tolerance
 from .cases import Case
 from .checks import FORWARD, GRADIENT, Finding, finite, orthonormal, residual, size, within
 from .hermitian import APPROXIMATE, gradients
@@ -108,7 +108,7 @@ class Covariance:
     def __init__(self, rectangle: Rectangle) -> None:
         X = rectangle.scaled
         self.rounding, self.exponent, self.count = rectangle.rounding, rectangle.exponent, X.shape[-1]
-        self.centered = (X - X.mean(-1, keepdim=True)) / self.count**0.5
+        self.centered = (X - mean(X)) / self.count**0.5
         self.matrix = self.centered @ self.centered.mH
         self.power = rectangle.norm.square() / self.count  # before centring: rounding errors are relative to this
         self.unit = self.rounding.unit * max(X.shape[-2:])

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...precision import exponent_of, largest, ldexp
+from ...precision import exponent_of, largest, ldexp, mean
 from ...rules import METHODS, PI, SVDPI, Clip, Method, Trunc
 from .cases import Case
 from .checks import GRADIENT, Finding, within
@@ -90,7 +90,7 @@ def judge_scales(operation: Homogeneous, case: Case, method: str = "") -> Iterat
 def _apart(X: Tensor) -> Tensor:
     """True (batch,) if no two singular values are close, with the mean over columns and without."""
     result = torch.ones(len(X), dtype=torch.bool)
-    for Y in (wide(X), wide(X) - wide(X).mean(-1, keepdim=True)):
+    for Y in (wide(X), wide(X) - mean(wide(X))):
         s = torch.linalg.svdvals(Y)
         tolerance = 100 * max(X.shape[-2:]) * torch.finfo(X.dtype).eps * s[:, :1]
         result &= ~(s[:, :-1] - s[:, 1:] <= tolerance).any(1)
