@@ -3,6 +3,9 @@
 :mod:`tests.test_devices` runs this file in processes of their own, because the pretended device changes torch.
 """
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -15,6 +18,7 @@ from .layers import LAYERS, RUNNING, layer_and_input
 from .pretended_device import counted, put
 from .public_functions import CALLS, METHODS, matrix
 
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu.md"
 FUNCTIONS = {name: call for name, call in CALLS.items() if name != "eigsh"}  # which runs ARPACK on the host
 
 
@@ -94,6 +98,26 @@ def test_pencils_in_single_precision(most):
     assert len(count.reads) <= most
     assert (w.dtype, V.dtype) == (torch.float32, torch.float32)
     torch.testing.assert_close(w.on_host, sg.eigh(A, B)[0])
+
+
+ROWS = re.findall(r"^\| `(\w+)` \| (\d) \| (\d) \| (\d) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", [row[0] for row in ROWS])
+def test_layers_and_functions_read_as_often_as_the_documentation_says(name):
+    if name in FUNCTIONS:
+        call, X = FUNCTIONS[name], put(matrix()).requires_grad_()
+    else:
+        layer, X = layer_and_input(name if name in LAYERS else f"{name}-groups")
+        call, X = put(layer), put(X).requires_grad_()
+    with counted() as forward:
+        results = call(X)
+    with counted() as back:
+        backward(results)
+    with sg.solvers.unchecked(), counted() as unchecked:
+        backward(call(X))
+    found = [len(count.reads) for count in (forward, back, unchecked)]
+    assert (name, *map(str, found)) in ROWS
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -253,6 +277,15 @@ def test_operators_are_left_out_where_nothing_intercepts_calls(monkeypatch):
     assert not count.operators
     assert len(count.reads) == 1
     torch.testing.assert_close(root.on_host, sg.matrix_sqrt(matrix()))
+
+
+def test_inference_mode():
+    with sg.solvers.unchecked(), torch.inference_mode():
+        sg.matrix_sqrt(put(spoiled()))
+    with sg.solvers.unchecked():
+        sg.matrix_sqrt(put(spoiled()))
+    with pytest.raises(sg.SpectralError, match="matrix_sqrt at positions 1, 2"):
+        sg.solvers.check()
 
 
 def test_vmap(most):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..errors import SpectralError, batch_positions, listed
-from .torch_internals import in_transform, is_fake
+from .torch_internals import in_dispatch_mode, in_transform, is_fake
 
 R = TypeVar("R")
 
@@ -92,23 +92,22 @@ def run(
 ) -> R:
     """Call a function whose checks are made together: optimistically, and again if something was suspected.
 
-    A call inside another one belongs to it. In unchecked code each has its own NaN, for it knows its batch: those of an
-    operator, and with ``whole`` those of the first argument, matrices (*, m, n).
+    A call inside another one belongs to it. In unchecked code each puts NaN into its own results, for it knows its
+    batch: an operator from the conditions, other calls (``whole``) from their first argument, matrices (*, m, n).
     """
     outer = _here.run
     if outer is not None and (outer.conditions is None or checking()):
         return function(*args, **kwargs)
-    if not any(map(accelerated, (*args, *kwargs.values()))):
+    if not any(map(accelerated, (*args, *kwargs.values()))) or _recorded():
         return function(*args, **kwargs)
     conditions: list[Tensor] = []
     operation = operation if outer is None else outer.operation
     try:
         _here.run = _Run(operation, conditions)
         result = function(*args, **kwargs)
-    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
-        if not conditions or not checking():
+    except Exception:  # perhaps because of values that are nonsense; the careful run says what is wrong
+        if not (checking() and _read(conditions)):
             raise
-        conditions.append(torch.ones_like(conditions[0]))
     finally:
         _here.run = outer
     if not conditions:
@@ -121,13 +120,23 @@ def run(
             outer.conditions += conditions
         batch = next(x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)).shape[:-2] if whole else None
         return _spoiled(result, conditions, batch)
-    if not bool(torch.stack([c.any() for c in conditions]).any()):
+    if not _read(conditions):
         return result
     try:
         _here.run = _Run(operation, None)
         return function(*args, **kwargs)
     finally:
         _here.run = outer
+
+
+def _recorded() -> bool:
+    """True if what is done with tensors is recorded: the result must not depend on a number that is read."""
+    return torch.jit.is_tracing() or in_dispatch_mode()  # type: ignore[attr-defined, no-untyped-call]
+
+
+def _read(conditions: list[Tensor]) -> bool:
+    """True if one of the conditions holds. This is what the host waits for."""
+    return bool(conditions) and bool(torch.stack([c.any() for c in conditions]).any())
 
 
 def _merged(conditions: list[Tensor]) -> list[Tensor]:
@@ -143,9 +152,9 @@ def _note(conditions: list[Tensor], operation: str) -> None:
     """Keep for :func:`check` where the conditions hold."""
     for condition in conditions:
         key = operation, condition.shape, condition.device
-        with _lock:
+        with _lock, torch.inference_mode(False):
             if key not in _failed:  # a buffer that stays, so that a CUDA graph can write to it
-                _failed[key] = torch.zeros_like(condition)
+                _failed[key] = torch.zeros(condition.shape, dtype=torch.bool, device=condition.device)
             _failed[key].logical_or_(condition)
 
 

@@ -92,6 +92,14 @@ def _extraordinary_keys(anywhere: bool = False) -> int:
     return ~bits
 
 
+def in_dispatch_mode() -> bool:
+    """True inside a ``TorchDispatchMode``, such as make_fx's; False if torch cannot tell."""
+    try:
+        return torch._C._len_torch_dispatch_stack() > 0
+    except AttributeError:
+        return False
+
+
 def in_transform() -> bool:
     """True inside a transform of torch.func (grad, vmap, jvp, functionalize), or if torch cannot tell."""
     try:
