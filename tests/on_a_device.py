@@ -138,6 +138,54 @@ def test_layer(name, training, most):
             torch.testing.assert_close(found.grad.on_host, wanted.grad)
 
 
+OTHERS = {
+    "inverse_root": lambda A: sg.optim.inverse_root(A, 4),
+    "coupled_inverse_root": lambda A: sg.optim.coupled_inverse_root(A, 4),
+    "eigenbasis": lambda A: sg.optim.eigenbasis(A).values,
+    "nearest_orthogonal": sg.optim.nearest_orthogonal,
+    "optimal_rate": lambda A: sg.optim.optimal_rate(A, A.mT + A),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_optimizers_call(name, most):
+    A, call = matrix(), OTHERS[name]
+    with counted() as count:
+        found = call(put(A))
+    assert len(count.reads) <= most, count.reads
+    for x, wanted in zip(leaves(found), leaves(call(A)), strict=True):
+        torch.testing.assert_close(x.on_host, wanted)
+
+
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+def test_orthogonal_convolution(max_norm):
+    layer, X = sg.nn.OrthogonalConv2d(3, 4, 3, max_norm=max_norm).double(), torch.randn(2, 3, 5, 5).double()
+    expected, moved = layer(X).detach(), put(layer)
+    with counted() as count:
+        found = moved(put(X)).detach()
+    assert len(count.reads) == 1
+    torch.testing.assert_close(found.on_host, expected)
+    with sg.solvers.unchecked(), counted() as count:
+        torch.testing.assert_close(moved(put(X)).detach().on_host, expected, rtol=1e-3, atol=1e-4)
+    assert len(count.reads) == (max_norm is None)
+    moved.weight.data.on_host[0, 0, 0, 0] = torch.nan
+    with pytest.raises(sg.NonFiniteError, match="weight"):
+        moved(put(X))
+
+
+def test_gradients_that_are_not_finite_are_left_alone():
+    parameters = [put(matrix(seed)).requires_grad_() for seed in range(2)]
+    optimizer = torch.optim.SGD(parameters)
+    sg.optim.NearestOrthogonalGradient(optimizer, parameters)
+    gradients = [matrix(2), matrix(3)]
+    gradients[1][0, 0] = torch.nan
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = put(gradient)
+    optimizer.step()
+    torch.testing.assert_close(parameters[0].grad.on_host, sg.optim.nearest_orthogonal(gradients[0]))
+    torch.testing.assert_close(parameters[1].grad.on_host, gradients[1], equal_nan=True)
+
+
 DECOMPOSING = {
     "eigh": (lambda A: sg.eigh(A).eigenvectors, [1]),
     "eigvalsh": (sg.eigvalsh, [1]),
