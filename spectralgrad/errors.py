@@ -64,9 +64,7 @@ class NonFiniteError(SpectralError, _LinAlgError, ValueError):
 
     def _text(self, operation: str) -> str:
         where = (
-            "the matrix"
-            if not self.batch_shape
-            else f"{_listed(self.positions)} of a batch of shape {self.batch_shape}"
+            "the matrix" if not self.batch_shape else f"{listed(self.positions)} of a batch of shape {self.batch_shape}"
         )
         return (
             f"{operation}: expected finite input, got NaN or Inf in {where}. "
@@ -290,7 +288,8 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _listed(positions: Sequence[tuple[int, ...]]) -> str:
+def listed(positions: Sequence[tuple[int, ...]]) -> str:
+    """Return "position 3" or "positions 3, 5" and so on, without the end of a long list."""
     shown = ", ".join(str(p if len(p) != 1 else p[0]) for p in positions[:_LISTED])
     more = len(positions) - _LISTED
     noun = "position" if len(positions) == 1 else "positions"

@@ -200,8 +200,12 @@ def magnitude(X: Tensor, before: Tensor | float = 1) -> Tensor:
     size, bits = largest(X)[..., None, None], _EXPONENTS[X.dtype] * 15 // 16
     size = torch.where(_is_ordinary(size) | (size == torch.inf), 1, size)
     mantissa, _ = torch.frexp(size)  # in [1/2, 1)
-    least = 2.0**-bits / torch.as_tensor(before, dtype=size.dtype, device=size.device)
-    return torch.maximum(size / (2 * mantissa), least)
+    return torch.maximum(size / (2 * mantissa), 2.0**-bits / number(before, size))
+
+
+def number(x: Tensor | float, like: Tensor) -> Tensor:
+    """Return a number as a tensor of the type and on the device of ``like``, without a copy from the host."""
+    return x.to(like) if isinstance(x, Tensor) else like.new_full((), x)
 
 
 def room(size: Tensor) -> Tensor:

@@ -24,7 +24,7 @@ def matrix(seed: int = 0) -> Tensor:
 
 def _other(A: Tensor) -> Tensor:
     """Another positive definite matrix that depends on ``A``."""
-    return (A + 2 * torch.eye(SIZE, dtype=A.dtype)) @ A / 4
+    return (A + 2 * torch.eye(SIZE, dtype=A.dtype, device=A.device)) @ A / 4
 
 
 def _tall(A: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ def _tall(A: Tensor) -> Tensor:
 
 def _features(A: Tensor) -> Tensor:
     """Features (5, 4, 3, 2) that depend on ``A``."""
-    X = torch.cos(torch.arange(5 * SIZE * 6, dtype=A.dtype).square()).view(5, SIZE, 3, 2)
+    X = torch.cos(torch.arange(5 * SIZE * 6, dtype=A.dtype, device=A.device).square()).view(5, SIZE, 3, 2)
     return torch.einsum("cd,ndhw->nchw", A, X)
 
 

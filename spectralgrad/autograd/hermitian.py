@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from ..dispatch import function
-from ..solvers.symmetry import checked_hermitian, hermitian, mirrored
+from ..dispatch.custom_operators import current
+from ..solvers.symmetry import hermitian, mirrored
 
 
 def from_lower(A: Tensor, operation: str, positive: bool = False, dtype: torch.dtype | None = None) -> Tensor:
@@ -30,7 +31,7 @@ def from_lower(A: Tensor, operation: str, positive: bool = False, dtype: torch.d
 class _FromLower(function.DerivativeRule):
     @staticmethod
     def forward(A: Tensor, operation: str, positive: bool, dtype: torch.dtype | None) -> Tensor:
-        return checked_hermitian(A, operation, positive, dtype)
+        return current("checked_hermitian")(A, operation, positive, dtype)
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

@@ -35,6 +35,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from ..errors import DTYPES, ArgumentError, ShapeError, SpectralError
+from . import status
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,15 +54,16 @@ class Kind(NamedTuple):
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Check the arguments of each call against the annotations of ``function``. A decorator.
 
-    Messages begin with the name of the function, with the class of the object for an ``__init__``, and with the
-    argument ``where`` if the function has one.
+    Messages begin with the argument ``where``, if there is one, or with the name of the function or class.
     """
     check = argument_check(function)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         check(args, kwargs)
-        return function(*args, **kwargs)
+        if torch.compiler.is_compiling() or getattr(next(iter(args or kwargs.values()), None), "is_cpu", True):
+            return function(*args, **kwargs)
+        return status.run(function, args, kwargs, function.__name__)
 
     return call
 
@@ -199,7 +201,7 @@ def is_number(value: object) -> bool:
         return value == value and not isinstance(value, bool)
     if isinstance(value, Tensor):
         real = value.ndim == 0 and not value.dtype.is_complex and value.dtype != torch.bool
-        return real and (torch.compiler.is_compiling() or value.is_meta or not bool(torch.isnan(value)))
+        return real and (torch.compiler.is_compiling() or not value.is_cpu or not bool(torch.isnan(value)))
     if isinstance(value, (complex, np.bool_, np.complexfloating, np.ndarray)) or not hasattr(value, "__float__"):
         return False
     try:

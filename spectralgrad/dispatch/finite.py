@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError, batch_positions
-from . import function
+from . import function, status
 
 
 def check_finite(X: Tensor, where: str, dims: int = 2) -> None:
@@ -14,9 +14,11 @@ def check_finite(X: Tensor, where: str, dims: int = 2) -> None:
 
     Under compile, tracing or function transforms values cannot be read; if a solver follows, it makes the check.
     """
-    if not function.eager(X) or X.is_meta:
+    eager = function.eager(X)
+    if X.is_meta or not (eager or status.observed(X)):
         return
     finite = torch.isfinite(X.detach())
-    if not bool(finite.all()):
+    if not eager or not bool(finite.all()):
         bad = ~(finite.flatten(-dims).all(-1) if dims else finite)
-        raise NonFiniteError(batch_positions(bad), bad.shape, where)
+        if status.suspected(bad):
+            raise NonFiniteError(batch_positions(bad), bad.shape, where)

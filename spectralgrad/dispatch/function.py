@@ -195,12 +195,15 @@ def reversed_again() -> bool:
     return torch.is_grad_enabled() and not in_forward_mode() and not torch.compiler.is_compiling()
 
 
-def eager(*tensors: Tensor) -> bool:
+def eager(*tensors: Tensor, anywhere: bool = False) -> bool:
     """True if no compiler, tracer, transform, mode or tensor subclass intercepts calls on the tensors.
 
     The function behind a torch.library operator may then be called directly. Every such decision uses this predicate;
-    :func:`spectralgrad.dispatch.torch_internals.intercepted` explains the test.
+    :func:`spectralgrad.dispatch.torch_internals.intercepted` explains the test. Values may decide what is computed,
+    and memory may be read, only on a CPU; with ``anywhere``, the tensors may be on an accelerator.
     """
+    if anywhere:
+        return not torch.compiler.is_compiling() and not torch_internals.intercepted(*tensors, anywhere=True)
     return not torch.compiler.is_compiling() and not intercepted(*tensors)
 
 

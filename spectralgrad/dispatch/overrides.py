@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
+from . import status
 from .arguments import argument_check
 from .torch_internals import in_function_mode
 
@@ -46,7 +47,9 @@ def overridable(
             given = tuple(x for x in given if not accepts(x))
         if torch.compiler.is_compiling() or not has_torch_function(given) or _left_to_torch(given):
             check(args, kwargs)
-            return function(*args, **kwargs)
+            if torch.compiler.is_compiling() or getattr(next(iter(args or kwargs.values()), None), "is_cpu", True):
+                return function(*args, **kwargs)
+            return status.run(function, args, kwargs, function.__name__)
         return handle_torch_function(call, given, *args, **kwargs)
 
     call.__prepare_scriptable__ = lambda: refuse_script(f"spectralgrad.{function.__name__}")  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ R = TypeVar("R")
 
 # The dispatch keys of an ordinary dense CPU tensor and of a thread in which nothing intercepts calls.
 _ORDINARY = ("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU", "BackendSelect")
+_ON_ACCELERATORS = [f"{on}{device}" for device in ("CUDA", "XPU", "PrivateUse1") for on in ("", "Autograd", "Autocast")]
 
 # Looked up once: every eager call asks.
 _keys_of: Callable[[Tensor], Any] | None = getattr(torch._C, "_dispatch_keys", None)
@@ -46,14 +47,14 @@ except (ImportError, AttributeError):
     vmapped, maps_missing_cotangents, compiles_gradients = None, True, True
 
 
-def intercepted(*tensors: Tensor) -> bool:
+def intercepted(*tensors: Tensor, anywhere: bool = False) -> bool:
     """True if anything may intercept an operator call on these tensors.
 
     Torch dispatches calls by dispatch keys. Everything that records or changes calls has its own key: torch.jit.trace,
     modes and subclasses with ``__torch_dispatch__``, make_fx, export, the transforms of torch.func, functionalization,
     batched tensors. So do tensors whose memory does not hold their values: negative and conjugate views, zero tensors,
     meta and fake tensors. Any key that an ordinary CPU tensor does not have therefore counts as interception, including
-    keys that future versions may add. Other devices count as well, which costs them a few microseconds.
+    keys that future versions may add. Other devices count as well, except for common accelerators with ``anywhere``.
 
     Example:
         >>> x = torch.ones(2, 2)
@@ -65,7 +66,7 @@ def intercepted(*tensors: Tensor) -> bool:
     seen: int = _keys_of_thread().raw_repr()
     for x in tensors:
         seen |= _keys_of(x).raw_repr()
-    return (seen & _extraordinary_keys()) != 0 or in_function_mode()
+    return (seen & _extraordinary_keys(anywhere)) != 0 or in_function_mode()
 
 
 def in_function_mode() -> bool:
@@ -77,15 +78,23 @@ def in_function_mode() -> bool:
 
 
 @cache
-def _extraordinary_keys() -> int:
+def _extraordinary_keys(anywhere: bool = False) -> int:
     """All keys but the ordinary ones, as bits; all of them if torch has no such names."""
     bits = 0
     try:
-        for name in _ORDINARY:
+        for name in (*_ORDINARY, *(_ON_ACCELERATORS if anywhere else ())):
             bits |= torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
     except AttributeError:
         return -1
     return ~bits
+
+
+def in_dispatch_mode() -> bool:
+    """True inside a ``TorchDispatchMode``, such as make_fx's; False if torch cannot tell."""
+    try:
+        return torch._C._len_torch_dispatch_stack() > 0
+    except AttributeError:
+        return False
 
 
 @constant_in_a_graph
@@ -163,6 +172,12 @@ def _transforms() -> list[str] | None:
         return [interpreter.key().name for interpreter in retrieve_all_functorch_interpreters()]
     except (ImportError, AttributeError):
         return None
+
+
+def is_fake(x: Tensor) -> bool:
+    """True for tensors of ``torch._subclasses.FakeTensorMode``, which have no values; False if torch cannot tell."""
+    kind = getattr(sys.modules.get("torch._subclasses.fake_tensor"), "FakeTensor", None)
+    return kind is not None and isinstance(x, kind)
 
 
 def is_batched(x: Tensor) -> bool:

@@ -18,7 +18,7 @@ from ..dispatch.arguments import check_range
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable, shortened
 from ..errors import ShapeError, check_layout, check_square
-from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
+from ..precision import full_precision, narrow, number, rank_tolerance, widen
 from ..rules import Method, resolve
 
 __all__ = ["matrix_exp", "matrix_function", "matrix_inv_sqrt", "matrix_log", "matrix_power", "matrix_sqrt"]
@@ -141,7 +141,7 @@ def matrix_power(
             return _root(A, "sqrt" if p > 0 else "inv_sqrt", method, domain)
         if float(p).is_integer() and not clamp:
             return _whole_power(A, int(p), method, rtol)
-    exponent = torch.as_tensor(p, dtype=real_dtype(working_dtype(A.dtype)), device=A.device)
+    exponent = number(p, widen(A).real)
     f = scalar_functions.real_power(exponent, None if isinstance(p, Tensor) else float(p))
     return _function(A, "power", f, method, domain)
 

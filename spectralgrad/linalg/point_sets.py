@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..autograd.polar.point_sets import Options, align
-from ..dispatch import function
+from ..dispatch import function, status
 from ..dispatch.finite import check_finite
 from ..dispatch.overrides import overridable
 from ..errors import ArgumentError, ShapeError, batch_positions, broadcast, check_features, check_matrix, common_shape
@@ -111,7 +111,7 @@ def _check(X: Tensor, Y: Tensor, weights: Tensor | None) -> None:
             f"procrustes: expected weights (*, n) for points {tuple(X.shape)}, got shape {tuple(weights.shape)}"
         )
     check_finite(weights, "procrustes, weights", 1)
-    if function.eager(weights) and bool((weights < 0).any()):
+    if (function.eager(weights) or status.observed(weights)) and status.suspected((weights < 0).any(-1)):
         position = batch_positions(weights < 0)[0]
         raise ArgumentError(
             f"procrustes: expected weights ≥ 0, got {weights[position].item():.6g} at index {position}. "

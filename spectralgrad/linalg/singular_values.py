@@ -26,7 +26,7 @@ from ..dispatch.arguments import check_count, check_range, check_tolerance
 from ..dispatch.overrides import overridable
 from ..errors import check_matrix
 from ..native.derivative_calls import SingularScalar
-from ..precision import full_precision, narrow, rank_tolerance, real_dtype, widen, working_dtype
+from ..precision import full_precision, narrow, number, rank_tolerance, widen
 from ..rules import Pade
 from .matrix_functions import check_of_batch
 
@@ -124,7 +124,7 @@ def singular_value_threshold(M: Tensor, tau: float | Tensor) -> Tensor:
         check_of_batch(tau, "tau", M, "singular_value_threshold")
     else:
         check_range(tau, "tau", "singular_value_threshold", 0)
-    level = torch.as_tensor(tau, dtype=real_dtype(working_dtype(M.dtype)), device=M.device).clamp_min(0).unsqueeze(-1)
+    level = number(tau, widen(M).real).clamp_min(0).unsqueeze(-1)
     known = None if isinstance(tau, Tensor) else SingularScalar("threshold", float(tau), 0.0)
     return _homogeneous(M, "singular_value_threshold", known, singular_weights.threshold, level)
 

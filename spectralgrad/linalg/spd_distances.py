@@ -9,11 +9,12 @@ from torch import Tensor
 
 from .. import solvers
 from ..autograd.functions import kernel_functions, scalar_functions, square_root
-from ..autograd.functions.domain import Domain, Spectrum, same_range
+from ..autograd.functions.domain import Domain, Spectrum
 from ..autograd.singular import weights as singular_weights
 from ..autograd.singular.functions import decomposed
 from ..autograd.singular.sums import sum_of
 from ..dispatch import function
+from ..dispatch.custom_operators import current
 from ..dispatch.overrides import shortened
 from ..errors import check_pair, common_shape
 from ..precision import doubled, exponent, full_precision, moderate, narrow, widen
@@ -136,7 +137,8 @@ def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: D
     batch = distance.shape
     (s, V), (t, W) = pairs
     parts = (x.detach().expand(*batch, *x.shape[-k:]) for x, k in ((s, 1), (V, 2), (t, 1), (W, 2)))
-    return torch.where(same_range(*parts, domain.operation, domain.solver_rtol, domain.dtype), distance, 0)
+    agree = current("same_range")(*parts, domain.operation, domain.solver_rtol, domain.dtype)
+    return distance * torch.where(agree, 1, torch.nan)  # only unchecked code gets here if they do not agree
 
 
 def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tensor]:

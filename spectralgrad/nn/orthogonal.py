@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..dispatch import status
 from ..dispatch.arguments import check_count, check_range, checked
 from ..errors import ArgumentError, NonFiniteError, ShapeError, check_features, check_matrix
 from ..precision import full_precision, widen
@@ -176,11 +177,12 @@ class OrthogonalConv2d(nn.Module):
         check_features(x, "OrthogonalConv2d")
         if x.dim() != 4 or x.shape[1] != self.in_channels:
             raise ShapeError(f"OrthogonalConv2d: expected input (B, {self.in_channels}, H, W), got {tuple(x.shape)}")
-        if not torch.compiler.is_compiling() and not bool(torch.isfinite(self.weight).all()):
+        away = not torch.compiler.is_compiling() and status.accelerated(self.weight)
+        if not (torch.compiler.is_compiling() or away or bool(torch.isfinite(self.weight).all())):
             raise NonFiniteError([()], (), "OrthogonalConv2d: weight")
         with full_precision(x):
             L = skew(widen(self.weight))
-            size = norm_bound(L)
+            size = self._size_without_check(L) if away else norm_bound(L)
             if self.max_norm is not None:
                 L = L * (self.max_norm / torch.clamp(size, min=self.max_norm))
             y = self._exponential(widen(x), L, size)
@@ -197,14 +199,24 @@ class OrthogonalConv2d(nn.Module):
                 y = y + term
         return y
 
+    def _size_without_check(self, L: Tensor) -> Tensor:
+        """The bound for ‖J‖ on an accelerator; NaN for a weight that is not finite, which no driver gets to see."""
+        finite = torch.isfinite(self.weight).all()
+        return torch.where(finite, norm_bound(torch.where(finite, L, 0)), torch.nan)
+
     def _plan(self, size: Tensor) -> tuple[int, int]:
         """The number of factors exp(J/n) and of terms in each.
 
-        A compiled graph must not depend on the value of the norm, so it plans for the largest norm allowed.
+        A compiled graph must not depend on the value of the norm, so it plans for the largest norm allowed; so does
+        unchecked code, which must not read it.
         """
-        fixed = self.max_norm is not None and torch.compiler.is_compiling()
-        largest = float(self.max_norm or math.inf) if fixed else min(float(size.detach()), self.max_norm or math.inf)
-        return series(largest, self.tolerance)
+        unread = torch.compiler.is_compiling() or (status.accelerated(size) and not status.checking())
+        if self.max_norm is not None and unread:
+            return series(float(self.max_norm), self.tolerance)
+        largest = float(size.detach())
+        if math.isnan(largest):
+            raise NonFiniteError([()], (), "OrthogonalConv2d: weight")
+        return series(min(largest, self.max_norm or math.inf), self.tolerance)
 
     def _convolve(self, x: Tensor, L: Tensor) -> Tensor:
         reach = self.kernel_size // 2

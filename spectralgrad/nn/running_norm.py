@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..dispatch import function
+from ..dispatch import function, status
 from ..dispatch.arguments import check_count, check_range
 from ..errors import ArgumentError, ShapeError, SpectralError, check_features
 from ..precision import working_dtype
@@ -207,8 +207,11 @@ class RunningNorm(SpectralModule):
         assert self.running_cov is not None
         if self.eps != self._kept_eps or self._kept_for.device != self.running_cov.device:
             return False
-        return torch.compiler.is_compiling() or (
-            not function.transformed() and torch.equal(self._kept_for, self.running_cov)
+        unread = not status.checking() and status.accelerated(self.running_cov)
+        return (
+            torch.compiler.is_compiling()
+            or unread
+            or (not function.transformed() and torch.equal(self._kept_for, self.running_cov))
         )
 
     def _from_running(self) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from .. import solvers
+from ..dispatch import status
 from ..dispatch.arguments import check_tolerance, checked
 from ..errors import MethodError, SpectralError, check_matrix
 from ..precision import full_precision, magnitude, rank_tolerance, widen
@@ -145,16 +146,17 @@ class NearestOrthogonalGradient(Treatment):
                     f"NearestOrthogonalGradient: expected a dense gradient, got layout {G.layout}; "
                     "for an embedding, set sparse=False"
                 )
-            if bool(torch.isfinite(G).all()):
-                self._replace(G, getattr(optimizer, "grad_scale", None))
+            finite = torch.isfinite(G).all()
+            if status.accelerated(G) or bool(finite):
+                self._replace(G, getattr(optimizer, "grad_scale", None), finite)
 
-    def _replace(self, G: Tensor, grad_scale: Tensor | None) -> None:
-        """Overwrite the gradient ``G``.
+    def _replace(self, G: Tensor, grad_scale: Tensor | None, finite: Tensor) -> None:
+        """Overwrite the gradient ``G`` if it is finite, which the host does not know of an accelerator.
 
         A fused optimiser with a GradScaler divides by ``grad_scale`` itself, so the result is multiplied by it here.
         With ``keep_norm`` the norm of ``G`` already contains the scale.
         """
-        M = G.flatten(1)
+        M = G.flatten(1) if G.is_cpu else torch.where(finite, G, 0).flatten(1)
         R = widen(nearest_orthogonal(M, method=self.method, rtol=self.rtol))
         if self.keep_norm:
             size = torch.linalg.vector_norm(R, dtype=torch.float64)
@@ -164,7 +166,8 @@ class NearestOrthogonalGradient(Treatment):
             R = R * torch.where(size > 0, wanted / size, 0).to(R.dtype)
         elif grad_scale is not None:
             R = R * grad_scale.to(R)
-        G.copy_(R.reshape(G.shape))
+        R = R.reshape(G.shape)
+        G.copy_(R if G.is_cpu else torch.where(finite, R, G))
 
 
 def _check_method(method: str, where: str) -> None:
@@ -184,7 +187,7 @@ def _svd(A: Tensor, tolerance: float) -> Tensor:
 def _gram(A: Tensor, tolerance: float) -> Tensor:
     Q, S, Vh = solvers.polar_factors(A)
     kept = _kept(S, tolerance)
-    if bool(kept.all()):
+    if not status.optimistic(kept) and bool(kept.all()):
         return Q
     whole = kept.all(-1)[..., None, None]  # a full-rank matrix must not depend on its neighbours in the batch
     return torch.where(whole, Q, Q @ composed(Vh.mH, kept, Vh))

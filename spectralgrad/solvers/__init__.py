@@ -6,6 +6,7 @@ follows from one in a single call of the kernel.
 
 # isort: off
 from .._lazy import list_public as _list_public
+from ..dispatch.status import check, unchecked
 from .batch_invariance import batch_invariant
 from .call_counts import SolverReport, report, reset_report
 from .decompose.fallbacks import eigh_ratio, svd_ratio
@@ -43,5 +44,15 @@ from .ties import singular_groups as singular_groups
 from .ties import split_eigenvalues as split_eigenvalues
 from .ties import split_singular_values as split_singular_values
 
-__all__ = ["SolverReport", "batch_invariant", "eigh_ratio", "report", "reset_report", "svd_ratio", "tune"]
+__all__ = [
+    "SolverReport",
+    "batch_invariant",
+    "check",
+    "eigh_ratio",
+    "report",
+    "reset_report",
+    "svd_ratio",
+    "tune",
+    "unchecked",
+]
 _list_public(__name__)

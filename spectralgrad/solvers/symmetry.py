@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..dispatch import status
 from ..dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
 from ..dispatch.torch_internals import conjugates_applied
 from ..errors import AsymmetricError, IndefiniteError, NonFiniteError, batch_positions
@@ -37,11 +38,11 @@ def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> N
     if dtype is None or not A.numel():
         return
     bad = ~torch.isfinite(A).flatten(-2).all(-1)
-    if bool(bad.any()):
+    if status.suspected(bad):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
     limit, size = asymmetry_tolerance(dtype), resolved(largest(A))[..., None, None]
     ratio = largest(A / size - (A / size).mH)  # of the scaled matrices, whose difference does not overflow
-    for position in batch_positions(ratio > limit)[:1]:
+    for position in status.positions(ratio > limit)[:1]:
         raise AsymmetricError(float(ratio[position]), position, operation, limit)
 
 
@@ -52,7 +53,7 @@ def checked_hermitian(A: Tensor, operation: str, positive: bool, dtype: torch.dt
         refuse_asymmetric(A, operation, dtype)
         M = mirrored(A)
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
-    if bool(bad.any()):
+    if status.suspected(bad):
         raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
     if positive and M.numel():
         _remove_noise(M, operation, dtype)
@@ -73,7 +74,7 @@ def _(info, in_dims, A, *settings):  # type: ignore[no-untyped-def]
 def checked_finite(M: Tensor, operation: str) -> Tensor:
     """Return a copy of general matrices after checking that they are finite; an operator for the same reason."""
     bad = ~torch.isfinite(M).flatten(-2).all(-1)
-    if bool(bad.any()):
+    if status.suspected(bad):
         raise NonFiniteError(batch_positions(bad), M.shape[:-2], operation)
     return M.clone(memory_format=torch.contiguous_format)
 
@@ -99,7 +100,7 @@ def _remove_noise(M: Tensor, operation: str, dtype: torch.dtype | None) -> None:
     size = M.abs().amax((-2, -1))
     scaled = M / torch.where(size > 0, resolved(size), 1)[..., None, None]
     shift = tolerance * torch.eye(M.shape[-1], dtype=M.dtype, device=M.device)
-    for position in batch_positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
+    for position in status.positions(torch.linalg.cholesky_ex(scaled + shift).info != 0):
         w, V = torch.linalg.eigh(M[position])
         refuse_negative(w, w.abs().amax(), operation, dtype or M.dtype, position)
         level = noise(w, w.abs().amax())
@@ -114,7 +115,7 @@ def refuse_negative(
     ``size`` (*,) is the largest in modulus; ``where`` is the batch position, if the caller selected one matrix.
     """
     limit = negative_tolerance(w.shape[-1], dtype) * resolved(size)
-    for at in batch_positions(w.amin(-1) < -limit)[:1]:
+    for at in status.positions(w.amin(-1) < -limit)[:1]:
         position = at if where is None else where
         raise IndefiniteError(float(w[at].amin()), position, operation, float(limit[at]), dtype)
 

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ... import solvers
+from ...dispatch import status
 from ...dispatch.arguments import check_tolerance
 from ...dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
-from ...errors import ArgumentError, batch_positions
+from ...errors import ArgumentError
 from ...precision import negative_tolerance, rounded_to
 from ...solvers.decompose.operators import Operator
 from ...solvers.products import composed
@@ -111,13 +112,13 @@ def same_range(
     reason as :func:`positive_part`; a caller has to use the result, or torch.compile removes the call.
     """
     agree = torch.ones(s.shape[:-1], dtype=torch.bool, device=s.device)
-    if bool((s > 0).all()) and bool((t > 0).all()):  # also if they are empty
+    if not status.optimistic(s) and bool((s > 0).all()) and bool((t > 0).all()):  # also if they are empty
         return agree
     ranks = (s > 0).sum(-1), (t > 0).sum(-1)
     tolerance = max(negative_tolerance(s.shape[-1], dtype or s.dtype), rtol)
     sines = norm(((V * (s == 0).unsqueeze(-2)).mH @ (W * (t > 0).unsqueeze(-2))).flatten(-2))
     differ = sines > tolerance * (_condition_on_range(s) + _condition_on_range(t))
-    for position in batch_positions((ranks[0] != ranks[1]) | differ)[:1]:
+    for position in status.positions((ranks[0] != ranks[1]) | differ)[:1]:
         first, second = (int(rank[position]) for rank in ranks)
         got = f"ranks {first} and {second}" if first != second else f"two different ranges of rank {first}"
         where = "" if not position else f" in batch position {position}"

@@ -37,7 +37,7 @@ def composed_with_infinite(V: Tensor, values: Tensor) -> Tensor:
     """V diag(values) Vᴴ in which infinite values do not turn zeros of V into NaN."""
     infinite = values.isinf()
     signs = composed(V, torch.where(infinite, values.sign(), 0), V.mH)
-    beyond = torch.tensor(3.0 * exponent_range(V.dtype), device=V.device)
+    beyond = V.real.new_full((), 3.0 * exponent_range(V.dtype))
     return added(composed(V, torch.where(infinite, 0, values), V.mH), ldexp(signs, beyond))
 
 

@@ -72,12 +72,13 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
 
 def common_exponent(parts: Sequence[tuple[Tensor, int, int]]) -> Tensor:
     """The even exponent (*,) that makes the largest input about one; 0 where all of them are ordinary or zero."""
-    result, unusual = torch.tensor(-torch.inf), torch.tensor(False)
+    like = parts[0][0]
+    result, unusual = like.real.new_full((), -torch.inf), like.new_zeros((), dtype=torch.bool)
     for x, p, t in parts:
         size = largest(x, t)
         own = torch.where(size > 0, torch.ceil(exponent_of(size) / (2 * p)) * 2, -torch.inf)
         result = torch.maximum(result.to(own), own)
-        unusual = unusual.to(own.device) | (exponent(x, t) != 0)
+        unusual = unusual | (exponent(x, t) != 0)
     return torch.where(unusual & (result > -torch.inf), result, 0)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...native.thresholds import table
-from ...precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit
+from ...precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit, number
 from .divided_differences import kept
 from .domain import Spectrum
 from .infinite_values import added, composed_with_infinite
@@ -115,7 +115,7 @@ def _usual(f: Function, w: Tensor) -> bool:
 def _power(f: Function, spectrum: Spectrum) -> Scaled:
     """A power is largest at the largest eigenvalue, or at the smallest of the range if p < 0: it becomes about one."""
     w, _, support = spectrum
-    p = torch.as_tensor(f.degree, dtype=w.dtype, device=w.device).detach()
+    p = number(f.degree, w).detach()  # type: ignore[arg-type]
     size = w.detach().abs()
     least, most = torch.where(support, size, torch.inf).amin(-1), torch.where(support, size, 0).amax(-1)
     # The limit of `moderate`, to the bit: whether a matrix is scaled must not depend on its neighbours.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -172,9 +173,13 @@ def random_start(A: Tensor, seed: int) -> Tensor:
 
     It is an operator because torch.compile cannot trace numpy's generators.
     """
-    d = A.shape[-1]
+    return _random_columns(A.shape[-1], seed, A.dtype, A.device).clone()
+
+
+@lru_cache(maxsize=8)  # an accelerator gets the same numbers only once
+def _random_columns(d: int, seed: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     start = np.random.default_rng(seed).standard_normal((d, d))
-    return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True)).to(A)
+    return torch.from_numpy(start / np.linalg.norm(start, axis=0, keepdims=True)).to(device, dtype)
 
 
 @fake_rule(random_start)

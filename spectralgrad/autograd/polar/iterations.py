@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from ...dispatch import function
+from ...dispatch.custom_operators import current
 from ...precision import reciprocal
-from ...solvers.symmetry import checked_finite
 from ..iterations.newton_schulz import magnitude_and_norm
 
 Quintic = tuple[float, float, float]
@@ -40,7 +40,7 @@ class _Finite(function.DerivativeRule):
 
     @staticmethod
     def forward(M: Tensor) -> Tensor:
-        return checked_finite(M, "polar")
+        return current("checked_finite")(M, "polar")
 
     @staticmethod
     def backward(ctx, g):  # type: ignore[no-untyped-def]

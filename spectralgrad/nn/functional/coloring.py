@@ -258,7 +258,7 @@ def _style(
 
     if not resolve(method, "sqrt").exact:  # some methods have absolute thresholds
         return statistics(features)
-    given = features, features.new_tensor(eps**0.5)
+    given = features, features.new_full((), eps**0.5)
     found: tuple[Tensor, Tensor] = homogeneous(statistics, given, ((1, 1), (1, 1)), trailing=(2, 0))
     return found
 

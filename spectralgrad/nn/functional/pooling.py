@@ -211,7 +211,7 @@ def _of_shifted(M: Tensor, C: Tensor, shift: Tensor, power: float | str, size: T
     """The power or logarithm of σ²M for M = C + εI, without losing ε to rounding where C is much larger."""
     if power == "log":
         return of_shifted(M, C, shift, scalar_functions.logarithm(2 * size[..., 0, 0].log2()), Domain("matrix_log"))
-    exponent = torch.tensor(float(power), dtype=M.dtype, device=M.device)
+    exponent = M.new_full((), float(power))
     return of_shifted(M, C, shift, scalar_functions.real_power(exponent), Domain("matrix_power")) * size ** (
         2 * float(power)
     )

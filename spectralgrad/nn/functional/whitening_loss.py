@@ -135,7 +135,7 @@ def _partition(z: Tensor, size: int | None, generator: torch.Generator | None) -
     number = 1 if size is None else max(1, n // size)
     if number == 1:
         return [z.unsqueeze(1)]
-    order = torch.randperm(n, generator=generator, device=None if generator is None else generator.device)
+    order = torch.randperm(n, generator=generator, device=z.device if generator is None else generator.device)
     shuffled, least, larger = z[:, order.to(z.device)], n // number, n % number
     first, rest = shuffled.split([larger * (least + 1), n - larger * (least + 1)], 1)
     parts = [first.reshape(views, larger, least + 1, d)] if larger else []

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ...dispatch import function
+from ...dispatch import function, status
 from ...dispatch.arguments import check_range, checked, is_integer
 from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, SpectralError, check_features, check_square, raised_by
@@ -102,7 +102,8 @@ def principal_projector(
     check_square(C, "principal_projector")
     check_range(eps, "eps", "principal_projector", 0)
     check_keep(keep, C.shape[-1], "principal_projector")
-    if function.eager(C) and bool((C.diagonal(dim1=-2, dim2=-1) + eps < 0).any()):
+    negative = (C.diagonal(dim1=-2, dim2=-1) + eps < 0).any(-1)
+    if (function.eager(C) or status.observed(C)) and status.suspected(negative):
         raise ArgumentError("principal_projector: expected a covariance C, got one with a negative variance")
     return standardized_projector(C, keep, eps, method, watch, "principal_projector")
 

@@ -74,7 +74,7 @@ def _singular(shape: torch.Size, dtype: torch.dtype, invariant: bool) -> Singula
 
 def singular_part(part: Tensor, whole: Tensor) -> Singular | None:
     """The calls for part of a batch by the algorithm that decomposes the whole one."""
-    native, lanes = kernel(), svd_in_lanes(whole.shape, whole.dtype)
+    native, lanes = kernel() if part.is_cpu else None, svd_in_lanes(whole.shape, whole.dtype)
     return None if native is None or lanes is None else Singular.of(native, part.shape, part.dtype, lanes)
 
 
@@ -185,8 +185,8 @@ def eigh_by_lapack(A: Tensor) -> Factors:
     return lapack.eigh(A)
 
 
-def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, int]:
-    """Return the eigenvalues, and the number of matrices with one that is not finite."""
+def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, bool]:
+    """Return the eigenvalues, and whether one of them is not finite."""
     return lapack.eigvalsh(A) if not batch_invariant() else lapack.eigvalsh_separately(A)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...dispatch import status
 from ...errors import NonFiniteError, SolverError, batch_positions
 from ...native.functions import in_memory
 from ...precision import exponent, ldexp, resolved
@@ -57,7 +58,9 @@ class Problem:
         try:
             factors = self.fast(A)
         except _FAILURES:
-            return self._one_by_one(A, operation)
+            if not status.optimistic(A):
+                return self._one_by_one(A, operation)
+            factors = self.fast(without_values(A))
         self.repair(A, factors, operation)
         return factors
 
@@ -80,7 +83,14 @@ class Problem:
         return run(A)
 
     def readable(self, A: Tensor, operation: str) -> Tensor:
-        """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`."""
+        """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`.
+
+        An optimistic run gets zeros instead of a matrix that is not, because drivers refuse a whole batch.
+        """
+        if status.optimistic(A):
+            bad = ~torch.isfinite(self.read(A)).flatten(-2).all(-1)
+            status.suspected(bad)
+            return torch.where(bad[..., None, None], 0, A)
         if _certainly_finite(A) or bool(torch.isfinite(A).all()):
             return A
         read = self.read(A)
@@ -99,10 +109,10 @@ class Problem:
 
         The last factors may be left out.
         """
-        if all(map(_certainly_finite, factors)):
+        if not status.optimistic(A) and all(map(_certainly_finite, factors)):
             return []
         good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
-        failed = [] if bool(good.all()) else batch_positions(~good)
+        failed = batch_positions(~good) if status.suspected(~good) else []
         for position in failed:
             for factor, part in zip(factors, self._climb(A[position], position, operation), strict=False):
                 factor[position] = part
@@ -147,6 +157,12 @@ class Problem:
     def _narrow(self, factors: Factors, A: Tensor) -> Factors:
         real = A.real.dtype if A.dtype.is_complex else A.dtype
         return tuple(f.to(A.dtype if i != self.values else real) for i, f in enumerate(factors))
+
+
+def without_values(A: Tensor) -> Tensor:
+    """Return zeros instead of a batch that an optimistic run cannot decompose, and record that."""
+    status.suspected(torch.ones(A.shape[:-2], dtype=torch.bool, device=A.device))
+    return torch.zeros_like(A)
 
 
 def _certainly_finite(x: Tensor) -> bool:
@@ -248,7 +264,9 @@ def eigenvalues(A: Tensor, operation: str) -> Tensor:
     try:
         w, failed = choice.eigvalsh_by_lapack(A)
     except _FAILURES:
-        return EIGH._one_by_one(A, operation)[0]
+        if not status.optimistic(A):
+            return EIGH._one_by_one(A, operation)[0]
+        w, failed = choice.eigvalsh_by_lapack(without_values(A))
     if failed:
         EIGH.repair(A, (w,), operation)
     return w

@@ -13,7 +13,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ...errors import NotDefiniteError, batch_positions
+from ...dispatch import status
+from ...errors import NotDefiniteError
 from ...native.calls import UNCHECKED
 from ...native.functions import in_memory
 from ...precision import rank_tolerance
@@ -50,17 +51,19 @@ def _in_two_precisions(decompose: Callable[[Tensor, Tensor], Factors], A: Tensor
     B = EIGH.readable(B, f"{operation}, B")
     wide = torch.promote_types(A.dtype, torch.float64)
     single: Factors = ()
-    if A.dtype != wide:
+    if A.dtype != wide and not status.optimistic(A):  # which is best is read from values
         flat, back = _flat_factor(B)
         enough, C = bool(flat.all()), back @ A @ back.mH
         single = decompose(C if enough else torch.where(flat[..., None, None], C, 0), back)
         if enough:
             return single
     definite, back = _inverse_factor(B.to(wide), rank_tolerance(B.shape[-1], A.dtype))
-    for position in batch_positions(~definite)[:1]:
+    for position in status.positions(~definite)[:1]:
         w = torch.linalg.eigvalsh(B[position].to(wide))
         raise NotDefiniteError(float(w[0]), float(w[-1]), position, operation)
     double = decompose(back @ A.to(wide) @ back.mH, back)
+    if A.dtype != wide and not single:
+        return tuple(x.to(A.dtype if x.dtype.is_complex else A.dtype.to_real()) for x in double)
     if not single:
         return double
     return tuple(
@@ -92,7 +95,8 @@ def _inverse_factor(B: Tensor, tolerance: float = 0.0) -> tuple[Tensor, Tensor]:
     """
     diagonal = B.diagonal(dim1=-2, dim2=-1).real
     halves = torch.frexp(torch.where(diagonal > 0, diagonal, 1))[1] // 2
-    ordinary = not bool(halves.any())  # then D = I, and skipping the products changes no bit
+    # With D = I, skipping the products changes no bit.
+    ordinary = not status.optimistic(B) and not bool(halves.any())
     scale = torch.ldexp(torch.ones_like(diagonal), -halves)
     L, info = torch.linalg.cholesky_ex(B if ordinary else B * scale.unsqueeze(-1) * scale.unsqueeze(-2))
     pivots = L.diagonal(dim1=-2, dim2=-1).real.square()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...dispatch import status
 from ...dispatch.torch_internals import unintercepted
 from ..symmetry import mirrored
 
@@ -24,19 +25,19 @@ def eigh(A: Tensor) -> Factors:
 
 
 @unintercepted
-def eigvalsh(A: Tensor) -> tuple[Tensor, int]:
-    """torch.linalg.eigvalsh: ascending eigenvalues (*, d), and the number of matrices with one that is not finite."""
+def eigvalsh(A: Tensor) -> tuple[Tensor, bool]:
+    """torch.linalg.eigvalsh: ascending eigenvalues (*, d), and whether one of them is not finite."""
     return _with_failures(torch.linalg.eigvalsh(A))
 
 
 @unintercepted
-def eigvalsh_separately(A: Tensor) -> tuple[Tensor, int]:
+def eigvalsh_separately(A: Tensor) -> tuple[Tensor, bool]:
     """torch.linalg.eigvalsh, called for each matrix by itself: see :func:`separately`."""
     return _with_failures(*separately(lambda M: (torch.linalg.eigvalsh(M),), A))
 
 
-def _with_failures(w: Tensor) -> tuple[Tensor, int]:
-    return w, int((~torch.isfinite(w)).any(-1).sum())
+def _with_failures(w: Tensor) -> tuple[Tensor, bool]:
+    return w, status.suspected((~torch.isfinite(w)).any(-1))
 
 
 def separately(driver: Callable[[Tensor], Factors], A: Tensor) -> Factors:

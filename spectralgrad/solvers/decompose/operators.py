@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...dispatch.custom_operators import custom_operator, fake_rule, vmap_rule
+from ...dispatch.custom_operators import bodies, current, custom_operator, fake_rule, vmap_rule
 from ...dispatch.torch_internals import conjugates_applied
 from ...native.functions import in_memory
 from ..call_counts import counts
@@ -56,7 +56,7 @@ class Operator(Generic[P, R]):
         self, function: Callable[P, R], signature: str | None = None, by_kernel: Callable[..., R | None] | None = None
     ) -> None:
         self.function, self.packed, self.__doc__ = function, _packed(function), function.__doc__
-        self.by_kernel = by_kernel
+        self.by_kernel, self.name = by_kernel, function.__name__
         self.operator = custom_operator(self.packed)
         if signature is not None:
             self.inputs, self.results = map(_dims, signature.split("->"))
@@ -79,13 +79,14 @@ class Operator(Generic[P, R]):
     def in_general(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function, or the operator if anything observes the call."""
         tensors = [x for x in args if isinstance(x, Tensor)]
-        if not function.eager(*tensors):
-            result: R = self.operator(*args, **kwargs)
+        here = function.eager(*tensors)
+        if not here and not function.eager(*tensors, anywhere=True):
+            result: R = current(self.name)(*args, **kwargs)
             return result
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
         run = self.function if all(x.numel() for x in tensors) else self.packed
-        return run(*args, **kwargs)
+        return run(*args, **kwargs) if here else bodies[self.name](*args, **kwargs)  # type: ignore[no-any-return]
 
     def _fake(self, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Return new tensors of the shapes and types of the results."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ...dispatch import status
 from ...native.functions import in_memory
 from ...native.thresholds import table
 from ...precision import all_ordinary, magnitude, rank_tolerance
@@ -115,10 +116,12 @@ def _factors(M: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return the polar factor, singular values and right vectors by the fastest algorithm outside the kernel."""
     m, n = M.shape[-2:]
     by_gram = m >= table().tall * n or choice.singular(M) is None
+    unread = status.optimistic(M)
+    by_gram &= status.checking() or not unread  # the choice for each matrix would have to be read
     if not (by_gram and M.dtype == torch.float32 and M.numel() and m >= n):
         return _by_svd(M, operation)
     M = SVD.readable(M, operation)  # the SVD below checks for itself
-    if all_ordinary(M):
+    if not unread and all_ordinary(M):
         return _by_gram(M)
     size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
     Q, S, Vh = _by_gram(M / size)
@@ -143,14 +146,15 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     s = w.clamp_min(0).sqrt()
     inverse = (V / s.unsqueeze(-2)) @ V.mT
     S, Vh = s.flip(-1).float(), V.flip(-1).mT.float().contiguous()
-    if bool(suits.any()):
-        counts.call(int(suits.sum()))
-    if bool(flat.all()):
+    unread = status.optimistic(M)
+    if unread or bool(suits.any()):
+        counts.call(suits.numel() if unread else int(suits.sum()))
+    if not unread and bool(flat.all()):
         return M @ inverse.float(), S, Vh
     Q = (wide @ inverse).float()
-    if bool(flat.any()):
+    if unread or bool(flat.any()):
         Q = torch.where(flat[..., None, None], M @ inverse.float(), Q)
-    if not bool(suits.all()):
+    if status.suspected(~suits):
         U = torch.zeros_like(M)
         U[~suits], S[~suits], Vh[~suits] = _svd_of_some(M, ~suits)
         Q = torch.where(suits[..., None, None], Q, U @ Vh)

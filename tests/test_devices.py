@@ -1,0 +1,77 @@
+"""Accelerators: :mod:`tests.on_a_device` in processes of their own, and operators that a CUDA graph can record."""
+
+import pytest
+import torch
+
+import spectralgrad as sg
+from spectralgrad.dispatch import status
+
+from . import forked, pretended_device
+
+PARTS = {
+    "functions": "test_function",
+    "layers": "layer",
+    "methods": "test_method",
+    "failures": "not test_function and not layer and not test_method",
+}
+
+
+@pytest.mark.skipif(not pretended_device.available, reason="torch 2.13 has backends in Python")
+@pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x == "methods" else x for x in PARTS])
+def test_on_a_device(part):
+    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_a_device.py", "-k", PARTS[part])
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+OPERATIONS = {
+    "matrix_sqrt": sg.matrix_sqrt,
+    "matrix_log": sg.matrix_log,
+    "newton-schulz": lambda A: sg.matrix_sqrt(A, method="newton-schulz"),
+    "muon": lambda A: sg.polar(A, method="muon"),
+    "affine_invariant": lambda A: sg.affine_invariant(A, 2 * A),
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operators_are_marked_unsafe_for_cuda_graphs_only_while_they_check(name):
+    found = []
+
+    def record(graph, inputs):
+        found.extend(n.target for n in graph.graph.nodes if isinstance(n.target, torch._ops.OpOverload))
+        return graph.forward
+
+    A = torch.eye(3, dtype=torch.float64).expand(2, 3, 3) * 2
+    call = torch.compile(OPERATIONS[name], backend=record, fullgraph=True)
+    expected = OPERATIONS[name](A)
+    torch.testing.assert_close(call(A), expected)
+    checked, found = found, []
+    with sg.solvers.unchecked():
+        torch.testing.assert_close(call(A), expected)
+    unchecked, found = found, []
+    torch.testing.assert_close(call(A), expected)
+    assert checked
+    assert all(torch.Tag.cudagraph_unsafe in operator.tags for operator in checked)
+    assert len(unchecked) == len(checked)
+    assert not any(torch.Tag.cudagraph_unsafe in operator.tags for operator in unchecked)
+    assert not found  # the first graph is used again
+
+
+def test_on_a_cpu_calls_are_checked_in_any_case():
+    with sg.solvers.unchecked(), pytest.raises(sg.NonFiniteError):
+        sg.matrix_sqrt(torch.full((2, 2), torch.nan))
+    sg.solvers.check()
+
+
+def test_unchecked_is_a_context_and_a_decorator():
+    assert status.checking()
+    with sg.solvers.unchecked(), sg.solvers.unchecked():
+        assert not status.checking()
+    assert sg.solvers.unchecked()(status.checking)() is False
+    assert status.checking()
+
+
+@pytest.mark.parametrize("value", ["1", "0", ""])
+def test_environment_variable(value):
+    code = "from spectralgrad.dispatch import status; print(status.checking())"
+    done = forked.run("-c", code, environment={"SPECTRALGRAD_UNCHECKED": value}, check=True)
+    assert done.stdout.strip() == str(value != "1")
