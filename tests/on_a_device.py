@@ -242,6 +242,30 @@ def test_an_unchecked_failure_is_nan_in_the_matrices_concerned(name):
     sg.solvers.check()  # a report clears the flags
 
 
+NOT_POSITIVE = -matrix()
+NOT_FINITE, INFINITE, ASYMMETRIC = (matrix() for _ in range(3))
+NOT_FINITE[2, 1], INFINITE[1, 1] = torch.nan, torch.inf
+ASYMMETRIC[0, 1:] += 3
+REFUSED = {"negative": NOT_POSITIVE, "nan": NOT_FINITE, "inf": INFINITE, "asymmetric": ASYMMETRIC}
+
+
+@pytest.mark.parametrize("name", {**FUNCTIONS, **METHODS})
+def test_unchecked_calls_return_nan_where_checked_ones_raise_and_the_same_elsewhere(name):
+    call = {**FUNCTIONS, **METHODS}[name]
+    for A in (*REFUSED.values(), 1e300 * matrix(), 1e-300 * matrix()):
+        with sg.solvers.unchecked():
+            found = [x.detach().on_host for x in leaves(call(put(A)))]
+        try:
+            wanted = [x.detach().on_host for x in leaves(call(put(A)))]
+        except sg.SpectralError:
+            assert all(x.isnan().all() for x in found)
+            with pytest.raises(sg.SpectralError, match="unchecked calls failed"):
+                sg.solvers.check()
+            continue
+        sg.solvers.check()
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
 def test_one_matrix_of_a_layer_spoils_all_of_its_output():
     layer, X = layer_and_input("DecorrelatedBatchNorm2d-groups")
     X[0, 0, 0, 0] = torch.nan

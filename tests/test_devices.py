@@ -12,12 +12,14 @@ PARTS = {
     "functions": "test_function",
     "layers": "layer",
     "methods": "test_method",
-    "failures": "not test_function and not layer and not test_method",
+    "errors": "test_unchecked",
+    "rest": "not test_function and not layer and not test_method and not test_unchecked",
 }
+LONG = {"methods", "errors"}
 
 
 @pytest.mark.skipif(not pretended_device.available, reason="torch 2.13 has backends in Python")
-@pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x == "methods" else x for x in PARTS])
+@pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x in LONG else x for x in PARTS])
 def test_on_a_device(part):
     done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_a_device.py", "-k", PARTS[part])
     assert done.returncode == 0, done.stdout[-4000:]

@@ -100,7 +100,7 @@ class _Values(function.DerivativeRule):
 def _reduced(A: Tensor, B: Tensor, w: Tensor, X: Tensor) -> tuple[Tensor, Tensor]:
     """Return C and Y. Their values Λ and X are known, so only their derivatives are computed."""
     metric = in_basis(X, hermitian(B))
-    L = torch.linalg.cholesky(_identity(X) + (metric - metric.detach()))
+    L = torch.linalg.cholesky_ex(_identity(X) + (metric - metric.detach())).L  # the identity cannot fail
     Y = torch.linalg.solve_triangular(L.mH, X, upper=True, left=False)
     C = in_basis(Y, hermitian(A))
     return torch.diag_embed(w.detach()).to(C.dtype) + (C - C.detach()), Y

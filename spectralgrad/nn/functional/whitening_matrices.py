@@ -182,7 +182,11 @@ def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
 def _cholesky(M: Tensor, where: str) -> Tensor:
     check_finite(M, where)  # torch's factorisation does not make this check
     try:
-        L = torch.linalg.cholesky(M)
+        if status.optimistic(M) and status.observed(M):  # without torch's check, which would be read
+            L, info = torch.linalg.cholesky_ex(M)
+            status.suspected(info != 0)
+        else:
+            L = torch.linalg.cholesky(M)
     except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
         raise SpectralError(
             f"{where}: expected positive definite covariances for whitening='cholesky', got a singular one. "
