@@ -134,12 +134,24 @@ def descending(a, v, N: tl.constexpr, A_BLOCKS: tl.constexpr, V_BLOCKS: tl.const
 
 
 @triton.jit
-def reflector(a, k: tl.constexpr, row, BLOCKS: tl.constexpr, ROWS: tl.constexpr, TINY: tl.constexpr):
-    r"""Replace column k by v of the reflection :math:`I-\tau vv^T` that makes it zero below row k; return τ and r_kk.
+def reflection(head, square, TINY: tl.constexpr):
+    r"""τ, the new first entry, and the factor of the others in v, of a reflection :math:`I-\tau vv^T` with v₁ = 1.
 
-    v is zero above row k and 1 in it. With a tail whose square is at most ``TINY`` the reflection is the identity: v
-    would be made of numbers that have lost digits, and the tail is below the rounding error of the largest entry.
+    It makes all entries below the first one, ``head``, zero; ``square`` is the sum of their squares. Up to ``TINY`` it
+    is the identity: v would be made of numbers that have lost digits, and the entries are below the rounding error of
+    the largest one.
     """
+    acts = square > TINY
+    norm = sqrt(head * head + square)
+    beta = tl.where(acts, tl.where(head < 0, norm, -norm), head)
+    tau = tl.where(acts, divided(beta - head, tl.where(acts, beta, 1.0)), 0.0)
+    factor = tl.where(acts, reciprocal(tl.where(acts, head - beta, 1.0)), 0.0)
+    return tau, beta, factor
+
+
+@triton.jit
+def reflector(a, k: tl.constexpr, row, BLOCKS: tl.constexpr, ROWS: tl.constexpr, TINY: tl.constexpr):
+    """Replace column k by v of the reflection that makes it zero below row k, v zero above row k; return τ and r_kk."""
     head = a[k * BLOCKS] * 0.0
     square = head
     for b in tl.static_range(BLOCKS):
@@ -147,13 +159,7 @@ def reflector(a, k: tl.constexpr, row, BLOCKS: tl.constexpr, ROWS: tl.constexpr,
         head += tl.where(row + b * ROWS == k, x, 0.0)
         below = tl.where(row + b * ROWS > k, x, 0.0)
         square += below * below
-    head = per_matrix(head, ROWS)
-    square = per_matrix(square, ROWS)
-    acts = square > TINY
-    norm = sqrt(head * head + square)
-    beta = tl.where(acts, tl.where(head < 0, norm, -norm), head)
-    tau = tl.where(acts, divided(beta - head, tl.where(acts, beta, 1.0)), 0.0)
-    factor = tl.where(acts, reciprocal(tl.where(acts, head - beta, 1.0)), 0.0)
+    tau, beta, factor = reflection(per_matrix(head, ROWS), per_matrix(square, ROWS), TINY)
     for b in tl.static_range(BLOCKS):
         x = tl.where(row + b * ROWS > k, a[k * BLOCKS + b] * factor, 0.0)
         a = put(a, k * BLOCKS + b, tl.where(row + b * ROWS == k, x * 0.0 + 1.0, x))
