@@ -95,10 +95,10 @@ def next_block(a, r, N: tl.constexpr, ROWS: tl.constexpr, TINY: tl.constexpr):
 
 
 @triton.jit
-def store_numbers(X, x, COUNT: tl.constexpr, ROWS: tl.constexpr):
-    """Store a tuple of numbers (1, 1), by one thread."""
+def store_numbers(X, x, COUNT: tl.constexpr):
+    """Store a tuple of numbers (1, 1), as scalars: a tensor of addresses for each would take the compiler long."""
     for k in tl.static_range(COUNT):
-        tl.store(X + k + tl.arange(0, 1)[:, None], x[k])
+        tl.store(X + k, tl.sum(tl.sum(x[k], axis=1), axis=0))
 
 
 @triton.jit
@@ -106,7 +106,7 @@ def load_numbers(X, COUNT: tl.constexpr):
     """The tuple that ``store_numbers`` stored."""
     x = ()
     for k in tl.static_range(COUNT):
-        x = x + (tl.load(X + k + tl.arange(0, 1)[:, None]),)
+        x = x + (tl.load(X + k) + tl.zeros((1, 1), X.dtype.element_ty),)
     return x
 
 
@@ -127,21 +127,49 @@ def factor(
     a = scaled(load(A, offset, row, m, down, right, N), e, good, N)
     a, taus, r = first_block(a, row, N, ROWS, TINY)
     save(Q, offset, a, row, m, q_down, q_right, N)
-    store_numbers(TAU + tau_offset, taus, N, ROWS)
+    store_numbers(TAU + tau_offset, taus, N)
     for block in range(1, blocks):
         i = block * ROWS + row
         a = scaled(load(A, offset, i, m, down, right, N), e, good, N)
         a, taus, r = next_block(a, r, N, ROWS, TINY)
         save(Q, offset, a, i, m, q_down, q_right, N)
-        store_numbers(TAU + tau_offset + block * N, taus, N, ROWS)
+        store_numbers(TAU + tau_offset + block * N, taus, N)
     top = e[0]
     for j in tl.static_range(1, N):
         top = tl.maximum(top, e[j])
     for i in tl.static_range(N):
         for j in tl.static_range(N):
             r = put(r, i * N + j, tl.where(good, ldexp(r[i * N + j], e[j] - top), float("nan")))
-    store_numbers(R + number * (N * N), r, N * N, ROWS)
-    store_numbers(E + number, (top,), 1, ROWS)
+    store_numbers(R + number * (N * N), r, N * N)
+    store_numbers(E + number, (top,), 1)
+
+
+@triton.jit
+def rows_of_block(v, taus, u, N: tl.constexpr, ROWS: tl.constexpr):
+    """The reflections of a later block applied to [u; 0], u a tuple of N × N numbers: the block's rows, and u."""
+    x = ()
+    for j in tl.static_range(N):
+        z = v[0] * 0.0
+        for k in tl.static_range(N - 1, -1, -1):
+            y = taus[k] * (u[k * N + j] + per_matrix(v[k] * z, ROWS))
+            u = put(u, k * N + j, u[k * N + j] - y)
+            z = z - y * v[k]
+        x = x + (z + 0.0,)
+    return x, u
+
+
+@triton.jit
+def rows_of_first_block(v, taus, u, row, N: tl.constexpr, ROWS: tl.constexpr):
+    """The reflections of the first block applied to [u; 0], u being in its rows."""
+    x = ()
+    for j in tl.static_range(N):
+        z = v[0] * 0.0
+        for i in tl.static_range(N):
+            z = tl.where(row == i, u[i * N + j], z)
+        for k in tl.static_range(N - 1, -1, -1):
+            z = z - taus[k] * per_matrix(v[k] * z, ROWS) * v[k]
+        x = x + (z + 0.0,)
+    return x
 
 
 @triton.jit
@@ -157,31 +185,12 @@ def form(
     u = load_numbers(U + number * (N * N), N * N)
     for done in range(1, blocks):
         block = blocks - done
-        i = block * ROWS + row
-        v = load(Q, offset, i, m, q_down, q_right, N)
-        taus = load_numbers(TAU + tau_offset + block * N, N)
-        x = ()
-        for j in tl.static_range(N):
-            z = v[0] * 0.0
-            for back in tl.static_range(N):
-                k: tl.constexpr = N - 1 - back
-                y = taus[k] * (u[k * N + j] + per_matrix(v[k] * z, ROWS))
-                u = put(u, k * N + j, u[k * N + j] - y)
-                z = z - y * v[k]
-            x = x + (z + 0.0,)
+        v = load(Q, offset, block * ROWS + row, m, q_down, q_right, N)
+        x, u = rows_of_block(v, load_numbers(TAU + tau_offset + block * N, N), u, N, ROWS)
         tl.debug_barrier()  # all have read what others overwrite
-        save(Q, offset, x, i, m, q_down, q_right, N)
+        save(Q, offset, x, block * ROWS + row, m, q_down, q_right, N)
     v = load(Q, offset, row, m, q_down, q_right, N)
-    taus = load_numbers(TAU + tau_offset, N)
-    x = ()
-    for j in tl.static_range(N):
-        z = v[0] * 0.0
-        for i in tl.static_range(N):
-            z = tl.where(row == i, u[i * N + j], z)
-        for back in tl.static_range(N):
-            k: tl.constexpr = N - 1 - back
-            z = z - taus[k] * per_matrix(v[k] * z, ROWS) * v[k]
-        x = x + (z + 0.0,)
+    x = rows_of_first_block(v, load_numbers(TAU + tau_offset, N), u, row, N, ROWS)
     tl.debug_barrier()
     save(Q, offset, x, row, m, q_down, q_right, N)
     e = tl.load(E + number)
