@@ -29,14 +29,14 @@ def warp() -> int:
     return 64 if torch.version.hip else 32
 
 
-def constants(dtype: torch.dtype) -> dict[str, float]:
-    """Return the constants of a real type that the kernels use."""
-    return {"EPS": torch.finfo(dtype).eps, "TINY": _TINY[dtype], "LARGEST": torch.finfo(dtype).max}
+def limits(dtype: torch.dtype) -> dict[str, float]:
+    """Return the square of what is negligible, and the largest number, of a real type."""
+    return {"TINY": _TINY[dtype], "LARGEST": torch.finfo(dtype).max}
 
 
-def square(n: int, dtype: torch.dtype, threads: int) -> dict[str, Any]:
-    """Return the arguments of a kernel for n × n matrices that the compiler knows."""
-    return {"N": n, "M": threads // rows(n), "ROWS": rows(n), **constants(dtype)}
+def square(n: int, threads: int) -> dict[str, int]:
+    """Return the size of n × n matrices, how many a warp of so many threads takes, and how many threads share one."""
+    return {"N": n, "M": threads // rows(n), "ROWS": rows(n)}
 
 
 def batched(shape: torch.Size) -> int:

@@ -11,12 +11,17 @@ from . import launching
 
 __all__ = ["eigh"]
 
-SWEEPS = 24  # quadratic convergence needs about 4 for two and 8 for eight rows
+SWEEPS = 24  # quadratic convergence needs about 4 for three and 7 for eight rows
 
 
 def plan(d: int, dtype: torch.dtype, threads: int) -> dict[str, Any]:
     """Return what the compiler knows about a call."""
-    return {**launching.square(d, dtype, threads), "SWEEPS": SWEEPS}
+    return {
+        **launching.square(d, threads),
+        **launching.limits(dtype),
+        "BAR": torch.finfo(dtype).eps / 16,
+        "SWEEPS": SWEEPS,
+    }
 
 
 def eigh(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:

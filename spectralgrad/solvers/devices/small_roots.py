@@ -19,9 +19,9 @@ def plan(d: int, dtype: torch.dtype, threads: int, inverse: bool) -> dict[str, A
     return {**small_eigh.plan(d, dtype, threads), "INVERSE": inverse, "NORMAL": torch.finfo(dtype).tiny}
 
 
-def derivative_plan(d: int, dtype: torch.dtype, threads: int, inverse: bool) -> dict[str, Any]:
+def derivative_plan(d: int, threads: int, inverse: bool) -> dict[str, Any]:
     """Return what the compiler knows about a call of the derivative."""
-    return {**launching.square(d, dtype, threads), "INVERSE": inverse}
+    return {**launching.square(d, threads), "INVERSE": inverse}
 
 
 def root(A: Tensor, inverse: bool, zero: float, negative: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -55,6 +55,6 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool) -> Tensor:
         inverse: differentiate the inverse root.
     """
     d, count = V.shape[-1], launching.batched(V.shape)
-    X, known = torch.empty_like(G), derivative_plan(d, V.dtype, launching.warp(), inverse)
+    X, known = torch.empty_like(G), derivative_plan(d, launching.warp(), inverse)
     launching.run("roots.derivative", -(-count // known["M"]), V, s, G, X, count, **known)
     return X

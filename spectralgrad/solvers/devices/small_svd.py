@@ -21,9 +21,9 @@ def plan(m: int, n: int, dtype: torch.dtype, threads: int) -> dict[str, Any]:
     product itself.
     """
     rows = launching.rows(m)
-    known = {**launching.square(n, dtype, threads), "M": threads // rows, "ROWS": rows, "SWEEPS": SWEEPS}
-    bar = known["EPS"] ** 2 * (m / 4 if m > 4 else 1.0)
-    return {**known, "BLOCKS": -(-m // rows), "V_BLOCKS": -(-n // rows), "BAR": bar}
+    size = {"N": n, "M": threads // rows, "ROWS": rows, "BLOCKS": -(-m // rows), "V_BLOCKS": -(-n // rows)}
+    bar = torch.finfo(dtype).eps ** 2 * (m / 4 if m > 4 else 1.0)
+    return {**size, **launching.limits(dtype), "BAR": bar, "SWEEPS": SWEEPS}
 
 
 def svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -5,8 +5,8 @@ section 8.5). A rotation of columns p and q with
 
 .. math:: t=\tan\theta=\frac{2a_{pq}}{\delta\pm\sqrt{\delta^2+4a_{pq}^2}},\qquad \delta=a_{qq}-a_{pp},
 
-and the sign that makes t the smaller root makes :math:`a_{pq}` zero. Matrices that have converged are rotated by zero,
-exactly, so that no result depends on the other matrices of the program.
+and the sign that makes t the smaller root makes :math:`a_{pq}` zero. Entries up to a bar are rotated by zero, exactly;
+in matrices that have converged all are, so that no result depends on the other matrices of the program.
 
 The lower triangle is a tuple of N(N+1)/2 numbers per matrix, in rows. Where a group of threads has one matrix, each
 thread has all of them and computes all rotations, and the eigenvectors are divided among the threads by rows: nothing
@@ -16,7 +16,7 @@ is exchanged between threads.
 import triton
 import triton.language as tl
 
-from .language import advanced, any_of, divided, even_exponent, identity, ldexp, put, reciprocal, sqrt, swapped, turned
+from .language import any_of, divided, even_exponent, identity, ldexp, moved, put, reciprocal, sqrt, swapped, turned
 
 
 @triton.jit
@@ -68,8 +68,15 @@ def scaled(a, N: tl.constexpr, LARGEST: tl.constexpr):
 
 
 @triton.jit
-def rotate(a, v, p: tl.constexpr, q: tl.constexpr, active, N: tl.constexpr, BLOCKS: tl.constexpr, TINY: tl.constexpr):
-    """Make a_pq zero in the active matrices. ``TINY`` only avoids 0/0."""
+def rotate(
+    a, v, p: tl.constexpr, q: tl.constexpr, N: tl.constexpr, BLOCKS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr
+):  # fmt: skip
+    """Make a_pq zero where it exceeds ``BAR``. ``TINY`` only avoids 0/0.
+
+    Where the eigenvalues of two columns are equal, even the square of a rounding error would turn them by 45°, and
+    entries beside them would be halved in each sweep instead of squared.
+    """
+    active = tl.abs(entry(a, q, p)) > BAR
     off = tl.where(active, entry(a, q, p), 0.0)
     first = entry(a, p, p)
     second = entry(a, q, q)
@@ -92,48 +99,59 @@ def rotate(a, v, p: tl.constexpr, q: tl.constexpr, active, N: tl.constexpr, BLOC
 
 
 @triton.jit
-def unfinished(a, N: tl.constexpr, EPS: tl.constexpr):
-    """Matrices whose largest entry off the diagonal exceeds eps/16.
+def unfinished(a, N: tl.constexpr, BAR: tl.constexpr):
+    """Matrices with an entry off the diagonal that exceeds ``BAR``.
 
-    The largest entry of all is at least 1, so that what is left changes no eigenvalue by more than N eps/16.
+    It is eps/16, and the largest entry of all is at least 1, so that what is left changes no eigenvalue by more than
+    N eps/16.
     """
     off = tl.abs(entry(a, 1, 0))
     for i in tl.static_range(2, N):
         for j in tl.static_range(i):
             off = tl.maximum(off, tl.abs(entry(a, i, j)))
-    return off > EPS / 16
+    return off > BAR
 
 
 @triton.jit
-def rotated(a, v, active, N: tl.constexpr, BLOCKS: tl.constexpr, TINY: tl.constexpr):
-    """Rotate the pairs of a round, which have no index in common, and move on to the next round: see ``advanced``."""
-    CIRCLE: tl.constexpr = N - 1 + N % 2
-    for i in tl.static_range(1, (CIRCLE + 1) // 2):
-        a, v = rotate(a, v, i, CIRCLE - i, active, N, BLOCKS, TINY)
-    if N % 2 == 0:
-        a, v = rotate(a, v, 0, N - 1, active, N, BLOCKS, TINY)
+def moved_lower(a, by: tl.constexpr, N: tl.constexpr):
+    """The triangle with rows and columns moved on a circle: see ``moved``."""
     b = ()
     for i in tl.static_range(N):
         for j in tl.static_range(i + 1):
-            b = b + (entry(a, (i + 1) % CIRCLE if i < CIRCLE else i, (j + 1) % CIRCLE if j < CIRCLE else j),)
-    return b, advanced(v, N, BLOCKS)
+            b = b + (entry(a, (i + by) % N, (j + by) % N),)
+    return b
+
+
+@triton.jit
+def sweep(a, v, N: tl.constexpr, BLOCKS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr):
+    """Rotate every pair once, in the order of ``moved``; each index returns to its place."""
+    for _ in range(N if N % 2 else N // 2):
+        for i in tl.static_range(1, (N + 1) // 2):
+            a, v = rotate(a, v, i, N - i, N, BLOCKS, BAR, TINY)
+        if N % 2 == 0:
+            a, v = rotate(a, v, 0, 1, N, BLOCKS, BAR, TINY)
+            for i in tl.static_range(2, N // 2 + 1):
+                a, v = rotate(a, v, i, N + 1 - i, N, BLOCKS, BAR, TINY)
+        a = moved_lower(a, 1, N)
+        v = moved(v, 1, N, BLOCKS)
+    if N % 2 == 0:
+        a = moved_lower(a, N // 2, N)
+        v = moved(v, N // 2, N, BLOCKS)
+    return a, v
 
 
 @triton.jit
 def diagonalised(
-    a, v, N: tl.constexpr, BLOCKS: tl.constexpr, EPS: tl.constexpr, TINY: tl.constexpr, SWEEPS: tl.constexpr
-):
-    """Sweep until all matrices are diagonal; return triangle, eigenvectors, and the matrices that are not diagonal.
-
-    Only whole sweeps return each index to its place, so a matrix that is finished stays in the program's last one.
-    """
-    busy = unfinished(a, N, EPS)
+    a, v, N: tl.constexpr, BLOCKS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr,
+    SWEEPS: tl.constexpr,
+):  # fmt: skip
+    """Sweep until all matrices are diagonal; return triangle, eigenvectors, and the matrices that are not diagonal."""
+    busy = unfinished(a, N, BAR)
     k = 0
     while any_of(busy) & (k < SWEEPS):
-        for _ in range(N - 1 + N % 2):
-            a, v = rotated(a, v, busy, N, BLOCKS, TINY)
-        busy = unfinished(a, N, EPS)
+        a, v = sweep(a, v, N, BLOCKS, BAR, TINY)
         k += 1
+        busy = unfinished(a, N, BAR)
     return a, v, busy
 
 
@@ -153,13 +171,13 @@ def ascending(a, v, N: tl.constexpr, BLOCKS: tl.constexpr):
 
 @triton.jit
 def eigenpairs(
-    A, offset, live, row, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
+    A, offset, live, row, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr,
     TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """w/2ᵉ, V, the even exponents e and the matrices for which they hold. ``offset`` and ``live`` are (M, ROWS)."""
     a, e, good = scaled(load_lower(A, offset, live, N), N, LARGEST)
     v = identity(a[0] * 0.0, row, N, BLOCKS, ROWS)
-    a, v, busy = diagonalised(a, v, N, BLOCKS, EPS, TINY, SWEEPS)
+    a, v, busy = diagonalised(a, v, N, BLOCKS, BAR, TINY, SWEEPS)
     w, v = ascending(a, v, N, BLOCKS)
     return w, v, e, good & (busy == 0)
 
@@ -184,13 +202,13 @@ def store_columns(V, offset, v, row, live, good, N: tl.constexpr, BLOCKS: tl.con
 
 @triton.jit
 def eigh(
-    A, W, V, FAILED, B, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr, TINY: tl.constexpr,
+    A, W, V, FAILED, B, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr,
     LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """Ascending eigenvalues W (B, N) and eigenvectors V (B, N, N) of A (B, N, N), and which matrices failed."""
     BLOCKS: tl.constexpr = (N + ROWS - 1) // ROWS
     m, live, row = places(B, M, ROWS)
-    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, EPS, TINY, LARGEST, SWEEPS)
+    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS)
     once = live & (row == 0)
     for i in tl.static_range(N):
         x = tl.where(good, ldexp(w[i], e) + 0.0, float("nan"))

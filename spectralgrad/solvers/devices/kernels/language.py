@@ -136,18 +136,18 @@ def swapped(matrix, p: tl.constexpr, q: tl.constexpr, wrong, BLOCKS: tl.constexp
 
 
 @triton.jit
-def advanced(matrix, N: tl.constexpr, BLOCKS: tl.constexpr):
-    """The columns in the places of the next round of a tournament, in which each column meets every other one once.
+def moved(matrix, by: tl.constexpr, N: tl.constexpr, BLOCKS: tl.constexpr):
+    """The columns, moved by so many places on a circle of N places.
 
-    An odd number of places is a circle, on which the columns move by one place per round; place i plays place −i, and
-    place 0 the column that stands beside the circle if N is even. A sweep has as many rounds as the circle has places.
-    A round is a small body of a loop, which compiles in a small part of the time that a whole sweep would take.
+    Sweeps rotate pairs in the modulus ordering: a round has the pairs of places whose sum is r modulo N, which have no
+    column in common. The loop over the rounds rotates those of the sums 0 and, for even N, 1, and then moves all
+    columns by one place, which adds 2 to the sums: a small body, which compiles in a part of the time that a whole
+    sweep would take.
     """
-    CIRCLE: tl.constexpr = N - 1 + N % 2
     found = ()
     for j in tl.static_range(N):
         for b in tl.static_range(BLOCKS):
-            found = found + (matrix[((j + 1) % CIRCLE if j < CIRCLE else j) * BLOCKS + b],)
+            found = found + (matrix[((j + by) % N) * BLOCKS + b],)
     return found
 
 

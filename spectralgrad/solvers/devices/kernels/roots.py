@@ -49,7 +49,7 @@ def square_of(y, row, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr)
 @triton.jit
 def root(
     A, S, R, V, STATE, B, zero, negative, INVERSE: tl.constexpr, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr,
-    EPS: tl.constexpr, TINY: tl.constexpr, LARGEST: tl.constexpr, NORMAL: tl.constexpr, SWEEPS: tl.constexpr,
+    BAR: tl.constexpr, TINY: tl.constexpr, LARGEST: tl.constexpr, NORMAL: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """The root S, √λ with zeros off the range R, and V; STATE is 1 where a matrix failed and 2 where it is indefinite.
 
@@ -58,7 +58,7 @@ def root(
     """
     BLOCKS: tl.constexpr = (N + ROWS - 1) // ROWS
     m, live, row = places(B, M, ROWS)
-    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, EPS, TINY, LARGEST, SWEEPS)
+    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS)
     once = live & (row == 0)
     top = tl.maximum(tl.abs(w[0]), tl.abs(w[N - 1]))
     cut = top * zero
@@ -117,51 +117,61 @@ def weighed(x, si, sj, INVERSE: tl.constexpr):
 
 
 @triton.jit
-def derivative_column(
-    v, h, s, j: tl.constexpr, row, INVERSE: tl.constexpr, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr
-):
-    """Column j of V (Γ ∘ Vᵀ H V)."""
+def coupled(
+    v, h, x, u, s, sj, row, INVERSE: tl.constexpr, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """Add to x what eigenvector u with the root ``sj`` contributes: c uᵀ, where c = V (Γ_·j ∘ Vᵀ H u)."""
     b = ()
     c = ()
     for k in tl.static_range(BLOCKS):
-        total = h[k] * at_row(v, j, 0, row, BLOCKS, ROWS)
+        total = h[k] * at_row(u, 0, 0, row, BLOCKS, ROWS)
         for i in tl.static_range(1, N):
-            total += h[i * BLOCKS + k] * at_row(v, j, i, row, BLOCKS, ROWS)
+            total += h[i * BLOCKS + k] * at_row(u, 0, i, row, BLOCKS, ROWS)
         b = b + (total,)
         c = c + (total * 0.0,)
     for p in tl.static_range(N):
         t = v[p * BLOCKS] * b[0]
         for k in tl.static_range(1, BLOCKS):
             t += v[p * BLOCKS + k] * b[k]
-        t = weighed(per_matrix(t, ROWS), s[p], s[j], INVERSE)
+        t = weighed(per_matrix(t, ROWS), s[p], sj, INVERSE)
         for k in tl.static_range(BLOCKS):
             c = put(c, k, c[k] + v[p * BLOCKS + k] * t)
-    return c
+    for i in tl.static_range(N):
+        for k in tl.static_range(BLOCKS):
+            x = put(x, i * BLOCKS + k, x[i * BLOCKS + k] + c[k] * at_row(u, 0, i, row, BLOCKS, ROWS))
+    return x
 
 
 @triton.jit
 def derivative(
-    V, S, G, X, B, INVERSE: tl.constexpr, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
-    TINY: tl.constexpr, LARGEST: tl.constexpr,
+    V, S, G, X, B, INVERSE: tl.constexpr, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """X = V (Γ ∘ Vᵀ sym(G) V) Vᵀ, from V and S = √λ with zeros off the range; the lower triangle is mirrored."""
+    """X = V (Γ ∘ Vᵀ sym(G) V) Vᵀ, from V and S = √λ with zeros off the range; the lower triangle is mirrored.
+
+    The loop over the eigenvectors loads each a second time: unrolled, it would keep all entries of V in every thread.
+    """
     BLOCKS: tl.constexpr = (N + ROWS - 1) // ROWS
     number = tl.program_id(0).to(tl.int64) * M + tl.arange(0, M)[:, None]
     live = number < B
     row = tl.arange(0, ROWS)[None, :]
-    v = load_columns(V, number * (N * N), row, live, N, BLOCKS, ROWS)
-    h = load_symmetric(G, number * (N * N), row, live, N, BLOCKS, ROWS)
+    offset = number * (N * N)
+    v = load_columns(V, offset, row, live, N, BLOCKS, ROWS)
+    h = load_symmetric(G, offset, row, live, N, BLOCKS, ROWS)
     s = ()
     for i in tl.static_range(N):
         s = s + (tl.load(S + number * N + i, mask=live, other=0.0),)
-    c = ()
-    for j in tl.static_range(N):
-        c = c + derivative_column(v, h, s, j, row, INVERSE, N, BLOCKS, ROWS)
+    x = ()
+    for k in tl.static_range(N * BLOCKS):
+        x = x + (h[k] * 0.0,)
+    for j in range(N):
+        u = ()
+        for b in tl.static_range(BLOCKS):
+            i = row + b * ROWS
+            u = u + (tl.load(V + offset + i * N + j, mask=live & (i < N), other=0.0),)
+        sj = tl.load(S + number * N + j, mask=live, other=0.0)
+        x = coupled(v, h, x, u, s, sj, row, INVERSE, N, BLOCKS, ROWS)
     for j in tl.static_range(N):
         for b in tl.static_range(BLOCKS):
-            x = c[b] * at_row(v, 0, j, row, BLOCKS, ROWS)
-            for k in tl.static_range(1, N):
-                x += c[k * BLOCKS + b] * at_row(v, k, j, row, BLOCKS, ROWS)
             i = row + b * ROWS
-            tl.store(X + number * (N * N) + i * N + j, x, mask=live & (i < N) & (i >= j))
-            tl.store(X + number * (N * N) + j * N + i, x, mask=live & (i < N) & (i > j))
+            tl.store(X + offset + i * N + j, x[j * BLOCKS + b], mask=live & (i < N) & (i >= j))
+            tl.store(X + offset + j * N + i, x[j * BLOCKS + b], mask=live & (i < N) & (i > j))

@@ -13,13 +13,13 @@ import triton
 import triton.language as tl
 
 from .language import (
-    advanced,
     any_of,
     divided,
     exponent,
     identity,
     largest_of,
     ldexp,
+    moved,
     per_matrix,
     put,
     reciprocal,
@@ -91,29 +91,43 @@ def orthogonalise(
 
 
 @triton.jit
+def sweep(
+    a, v, active, N: tl.constexpr, A_BLOCKS: tl.constexpr, V_BLOCKS: tl.constexpr, ROWS: tl.constexpr,
+    BAR: tl.constexpr, TINY: tl.constexpr,
+):  # fmt: skip
+    """Make every pair orthogonal once, in the order of ``moved``; return also which matrices were rotated."""
+    busy = active & (active == 0)
+    for _ in range(N if N % 2 else N // 2):
+        for i in tl.static_range(1, (N + 1) // 2):
+            a, v, skew = orthogonalise(a, v, active, i, N - i, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
+            busy = busy | skew
+        if N % 2 == 0:
+            a, v, skew = orthogonalise(a, v, active, 0, 1, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
+            busy = busy | skew
+            for i in tl.static_range(2, N // 2 + 1):
+                a, v, skew = orthogonalise(a, v, active, i, N + 1 - i, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
+                busy = busy | skew
+        a = moved(a, 1, N, A_BLOCKS)
+        v = moved(v, 1, N, V_BLOCKS)
+    if N % 2 == 0:
+        a = moved(a, N // 2, N, A_BLOCKS)
+        v = moved(v, N // 2, N, V_BLOCKS)
+    return a, v, busy
+
+
+@triton.jit
 def orthogonal(
     a, v, good, N: tl.constexpr, A_BLOCKS: tl.constexpr, V_BLOCKS: tl.constexpr, ROWS: tl.constexpr,
     BAR: tl.constexpr, TINY: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """Sweep until the columns of all matrices are orthogonal; return also which matrices do not have them.
 
-    A matrix takes part as long as its last sweep rotated anything: see ``diagonalised`` of the module ``eigh``.
+    A matrix takes part as long as its last sweep rotated anything.
     """
-    CIRCLE: tl.constexpr = N - 1 + N % 2
     busy = good
     k = 0
     while any_of(busy) & (k < SWEEPS):
-        active = busy
-        busy = active & (k < 0)
-        for _ in range(CIRCLE):
-            for i in tl.static_range(1, (CIRCLE + 1) // 2):
-                a, v, skew = orthogonalise(a, v, active, i, CIRCLE - i, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
-                busy = busy | skew
-            if N % 2 == 0:
-                a, v, skew = orthogonalise(a, v, active, 0, N - 1, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
-                busy = busy | skew
-            a = advanced(a, N, A_BLOCKS)
-            v = advanced(v, N, V_BLOCKS)
+        a, v, busy = sweep(a, v, busy, N, A_BLOCKS, V_BLOCKS, ROWS, BAR, TINY)
         k += 1
     return a, v, busy
 
@@ -212,7 +226,7 @@ def store(
 @triton.jit
 def decomposed(
     a, good, row, N: tl.constexpr, BLOCKS: tl.constexpr, V_BLOCKS: tl.constexpr, ROWS: tl.constexpr,
-    BAR: tl.constexpr, EPS: tl.constexpr, TINY: tl.constexpr, SWEEPS: tl.constexpr,
+    BAR: tl.constexpr, TINY: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """U, the singular values, V and the matrices for which they hold, of scaled matrices a."""
     v = identity(a[0] * 0.0, row, N, V_BLOCKS, ROWS)
@@ -224,7 +238,7 @@ def decomposed(
 @triton.jit
 def svd(
     A, U, S, V, FAILED, B, m, down, right, u_down, u_right, v_down, v_right, N: tl.constexpr, BLOCKS: tl.constexpr,
-    V_BLOCKS: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr, EPS: tl.constexpr,
+    V_BLOCKS: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr,
     TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
     """A = U diag(S) Vᵀ of B matrices (m, N), and which of them failed; all strides within a matrix are given."""
@@ -232,7 +246,7 @@ def svd(
     live = number < B
     row = tl.arange(0, ROWS)[None, :]
     a, e, good = loaded(A, number * m * N, live, row, down, right, m, N, BLOCKS, ROWS, LARGEST)
-    u, s, v, good = decomposed(a, good, row, N, BLOCKS, V_BLOCKS, ROWS, BAR, EPS, TINY, SWEEPS)
+    u, s, v, good = decomposed(a, good, row, N, BLOCKS, V_BLOCKS, ROWS, BAR, TINY, SWEEPS)
     for j in tl.static_range(N):
         tl.store(S + number * N + j, tl.where(good, ldexp(s[j], e), float("nan")), mask=live)
     store(U, number * m * N, u, row, m, u_down, u_right, live, good, N, BLOCKS, ROWS)

@@ -112,7 +112,7 @@ def load_numbers(X, COUNT: tl.constexpr):
 
 @triton.jit
 def factor(
-    A, Q, TAU, R, E, m, blocks, down, right, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
+    A, Q, TAU, R, E, m, blocks, down, right, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr,
     TINY: tl.constexpr, LARGEST: tl.constexpr,
 ):  # fmt: skip
     """The vectors Q (m, N) and factors TAU (blocks, N) of the reflections, R/2ᴱ (N, N) and E, for each matrix.
@@ -174,8 +174,7 @@ def rows_of_first_block(v, taus, u, row, N: tl.constexpr, ROWS: tl.constexpr):
 
 @triton.jit
 def form(
-    Q, TAU, U, S, E, m, blocks, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr, EPS: tl.constexpr,
-    TINY: tl.constexpr, LARGEST: tl.constexpr,
+    Q, TAU, U, S, E, m, blocks, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Replace vectors of reflections by the left singular vectors, U being those of R, and S by 2ᴱ S. NaN stays NaN."""
     number = tl.program_id(0).to(tl.int64)

@@ -14,10 +14,10 @@ __all__ = ["tall_svd"]
 WARPS = 4  # more would leave AMD processors too few registers per thread
 
 
-def plan(m: int, n: int, dtype: torch.dtype, threads: int) -> dict[str, Any]:
-    """Return what the compiler knows about a call for m × n matrices, m > 8 ≥ n: at most one row per thread."""
+def plan(m: int, n: int, threads: int) -> dict[str, Any]:
+    """Return what the compiler knows about calls for m × n matrices, m > 8 ≥ n: at most one row per thread."""
     warps = min(WARPS, 1 << (-(-m // threads) - 1).bit_length())
-    return {"N": n, "ROWS": threads * warps, "num_warps": warps, **launching.constants(dtype)}
+    return {"N": n, "ROWS": threads * warps, "num_warps": warps}
 
 
 def tall_svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -32,12 +32,14 @@ def tall_svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     rows, columns = M.shape[-2:]
     m, n = max(rows, columns), min(rows, columns)
     batch, count = M.shape[:-2], launching.batched(M.shape)
-    known = plan(m, n, M.dtype, launching.warp())
+    known = plan(m, n, launching.warp())
     blocks = -(-m // known["ROWS"])
     Q, tau = torch.empty_like(M), M.new_empty(count, blocks, n)
     R, e = M.new_empty(*batch, n, n), torch.empty(count, dtype=torch.int32, device=M.device)
     strides = (n, 1) if rows >= columns else (1, m)
-    launching.run("tall.factor", count, M, Q, tau, R, e, m, blocks, *strides, *strides, **known)
+    launching.run(
+        "tall.factor", count, M, Q, tau, R, e, m, blocks, *strides, *strides, **known, **launching.limits(M.dtype)
+    )
     U, S, Vh, failed = small_svd.svd(R)
     launching.run("tall.form", count, Q, tau, U, S, e, m, blocks, *strides, **known)
     return (Q, S, Vh, failed) if rows >= columns else (Vh.mT.contiguous(), S, Q, failed)
