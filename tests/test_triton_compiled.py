@@ -25,5 +25,5 @@ def test_kernels_compile_without_spills(target, tmp_path):
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     rows = json.loads(done.stdout.splitlines()[-1])
-    assert len(rows) == 20
+    assert len(rows) == 23
     assert {case: spilled for case, (_, spilled, _) in rows.items() if spilled} == {}

@@ -201,6 +201,40 @@ def test_rotations(n, dtype):
     assert float((X - expected).abs().max()) <= 500 * unit(dtype)
 
 
+@pytest.mark.parametrize("dtype", REAL, ids=str)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(5, 2), (40, 3), (1100, 3)])
+def test_point_sets_agree_with_sums_in_torch(n, k, weighted, dtype):
+    """Sets of one block and of several; a masked point, and a set whose weights are all zero."""
+    X, Y = noise(3, n, k, dtype=dtype), noise(3, n, k, dtype=dtype, seed=1)
+    w = noise(3, n, dtype=dtype, seed=2).abs() * (torch.arange(n) != 3) * (torch.arange(3) != 2)[:, None]
+    R, pulls = noise(3, k, k, dtype=dtype), (noise(3, k, dtype=dtype), noise(3, k, dtype=dtype, seed=1))
+    w, close = (w if weighted else None), {"rtol": 0, "atol": 40 * n * unit(dtype)}
+    for center in (False, True):
+        C, x, y = devices.cross_covariance(X, Y, w, center)
+        exact = [z.double().requires_grad_() for z in (X, Y, *(() if w is None else (w,)))]
+        expected, means, distance = _in_torch(*exact, R=R.double(), center=center)
+        for found, wanted in zip((C, x, y), (expected, *means), strict=True):
+            torch.testing.assert_close(found.double(), wanted, **close)
+        torch.testing.assert_close(devices.fit_distance(X, Y, w, x, y, R).double(), distance, **close)
+        pulled = sum((m * p).sum() for m, p in zip(means, pulls, strict=True)) if center else 0
+        wanted = torch.autograd.grad((expected * R).sum() + pulled, exact)
+        found = devices.point_gradients(X, Y, w, (x, y), R, pulls if center else None)
+        for g, h in zip(found, wanted, strict=False):
+            ordinary = slice(None, 2) if weighted else slice(None)  # torch divides by the zero sum of the last weights
+            torch.testing.assert_close(g.double()[ordinary], h[ordinary], **close)
+
+
+def _in_torch(X, Y, w=None, *, R, center):
+    w = torch.ones_like(X[..., 0]) if w is None else w
+    total = w.sum(-1, keepdim=True)
+    share = torch.where(total > 0, w / torch.where(total > 0, total, 1), 0).unsqueeze(-1) * center
+    x, y = (share * X).sum(-2, keepdim=True), (share * Y).sum(-2, keepdim=True)
+    misses = (X - x) @ R.mT - (Y - y)
+    C = (w.unsqueeze(-1) * (Y - y)).mT @ (X - x)
+    return C, (x.squeeze(-2), y.squeeze(-2)), (w * misses.square().sum(-1)).sum(-1)
+
+
 def test_states_of_roots():
     A = torch.stack([torch.diag(torch.tensor([1.0, x])) for x in (0.5, -0.5, -1e-9, float("nan"), float("inf"))])
     S, s, V, state = devices.root(A, False, 1e-6, 1e-5)

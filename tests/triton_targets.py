@@ -16,8 +16,16 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from spectralgrad.solvers.devices import launching, long_svd, small_eigh, small_polar, small_roots, small_svd
-from spectralgrad.solvers.devices.kernels import eigh, polar, roots, svd, tall
+from spectralgrad.solvers.devices import (
+    launching,
+    long_svd,
+    point_sets,
+    small_eigh,
+    small_polar,
+    small_roots,
+    small_svd,
+)
+from spectralgrad.solvers.devices.kernels import eigh, points, polar, roots, svd, tall
 
 TARGETS = {
     "sm_80": GPUTarget("cuda", 80, 32),
@@ -44,12 +52,16 @@ def cases(threads):
         plan = long_svd.plan(1000, n, threads)
         yield f"factor 1000×{n}", tall.factor, dtype, {**plan, **launching.limits(dtype)}
         yield f"form 1000×{n}", tall.form, dtype, plan
+    sets = {**point_sets.plan(100, 3, threads), "WEIGHTED": True}
+    yield "cross-covariance 3", points.cross_covariance, SINGLE, {**sets, "CENTER": True}
+    yield "distance 3", points.fit_distance, SINGLE, sets
+    yield "point gradients 3", points.point_gradients, SINGLE, sets
 
 
 def compiled(kernel, dtype, known, target):
     """The compiled kernel, and what the assembler printed."""
     known = dict(known)
-    options = {"num_warps": known.pop("num_warps", 1), **launching.OPTIONS}
+    options = {"num_warps": known.pop("num_warps", 1), **launching.options(target.backend == "hip")}
     kinds = {
         name: "constexpr" if name in known else OTHERS.get(name, "*" + NAMES[dtype] if name.isupper() else "i32")
         for name in kernel.arg_names

@@ -2,6 +2,9 @@
 
 from .availability import missing as missing
 from .long_svd import tall_svd as tall_svd
+from .point_sets import cross_covariance as cross_covariance
+from .point_sets import fit_distance as fit_distance
+from .point_sets import point_gradients as point_gradients
 from .small_eigh import eigh as eigh
 from .small_polar import polar as polar
 from .small_polar import polar_derivative as polar_derivative

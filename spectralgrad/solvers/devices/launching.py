@@ -14,8 +14,14 @@ LARGEST_SIZE = 8
 IN_ONE_THREAD = 4  # rows and columns of matrices that fit into the registers of one thread, in double precision too
 _TINY = {torch.float32: 2.0**-100, torch.float64: 2.0**-400}
 
-# Products and sums are not contracted to fused operations: see kernels/language.py.
-OPTIONS: dict[str, Any] = {"enable_fp_fusion": False}
+
+def options(rocm: bool) -> dict[str, Any]:
+    """Return how kernels are compiled.
+
+    Products and sums are not contracted to fused operations: see kernels/language.py. NVIDIA's assembler may use all
+    registers of a thread; left to itself, it spills some for the sake of more threads.
+    """
+    return {"enable_fp_fusion": False, **({} if rocm else {"maxnreg": 255})}
 
 
 def rows(n: int) -> int:
@@ -50,7 +56,7 @@ def run(kernel: str, programs: int, *args: Any, **known: Any) -> None:
         return
     module, name = kernel.split(".")
     function = getattr(import_module(f".kernels.{module}", __package__), name)
-    function[(programs,)](*args, **{"num_warps": 1, **OPTIONS, **known})
+    function[(programs,)](*args, **{"num_warps": 1, **options(bool(torch.version.hip)), **known})
 
 
 def flags(A: Tensor) -> Tensor:

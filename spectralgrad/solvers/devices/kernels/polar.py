@@ -33,9 +33,7 @@ def multiplied(a, b, N: tl.constexpr, TURN_A: tl.constexpr, TURN_B: tl.constexpr
 @triton.jit
 def minor(a, i: tl.constexpr, j: tl.constexpr, first: tl.constexpr, N: tl.constexpr):
     """The determinant of rows i and j of the columns ``first`` and the next one."""
-    p = first * N
-    q = p + N
-    return a[p + i] * a[q + j] - a[p + j] * a[q + i]
+    return a[first * N + i] * a[first * N + N + j] - a[first * N + j] * a[first * N + N + i]
 
 
 @triton.jit

@@ -82,13 +82,21 @@ def root(
 
 
 @triton.jit
+def load_column(X, offset, row, live, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
+    """The column of a square matrix whose first entry is at ``offset``."""
+    found = ()
+    for b in tl.static_range(BLOCKS):
+        i = row + b * ROWS
+        found = found + (tl.load(X + offset + i * N, mask=live & (i < N), other=0.0),)
+    return found
+
+
+@triton.jit
 def load_columns(X, offset, row, live, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
     """The columns of square matrices."""
     found = ()
     for j in tl.static_range(N):
-        for b in tl.static_range(BLOCKS):
-            i = row + b * ROWS
-            found = found + (tl.load(X + offset + i * N + j, mask=live & (i < N), other=0.0),)
+        found = found + load_column(X, offset + j, row, live, N, BLOCKS, ROWS)
     return found
 
 
@@ -164,10 +172,7 @@ def derivative(
     for k in tl.static_range(N * BLOCKS):
         x = x + (h[k] * 0.0,)
     for j in range(N):
-        u = ()
-        for b in tl.static_range(BLOCKS):
-            i = row + b * ROWS
-            u = u + (tl.load(V + offset + i * N + j, mask=live & (i < N), other=0.0),)
+        u = load_column(V, offset + j, row, live, N, BLOCKS, ROWS)
         sj = tl.load(S + number * N + j, mask=live, other=0.0)
         x = coupled(v, h, x, u, s, sj, row, INVERSE, N, BLOCKS, ROWS)
     for j in tl.static_range(N):
