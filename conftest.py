@@ -8,6 +8,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 import getpass
 import tempfile
+from importlib.util import find_spec
 
 import pytest
 import torch
@@ -16,6 +17,9 @@ import torch
 # for one gives wrong numbers with another. So each has a cache of its own.
 _CACHE = f"torchinductor_{getpass.getuser()}_{torch.backends.cpu.get_cpu_capability()}"
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), _CACHE))
+
+# These modules cannot be imported without Triton, and have no examples.
+collect_ignore_glob = [] if find_spec("triton") else ["spectralgrad/solvers/devices/kernels/*.py"]
 
 # Each test belongs to the tier that it is marked with, otherwise to "fast", which runs by default: see CONTRIBUTING.md.
 TIERS = {
