@@ -1,5 +1,6 @@
 """N10 and N13: bad input is refused by name and place; odd but legal input is served by every verb and method."""
 
+import math
 import pickle
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -14,6 +15,7 @@ import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DTYPES, in_turn, unit
+from .public_functions import CALLS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -508,3 +510,17 @@ def test_half_powers_check_their_input_once_and_under_their_own_name(monkeypatch
 def test_a_covariance_refuses_an_impossible_tolerance_on_either_side(side, eps):
     with pytest.raises(sg.ArgumentError, match="covariance_sqrt: expected"):
         sg.covariance_sqrt(torch.randn(3, 4), side=side, eps=eps, rtol=-1.0)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_error_is_the_same_with_and_without_a_gradient(name):
+    said = []
+    for wanted in (False, True):
+        A = torch.full((4, 4), math.nan, dtype=torch.float64).requires_grad_(wanted)
+        try:
+            CALLS[name](A)
+        except sg.SpectralError as error:
+            said.append(str(error))
+        else:
+            said.append("")
+    assert said[0] == said[1]

@@ -10,9 +10,9 @@ from torch.testing import assert_close
 import spectralgrad as sg
 from spectralgrad.autograd.singular import vectors as singular_vectors
 from spectralgrad.native import kernel, library
+from spectralgrad.native.derivative_calls import SingularDerivatives
 from spectralgrad.solvers import svd_gradient
 from spectralgrad.solvers.decompose import choice
-from spectralgrad.solvers.kernel import gradients
 
 from .helpers import REAL, in_turn
 
@@ -101,8 +101,8 @@ def test_ties_and_rank_deficiency(shape):
 
 @pytest.fixture
 def calls(monkeypatch):
-    counted, run = [], gradients._by_plan
-    monkeypatch.setattr(gradients, "_by_plan", lambda *a: counted.append(a) or run(*a))
+    counted, run = [], SingularDerivatives.factors
+    monkeypatch.setattr(SingularDerivatives, "factors", lambda *a: counted.append(a) or run(*a))
     return counted
 
 

@@ -22,13 +22,13 @@ from ..precision import any_infinite, full_precision, narrow, rank_tolerance, re
 __all__ = ["nuclear_norm", "schatten_norm", "spectral_norm"]
 
 
-def _at_once(M: Tensor, of_values: Callable[[Tensor], Tensor]) -> Tensor | None:
+def _at_once(M: Tensor, operation: str, of_values: Callable[[Tensor], Tensor]) -> Tensor | None:
     """Return a function of the singular values if they take one kernel call and are finite, otherwise None."""
-    S = solvers.svdvals.at_once(M)
+    S = solvers.svdvals.at_once(M, operation)
     return None if S is None or any_infinite(S) else of_values(S)
 
 
-@shortened(lambda M: _at_once(M, _sum))
+@shortened(lambda M: _at_once(M, "nuclear_norm", _sum))
 def nuclear_norm(M: Tensor) -> Tensor:
     r"""Compute the nuclear norm :math:`\lVert M\rVert_*=\sum_i\sigma_i`, the sum of the singular values.
 
@@ -58,7 +58,7 @@ def nuclear_norm(M: Tensor) -> Tensor:
     return _norm(M, "nuclear_norm", _nuclear)
 
 
-@shortened(lambda M: _at_once(M, norm))
+@shortened(lambda M: _at_once(M, "spectral_norm", norm))
 def spectral_norm(M: Tensor) -> Tensor:
     r"""Compute the spectral norm :math:`\lVert M\rVert_2=\sigma_1`, the largest singular value.
 
