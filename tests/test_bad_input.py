@@ -15,7 +15,7 @@ import spectralgrad as sg
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DTYPES, in_turn, unit
-from .public_functions import CALLS
+from .public_functions import CALLS as FUNCTIONS
 
 NAN, INF = float("nan"), float("inf")
 
@@ -512,13 +512,13 @@ def test_a_covariance_refuses_an_impossible_tolerance_on_either_side(side, eps):
         sg.covariance_sqrt(torch.randn(3, 4), side=side, eps=eps, rtol=-1.0)
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_the_error_is_the_same_with_and_without_a_gradient(name):
     said = []
     for wanted in (False, True):
         A = torch.full((4, 4), math.nan, dtype=torch.float64).requires_grad_(wanted)
         try:
-            CALLS[name](A)
+            FUNCTIONS[name](A)
         except sg.SpectralError as error:
             said.append(str(error))
         else:
