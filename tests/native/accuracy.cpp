@@ -242,10 +242,11 @@ template <class T> void function_of_values(const Entries<T>& entry, Maker& maker
   for (T& x : places) x *= 2;
   entry("divided")(2, s.data(), f.data(), J.data(), offsets.data(), nullptr, places.data(), r.data(), batch, k, T(0), 0,
                    1);
-  entry("singular_function")(U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr, nullptr, F.data(), batch, m, n,
-                             1);
-  entry("singular_function")(U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(), G.data(), X.data(), batch, m,
-                             n, 1);
+  constexpr int given = 3;  // the values, or the divided differences
+  entry("singular_function")(given, T(0), T(0), nullptr, U.data(), nullptr, Vh.data(), f.data(), nullptr, nullptr,
+                             nullptr, F.data(), batch, m, n, 1);
+  entry("singular_function")(given, T(0), T(0), nullptr, U.data(), s.data(), Vh.data(), nullptr, J.data(), r.data(),
+                             G.data(), X.data(), batch, m, n, 1);
   std::vector<double> values, squares;
   for (I i = 0; i < k; i++) {
     values.push_back((double)(k - i));
@@ -296,6 +297,26 @@ template <class T> void triples(const char* name, Function svd, int parts, Maker
   }
 }
 
+// M = Q V diag(h) Vᵀ with orthonormal columns of Q.
+template <class T> void polar_factors(const char* name, Function polar, Maker& maker, I m, I n, I batch) {
+  constexpr bool f32 = sizeof(T) == 4;
+  if (m < n) return;
+  std::vector<T> A((size_t)(batch * m * n)), Q(A.size()), h((size_t)(batch * n)), Vh((size_t)(batch * n * n));
+  for (I b = 0; b < batch; b++) put(maker.of_kind((int)(b % kinds), m, n, f32, false), 1, A.data() + b * m * n);
+  check(name, polar(A.data(), Q.data(), h.data(), Vh.data(), batch, m, n, false, T(0), 1), 1, 1e-30);
+  for (I b = 0; b < batch; b++) {
+    const int kind = (int)(b % kinds);
+    const double scale = kind == zero || kind == single_rank ? 1 : 1 / value(kind, n - 1, n, f32);
+    const double units = (double)m * unit<T>;
+    const Matrix M = got(A.data() + b * m * n, m, n, 1, scale), q = got(Q.data() + b * m * n, m, n),
+                 vh = got(Vh.data() + b * n * n, n, n);
+    std::vector<double> values;
+    for (I i = 0; i < n; i++) values.push_back((double)h[(size_t)(b * n + i)] * scale);
+    check(name, norm(q * adjoint(vh) * diagonal(values) * vh - M), norm(M), units);
+    check(name, norm(adjoint(q) * q - identity(n)), 1, units);
+  }
+}
+
 template <class T> void singular(const Entries<T>& entry, I m, I n, I batch) {
   Maker maker{std::mt19937((unsigned)(m * 1000 + n * 10 + batch)), true};
   std::vector<T> U, Vh;
@@ -306,6 +327,8 @@ template <class T> void singular(const Entries<T>& entry, I m, I n, I batch) {
   triples<T>("svd", entry("svd"), 1, maker, U, Vh, m, n, batch);
   gradient_of_svd(entry, maker, U, Vh, m, n, batch);
   function_of_values(entry, maker, U, Vh, m, n, batch);
+  polar_factors<T>("polar", entry("polar"), maker, m, n, batch);
+  polar_factors<T>("polar, one by one", entry("polar_single"), maker, m, n, batch);
 }
 
 template <class T> void everything(const char* type) {
