@@ -21,12 +21,12 @@ from ...dispatch import status
 from ...errors import NonFiniteError, SolverError, batch_positions
 from ...native.functions import in_memory
 from ...precision import exponent, ldexp, resolved
+from ..acceptance import THRESHOLD, eigh_ratios, svd_ratios
 from ..call_counts import counts
 from ..symmetry import mirrored, refuse_asymmetric
 from . import choice, lapack
 from .lapack import Factors
 
-THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖, with u = eps/2
 _FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]
 
 
@@ -173,29 +173,12 @@ def _certainly_finite(x: Tensor) -> bool:
 
 def eigh_ratio(A: Tensor, factors: Factors) -> float:
     """Return LAPACK's test ratio of one eigendecomposition: max(‖A − VΛVᴴ‖/(‖A‖ n u), ‖VᴴV − I‖/(n u))."""
-    w, V = factors
-    return _ratio(mirrored(A), V, w, V.mH, V)
+    return float(eigh_ratios(A, *factors))
 
 
 def svd_ratio(M: Tensor, factors: Factors) -> float:
     """Return LAPACK's test ratio of one singular value decomposition."""
-    U, S, Vh = factors
-    return max(_ratio(M, U, S, Vh, U), _ratio(M, U, S, Vh, Vh.mH))
-
-
-def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor) -> float:
-    unit = max(A.shape[-2:]) * torch.finfo(A.dtype).eps / 2
-    wide = torch.promote_types(A.dtype, torch.float64)
-    scale = A.abs().amax().to(wide).real
-    scale = torch.where(scale > 0, resolved(scale), 1)
-    A, left, right, basis = (x.to(wide) for x in (A, left, right, basis))
-    A, values = A / scale, values.to(scale.dtype) / scale
-    residual = torch.linalg.matrix_norm(A - (left * values) @ right, 1)
-    size = torch.linalg.matrix_norm(A, 1).clamp_min(torch.finfo(scale.dtype).tiny)
-    gram = basis.mH @ basis
-    orthogonality = torch.linalg.matrix_norm(gram - torch.eye(gram.shape[-1], dtype=wide, device=A.device), 1)
-    worst = torch.maximum(residual / size, orthogonality) / unit
-    return float(worst) if bool(torch.isfinite(worst)) else float("inf")
+    return float(svd_ratios(M, *factors))
 
 
 def _jitter(A: Tensor, dtype: torch.dtype) -> Tensor:
