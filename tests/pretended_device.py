@@ -106,6 +106,9 @@ class DeviceTensor(Tensor):
         wrapped = tree_map(lambda x: DeviceTensor(x) if isinstance(x, Tensor) else x, found)
         return return_and_correct_aliasing(operation, args, kwargs, wrapped)
 
+    def data_ptr(self) -> int:
+        return self.on_host.data_ptr()
+
     def tolist(self) -> Any:
         _record("_to_copy", (self,), {"device": "cpu"})
         return self.on_host.tolist()

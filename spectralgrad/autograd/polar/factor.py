@@ -70,7 +70,7 @@ def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
 
 
 def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
-    if function.eager(Q, G):
+    if function.eager(Q, G, anywhere=True):
         fused = solvers.polar_gradient(Q, h, Vh, G)
         if fused is not None:
             return fused

@@ -59,7 +59,7 @@ def by_kernel(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the factors of :func:`polar_factors` in one call of the kernel, or None if it is not the way."""
     fits = M.dim() > 1 and M.shape[-1] <= M.shape[-2] <= table().polar and M.shape[-2] < table().tall * M.shape[-1]
-    plan = choice.singular(M) if fits and not M.dtype.is_complex else None
+    plan = choice.singular(M, "polar") if fits and not M.dtype.is_complex else None
     if plan is None:
         return None
     factors, failed = plan.polar(in_memory(M), special, _tolerance(M, rtol))
@@ -115,7 +115,7 @@ def _finished(Q: Tensor, S: Tensor, Vh: Tensor, tolerance: float, special: bool)
 def _factors(M: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return the polar factor, singular values and right vectors by the fastest algorithm outside the kernel."""
     m, n = M.shape[-2:]
-    by_gram = m >= table().tall * n or choice.singular(M) is None
+    by_gram = choice.singular(M) is None or (M.is_cpu and m >= table().tall * n)
     unread = status.optimistic(M)
     by_gram &= status.checking() or not unread  # the choice for each matrix would have to be read
     if not (by_gram and M.dtype == torch.float32 and M.numel() and m >= n):

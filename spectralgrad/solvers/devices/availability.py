@@ -45,13 +45,13 @@ def state(device: torch.device | str) -> str:
 def _found(device: torch.device) -> str:
     if device.type not in BACKENDS:
         return f"there are none for devices of type {device.type}"
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return "torch finds no device of this type"
     if switched_off:
         return "switched off by SPECTRALGRAD_TRITON=0"
     if missing():
         return missing()
     if device.type == "cuda":
-        if not torch.cuda.is_available():
-            return "torch finds no device of this type"
         if device.index is None:
             return state(torch.device("cuda", torch.cuda.current_device()))
         if torch.cuda.is_current_stream_capturing():

@@ -53,7 +53,7 @@ def align(
     if _kernel(X) is None:
         return None
     C = X.new_empty(*X.shape[:-2], X.shape[-1], X.shape[-1])
-    plan = choice.singular(C)
+    plan = choice.singular(C, "align")
     if plan is None:
         return None
     points = in_memory(X), in_memory(Y), None if w is None else in_memory(w)

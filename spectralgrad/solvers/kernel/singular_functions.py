@@ -54,7 +54,7 @@ def _plan(U: Tensor, Vh: Tensor, *others: Tensor) -> SingularDerivatives | None:
     dtype = U.dtype
     if not function.eager(U, Vh, *others) or [x for x in (Vh, *others) if x.dtype != dtype]:
         return None
-    return choice.singular_derivatives(U, Vh)
+    return choice.singular_derivatives(U, Vh, "function")
 
 
 def divided_differences(
