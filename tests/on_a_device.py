@@ -12,10 +12,10 @@ import torch
 import spectralgrad as sg
 from spectralgrad.dispatch import torch_internals
 from spectralgrad.solvers.decompose import choice
+from spectralgrad_lab.bench.studies import pretended_device as device
+from spectralgrad_lab.bench.studies.pretended_device import counted, put
 
-from . import pretended_device as device
 from .layers import LAYERS, RUNNING, layer_and_input
-from .pretended_device import counted, put
 from .public_functions import CALLS, METHODS, matrix
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu.md"

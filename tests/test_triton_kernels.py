@@ -13,14 +13,13 @@ import pytest
 
 from spectralgrad.solvers import devices
 
-from . import forked, pretended_device
-
-IN_PYTHON = pytest.mark.skipif(not pretended_device.available, reason="torch 2.13 has backends in Python")
+from . import forked
+from .helpers import NO_DEVICE
 
 
 @pytest.mark.full
 @pytest.mark.skipif(bool(devices.missing()), reason=devices.missing())
-@pytest.mark.parametrize("file", ["interpreted", pytest.param("on_a_device", marks=IN_PYTHON)])
+@pytest.mark.parametrize("file", ["interpreted", pytest.param("on_a_device", marks=NO_DEVICE)])
 def test_in_the_interpreter(file):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/triton_{file}.py"]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}

@@ -11,8 +11,9 @@ import spectralgrad as sg
 from spectralgrad.dispatch import torch_internals
 from spectralgrad.solvers import devices
 from spectralgrad.solvers.devices import availability, launching, selftest
+from spectralgrad_lab.bench.studies import pretended_device as device
+from spectralgrad_lab.bench.studies.pretended_device import counted, put
 
-from . import pretended_device as device
 from .helpers import noise
 from .on_a_device import (  # noqa: F401
     FUNCTIONS,
@@ -24,7 +25,6 @@ from .on_a_device import (  # noqa: F401
     test_function,
     test_vmap,
 )
-from .pretended_device import counted, put
 from .public_functions import matrix
 
 launched = []

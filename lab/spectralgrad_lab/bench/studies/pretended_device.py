@@ -1,4 +1,4 @@
-"""A device that is not the CPU, for tests on machines without an accelerator; :mod:`tests.on_a_device` uses it.
+"""A device that is not the CPU, for machines without an accelerator: the study of launches and the tests use it.
 
 Tensors of the device are wrappers around CPU tensors. Every operation on them is computed on the CPU and counted. What
 would make the host wait for an accelerator is counted as a read: a number or a mask that Python looks at, a copy to the
@@ -39,12 +39,16 @@ _COPIES = {"_to_copy", "copy_", "_copy_from"}
 _INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_"}
 
 
+_NO_LAUNCHES = {"empty_like", "new_empty", "new_empty_strided", "_unsafe_view", "lift_fresh", "_local_scalar_dense"}
+
+
 class Count:
     """What happened on the device.
 
     Attributes:
         operators: the calls of the library's operators.
         operations: the calls of each operation of torch.
+        launches: those that compute or copy something on the device: no views, no new memory, no reads.
         reads: the operations that made the host wait, with the place in the library.
         drivers: the calls of torch.linalg that read their own status.
         uploads: copies from the host.
@@ -53,6 +57,7 @@ class Count:
     def __init__(self) -> None:
         self.operators: Counter[str] = Counter()
         self.operations: Counter[str] = Counter()
+        self.launches: Counter[str] = Counter()
         self.reads: list[str] = []
         self.drivers: list[str] = []
         self.uploads: list[str] = []
@@ -96,6 +101,9 @@ class DeviceTensor(Tensor):
             # Inside an operator, operations that consist of others arrive undivided.
             return operation._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
         _record(name, args, kwargs)
+        if name not in _NO_LAUNCHES and not any(_is_view(x) for x in operation._schema.returns):
+            for count in _counts:
+                count.launches[name] += 1
         to_host = _is_copy_to_host(name, args, kwargs)
         if name == "copy_" and to_host:
             args[0].copy_(args[1].on_host)
@@ -115,6 +123,10 @@ class DeviceTensor(Tensor):
 
     def __repr__(self, *, tensor_contents=None) -> str:
         return f"DeviceTensor({self.on_host})"
+
+
+def _is_view(result: Any) -> bool:
+    return result.alias_info is not None and not result.alias_info.is_write
 
 
 def _on_host(x: Any) -> Any:
