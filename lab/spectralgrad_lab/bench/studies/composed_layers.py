@@ -1,4 +1,4 @@
-"""Four layers in plain torch, as one would write them: in training, with running statistics where the layer has them."""
+"""Four layers in plain torch, as one would write them: in training, with their running statistics."""
 
 from __future__ import annotations
 

@@ -85,13 +85,17 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, on_host: Tensor) -> DeviceTensor:
-        layout = {"strides": on_host.stride(), "storage_offset": on_host.storage_offset(), "dtype": on_host.dtype}
+        layout: dict[str, Any] = {
+            "strides": on_host.stride(),
+            "storage_offset": on_host.storage_offset(),
+            "dtype": on_host.dtype,
+        }
         made = torch.Tensor._make_wrapper_subclass(cls, on_host.shape, device=f"{NAME}:0", **layout)
         made.on_host = on_host
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, operation, types, args=(), kwargs=None):
+    def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         name, kwargs = operation._schema.name.partition("::")[2], kwargs or {}
         if operation.namespace == "spectralgrad":
             for count in _counts:
@@ -121,7 +125,7 @@ class DeviceTensor(Tensor):
         _record("_to_copy", (self,), {"device": "cpu"})
         return self.on_host.tolist()
 
-    def __repr__(self, *, tensor_contents=None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"DeviceTensor({self.on_host})"
 
 
@@ -172,22 +176,22 @@ def _place() -> str:
     return "torch"
 
 
-def _empty(size, dtype=None, layout=None, device=None, pin_memory=None, memory_format=None):
+def _empty(size: Any, dtype: Any = None, *_: Any, memory_format: Any = None, **__: Any) -> DeviceTensor:
     return DeviceTensor(torch.empty(size, dtype=dtype, memory_format=memory_format))
 
 
-def _empty_strided(size, stride, dtype=None, layout=None, device=None, pin_memory=None):
+def _empty_strided(size: Any, stride: Any, dtype: Any = None, *_: Any, **__: Any) -> DeviceTensor:
     return DeviceTensor(torch.empty_strided(size, stride, dtype=dtype))
 
 
-def _copy_from(source, target, non_blocking=False):
+def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     """What torch calls for copies below ``__torch_dispatch__``, such as those of ``torch.tensor(1.0, device=...)``."""
     _record("copy_", (target, source), {})
     _on_host(target).copy_(_on_host(source))
     return target
 
 
-def _triu_indices(row, col, offset=0, dtype=torch.long, layout=None, device=None, pin_memory=None):
+def _triu_indices(row: int, col: int, offset: int = 0, dtype: Any = torch.long, **_: Any) -> DeviceTensor:
     return DeviceTensor(torch.triu_indices(row, col, offset, dtype=dtype))
 
 
@@ -211,7 +215,7 @@ def register() -> None:
     torch.autograd.set_multithreading_enabled(False)
     backend_registration._setup_privateuseone_for_python_backend(NAME)
     for name, function in _BELOW.items():
-        torch.library.impl(f"aten::{name}", "PrivateUse1")(function)
+        torch.library.impl(f"aten::{name}", "PrivateUse1")(function)  # type: ignore[arg-type]
 
 
 _BELOW = {
