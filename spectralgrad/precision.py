@@ -95,8 +95,13 @@ def _bits(dtype: torch.dtype) -> int:
     return _EXPONENTS[dtype] // 6
 
 
+def ordinary_limit(dtype: torch.dtype) -> float:
+    """Return the limit on the largest number of ordinary matrices; its reciprocal is the lower one."""
+    return float(2.0 ** _bits(dtype))
+
+
 def _is_ordinary(size: Tensor) -> Tensor:
-    limit = 2.0 ** _bits(size.dtype)
+    limit = ordinary_limit(size.dtype)
     return (size == 0) | ((size >= 1 / limit) & (size <= limit))
 
 
@@ -105,7 +110,7 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
 
     Such matrices are called ordinary. It reads values, so it cannot be traced.
     """
-    limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
+    limit, batch, count = ordinary_limit(X.dtype), X.dim() - trailing, X.numel()
     if not batch and count and not X.dtype.is_complex:  # one matrix
         if count > table().few:
             low, high = X.detach().aminmax()

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from ...dispatch import function
-from ...native.thresholds import table
 from ...precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit, number
+from .. import usual
 from .divided_differences import kept
 from .domain import Spectrum
 from .infinite_values import added, composed_with_infinite
@@ -43,10 +43,7 @@ def scaled(f: Function, spectrum: Spectrum) -> Scaled | None:
     """Return the scaled function and spectrum; None if no matrix needs scaling, or f cannot be scaled."""
     if f is not EXP and f.degree is None:
         return None
-    if function.eager(spectrum.values):
-        if _usual(f, spectrum.values):
-            return None
-    elif function.exporting() or not spectrum.values.shape[-1]:
+    if _usual(f, spectrum.values) or function.exporting() or not spectrum.values.shape[-1]:
         return None
     return _exponential(spectrum) if f is EXP else _power(f, spectrum)
 
@@ -100,16 +97,15 @@ def at_ordinary_size(
 
 
 def _usual(f: Function, w: Tensor) -> bool:
-    """True if no matrix needs scaling; it reads values."""
-    if not w.numel():
+    """True if no matrix needs scaling."""
+    if not w.numel() and function.eager(w):
         return True
     if f is EXP:
-        largest = max(w.flatten().tolist()) if w.numel() <= table().few else w.amax().item()
-        return largest < exponent_range(w.dtype) / 2 * math.log(2)
+        return usual.below(w, exponent_range(w.dtype) / 2 * math.log(2))
     p = f.degree
     if isinstance(p, Tensor):
-        return function.eager(p) and moderate(w, float(p.detach().abs().amax()))
-    return moderate(w, abs(p))  # type: ignore[arg-type]
+        return function.eager(w, p) and moderate(w, float(p.detach().abs().amax()))
+    return usual.moderate_numbers(w, abs(p))  # type: ignore[arg-type]
 
 
 def _power(f: Function, spectrum: Spectrum) -> Scaled:

@@ -23,9 +23,10 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...dispatch.recomputation import recomputed
-from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, resolved
+from ...precision import full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
 from ...solvers.kernel.point_sets import Fit
+from .. import usual
 from ..functions.rescaling import common_exponent, rescaled
 from . import factor as polar_factor
 
@@ -45,8 +46,7 @@ Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     """Align points X (*, n, k) with Y of the same shape, with weights (*, n), all in working precision."""
     given = (X, Y) if w is None else (X, Y, w)
-    ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
-    if not ordinary:
+    if not (usual.ordinary(X) and usual.ordinary(Y) and (w is None or usual.ordinary(w, 1))):
         return _of_any_scale(given, options)
     if function.needs_no_gradient(*given):
         return _fit(X, Y, w, options)[:5]

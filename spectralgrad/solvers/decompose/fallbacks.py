@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ...native.functions import in_memory
 from ...precision import exponent, ldexp, resolved
 from ..acceptance import THRESHOLD, eigh_ratios, svd_ratios
 from ..call_counts import counts
-from ..symmetry import mirrored, refuse_asymmetric
+from ..symmetry import asymmetric, mirrored, not_finite, refuse_asymmetric
 from . import choice, lapack
 from .lapack import Factors
 
@@ -53,8 +54,7 @@ class Problem:
         if found is not None:
             return found
         counts.call(A.shape[:-2].numel())
-        refuse_asymmetric(A, operation, dtype)
-        A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
+        A = self.readable(A, operation, dtype)  # raises for NaN, on which the drivers below may hang
         try:
             factors = self.fast(A)
         except _FAILURES:
@@ -74,23 +74,24 @@ class Problem:
         counts.call(plan.batch)
         if failed:
             operation = operation or self.name
-            refuse_asymmetric(A, operation, dtype)
-            self.repair(self.readable(A, operation), factors, operation)
+            self.repair(self.readable(A, operation, dtype), factors, operation)
         return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
         run: Callable[[Tensor], Factors] = getattr(lapack, driver)
         return run(A)
 
-    def readable(self, A: Tensor, operation: str) -> Tensor:
+    def readable(self, A: Tensor, operation: str, dtype: torch.dtype | None = None) -> Tensor:
         """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`.
 
-        An optimistic run gets zeros instead of a matrix that is not, because drivers refuse a whole batch.
+        For eigh, a ``dtype`` requires that all of it is, and symmetric. An optimistic run gets zeros instead of a
+        matrix that is not, because drivers refuse a whole batch.
         """
         if status.optimistic(A):
-            bad = ~torch.isfinite(self.read(A)).flatten(-2).all(-1)
+            bad = not_finite(self.read(A)) if dtype is None else asymmetric(A, dtype)
             status.suspected(bad)
-            return torch.where(bad[..., None, None], 0, A)
+            return A.masked_fill(bad[..., None, None], 0)
+        refuse_asymmetric(A, operation, dtype)
         if _certainly_finite(A) or bool(torch.isfinite(A).all()):
             return A
         read = self.read(A)
@@ -111,8 +112,8 @@ class Problem:
         """
         if not status.optimistic(A) and all(map(_certainly_finite, factors)):
             return []
-        good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
-        failed = batch_positions(~good) if status.suspected(~good) else []
+        bad = reduce(torch.logical_or, [not_finite(f, f.dim() - A.dim() + 2) for f in factors])
+        failed = batch_positions(bad) if status.suspected(bad) else []
         for position in failed:
             for factor, part in zip(factors, self._climb(A[position], position, operation), strict=False):
                 factor[position] = part

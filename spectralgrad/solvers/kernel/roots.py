@@ -45,7 +45,7 @@ def root_and_eigenpairs(
     if found is not None:
         return found
     w, V = EIGH.solve(A, operation, dtype)
-    if status.suspected(~torch.isfinite(w).all(-1)):  # the norm overflows although no entry does
+    if not status.optimistic(w) and not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
         e = exponent(A)
         w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
         return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()

@@ -81,7 +81,7 @@ class DeviceTensor(Tensor):
     """A tensor of the pretended device; ``on_host`` holds its values."""
 
     on_host: Tensor
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @staticmethod
     def __new__(cls, on_host: Tensor) -> DeviceTensor:
@@ -90,12 +90,12 @@ class DeviceTensor(Tensor):
             "storage_offset": on_host.storage_offset(),
             "dtype": on_host.dtype,
         }
-        made = torch.Tensor._make_wrapper_subclass(cls, on_host.shape, device=f"{NAME}:0", **layout)
+        made = torch.Tensor._make_wrapper_subclass(cls, on_host.shape, device=torch.device(NAME, 0), **layout)
         made.on_host = on_host
         return made
 
     @classmethod
-    def __torch_dispatch__(cls, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+    def __torch_dispatch__(cls, operation: Any, types: Any, args: Any, kwargs: Any) -> Any:  # type: ignore[override]
         name, kwargs = operation._schema.name.partition("::")[2], kwargs or {}
         if operation.namespace == "spectralgrad":
             for count in _counts:
