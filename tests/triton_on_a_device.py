@@ -8,7 +8,6 @@ import pytest
 import torch
 
 import spectralgrad as sg
-from spectralgrad.dispatch import torch_internals
 from spectralgrad.solvers import devices
 from spectralgrad.solvers.devices import availability, launching, selftest
 from spectralgrad_lab.bench.studies import pretended_device as device
@@ -32,11 +31,9 @@ launched = []
 
 @pytest.fixture(autouse=True, scope="module")
 def _with_triton():
-    """Tensors of the device reach the kernels, and count as ordinary, as those of a real accelerator do."""
+    """Tensors of the device reach the kernels."""
     device.register()
-    run, extraordinary = launching.run, torch_internals._extraordinary_keys
-    names = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
-    python = torch._C.DispatchKeySet(names[0]).raw_repr() | torch._C.DispatchKeySet(names[1]).raw_repr()
+    run = launching.run
 
     def launch(kernel, programs, *args, **known):
         launched.append(kernel)
@@ -46,11 +43,6 @@ def _with_triton():
         patch.setattr(availability, "BACKENDS", (device.NAME,))
         patch.setattr(launching, "run", launch)
         patch.setattr(launching, "warp", lambda: 64)
-        patch.setattr(
-            torch_internals,
-            "_extraordinary_keys",
-            lambda anywhere=False: extraordinary(anywhere) & ~(python * anywhere),
-        )
         with counted() as count:
             assert devices.state(f"{device.NAME}:0") == ""
         assert len(count.reads) == 1

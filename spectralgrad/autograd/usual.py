@@ -46,6 +46,11 @@ def below(w: Tensor, limit: float) -> bool:
     return _holds(read, lambda: w >= limit, w)
 
 
+def between(x: Tensor, least: float, most: float) -> bool:
+    """True if all numbers are larger than ``least`` and smaller than ``most``."""
+    return _holds(lambda: all(least < size < most for size in x.tolist()), lambda: ~((x > least) & (x < most)), x)
+
+
 def everywhere(mask: Tensor, assume: bool) -> bool:
     """True if a mask holds everywhere, which is assumed only on request."""
     return (assume or function.eager(mask)) and _holds(lambda: bool(mask.all()), lambda: ~mask, mask)

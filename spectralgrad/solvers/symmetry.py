@@ -30,10 +30,10 @@ def mirrored(A: Tensor) -> Tensor:
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
-def not_finite(X: Tensor, trailing: int = 2) -> Tensor:
-    """True (*,) for matrices, or vectors if ``trailing`` is 1, with an entry that is not finite."""
-    dims = tuple(range(-trailing, 0))
-    return (X * 0).sum(dims) != 0 if X.shape[X.dim() - trailing :].numel() else X.new_zeros(X.shape[:-trailing]) != 0
+def not_finite(batch: torch.Size, *tensors: Tensor) -> Tensor:
+    """True (*,) where one of the tensors (*, ...) has an entry that is not finite."""
+    sums = [(x * 0).sum(tuple(range(len(batch), x.dim()))) for x in tensors]
+    return sum(sums[1:], sums[0]) != 0
 
 
 def asymmetric(A: Tensor, dtype: torch.dtype) -> Tensor:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...dispatch import function
+from ...dispatch import function, status
 from ...dispatch.recomputation import recomputed
 from ...precision import full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
@@ -173,6 +173,7 @@ class _Alignment(function.ReverseRule):
         ctx.options = options
         ctx.set_materialize_grads(False)
         R, t, s, e, margin, *kept = _fit(X, Y, w, options)
+        ctx.assumed = status.assumed(X) and usual.moderate_numbers(kept[2], 1)
         ctx.mark_non_differentiable(margin)
         x, y, h, Vh, spread = kept
         ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread if options.scale else None)
@@ -187,7 +188,7 @@ class _Alignment(function.ReverseRule):
                 again = partial(composed, options=ctx.options)
                 return *recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
-            found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
+            found = _cotangents((X, Y, w), saved, gR, gt, gs, ge, ctx.assumed)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None
 
 
@@ -201,8 +202,9 @@ def _cotangents(
     gt: Tensor | None,
     gs: Tensor | None,
     ge: Tensor | None,
+    known: bool,
 ) -> Cotangents:
-    """The gradients of X, Y and w by the formulas of this module."""
+    """The gradients of X, Y and w by the formulas of this module; ``known`` as in :func:`.factor.derivative`."""
     X, Y, w = inputs
     assert X is not None
     assert Y is not None
@@ -214,7 +216,7 @@ def _cotangents(
         pulls = -_turned(turn.mH, gt), gt
         if spread is not None:
             gs = -(_turned(R, x).conj() * gt).real.sum(-1) + (0 if gs is None else gs)
-    gC = torch.zeros_like(R) if gR is None else polar_factor.derivative(gR, h, Vh, R)
+    gC = torch.zeros_like(R) if gR is None else polar_factor.derivative(gR, h, Vh, R, known)
     if spread is None or gs is None:
         stretch = None
     else:

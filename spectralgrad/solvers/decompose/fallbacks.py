@@ -10,7 +10,6 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -88,7 +87,7 @@ class Problem:
         matrix that is not, because drivers refuse a whole batch.
         """
         if status.optimistic(A):
-            bad = not_finite(self.read(A)) if dtype is None else asymmetric(A, dtype)
+            bad = not_finite(A.shape[:-2], self.read(A)) if dtype is None else asymmetric(A, dtype)
             status.suspected(bad)
             return A.masked_fill(bad[..., None, None], 0)
         refuse_asymmetric(A, operation, dtype)
@@ -112,7 +111,7 @@ class Problem:
         """
         if not status.optimistic(A) and all(map(_certainly_finite, factors)):
             return []
-        bad = reduce(torch.logical_or, [not_finite(f, f.dim() - A.dim() + 2) for f in factors])
+        bad = not_finite(A.shape[:-2], *factors)
         failed = batch_positions(bad) if status.suspected(bad) else []
         for position in failed:
             for factor, part in zip(factors, self._climb(A[position], position, operation), strict=False):

@@ -16,15 +16,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import spectralgrad as sg
 from spectralgrad.errors import SpectralError
 
 from .. import call_study
 from . import pretended_device
-from .calls import CALLS, matrix
+from .alignment import by_svd
+from .calls import CALLS, Call, matrix
 from .composed_layers import LAYERS, features
 
 BAR, SIZE = 1.5, 6
 Passes = tuple[int, int]
+
+# Six points with three coordinates: the cross-covariance of as many points as coordinates is singular.
+_POINTS = Call(
+    "procrustes",
+    lambda A: sg.procrustes(A[:, :3], A[:, 3:]).rotation,
+    lambda A: by_svd(A[:, :3], A[:, 3:])[0],
+)
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,9 @@ class Row:
         return round(sum(self.ours) / sum(self.torch), 1)
 
 
+CALLED: tuple[Any, ...] = (*(_POINTS if call.name == _POINTS.name else call for call in CALLS), *LAYERS)
+
+
 def launches(call: Callable[[Tensor], Tensor], X: Tensor) -> Passes:
     """The kernels of a call and of its backward pass on the pretended device."""
     leaf = pretended_device.put(X).requires_grad_()
@@ -55,13 +67,14 @@ def launches(call: Callable[[Tensor], Tensor], X: Tensor) -> Passes:
 def jobs(only: str | None = None) -> list[tuple[str, Callable[[], Row]]]:
     """The calls, by name; each returns a row."""
     pretended_device.register()
-    named: list[Any] = call_study.chosen([*CALLS, *LAYERS], only)
+    named: list[Any] = call_study.chosen(CALLED, only)
     return [(call.name, partial(_row, call)) for call in named]
 
 
 def _row(call: Any) -> Row:
-    X = matrix(SIZE) if call in CALLS else features()
-    ours, theirs = (call.ours, call.theirs) if call in CALLS else call.both(pretended_device.put)
+    alone = isinstance(call, Call)
+    X = matrix(SIZE) if alone else features()
+    ours, theirs = (call.ours, call.theirs) if alone else call.both(pretended_device.put)
     return Row(call.name, launches(ours, X), launches(theirs, X))
 
 

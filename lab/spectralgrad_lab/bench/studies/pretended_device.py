@@ -5,7 +5,8 @@ would make the host wait for an accelerator is counted as a read: a number or a 
 CPU, a result whose size depends on values. As on an accelerator, tensors of two devices cannot meet in an operation,
 unless the one of the CPU is a single number, so a factory that forgets the device fails.
 
-The operators of the library run with the device's tensors, so that what they do is counted as well. A
+The library takes its tensors for ordinary ones, as those of a real accelerator, which Python does not see: its
+operators run with the device's tensors, and what they do is counted as well. A
 ``torch.linalg`` driver on an accelerator reads its own status; these reads are counted as drivers. Nothing here says
 anything about speed. It needs a private function of torch 2.13, and it changes a process: torch then takes the device
 for an accelerator, to which a DataLoader may pin memory.
@@ -25,6 +26,7 @@ from torch.utils import backend_registration
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
+from spectralgrad.dispatch import torch_internals
 from spectralgrad.dispatch.custom_operators import bodies
 
 NAME = "pretended"
@@ -214,6 +216,10 @@ def register() -> None:
     # Backward passes run in the calling thread: a thread for the device may abort the process when that ends.
     torch.autograd.set_multithreading_enabled(False)
     backend_registration._setup_privateuseone_for_python_backend(NAME)
+    extraordinary = torch_internals._extraordinary_keys
+    keys = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
+    seen = torch._C.DispatchKeySet(keys[0]).raw_repr() | torch._C.DispatchKeySet(keys[1]).raw_repr()
+    torch_internals._extraordinary_keys = lambda anywhere=False: extraordinary(anywhere) & ~(seen * anywhere)
     for name, function in _BELOW.items():
         torch.library.impl(f"aten::{name}", "PrivateUse1")(function)  # type: ignore[arg-type]
 
