@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ... import solvers
+from ...dispatch import function
 from ...precision import quotient
 from .. import usual
 from ..pairwise import norm
@@ -145,14 +146,14 @@ def kept(f: Scalar, w: Tensor, support: Tensor, assume: bool = False) -> Tensor:
 
     ``assume`` that the range is usually all of the spectrum: see :func:`spectralgrad.autograd.usual.everywhere`.
     """
-    if usual.everywhere(support, assume):
+    if bool(support.all()) if function.eager(w, support) else assume and usual.everywhere(support):
         return f(w)
     return torch.where(support, f(torch.where(support, w, inside(w))), 0)
 
 
 def on_range(f: DividedDifferences, w: Tensor, support: Tensor, assume: bool = False) -> Differences:
     """Return the divided differences of f restricted to the range; see :func:`restricted` and :func:`kept`."""
-    if usual.everywhere(support, assume):
+    if bool(support.all()) if function.eager(w, support) else assume and usual.everywhere(support):
         return f(w)
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)

@@ -27,6 +27,7 @@ from ...dispatch import function
 from ...dispatch.recomputation import gradients, recomputed
 from ...errors import common_shape, of_scaled
 from ...precision import (
+    all_ordinary,
     any_infinite,
     exponent,
     exponent_of,
@@ -54,9 +55,11 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
     """
     trailing = trailing or (2,) * len(inputs)
     scaled = zip(*(powers for powers, _ in scales), strict=True)
-    if function.exporting() or all(
-        usual.ordinary(x, t) for x, t, powers in zip(inputs, trailing, scaled, strict=True) if any(powers)
-    ):
+    some = [(x, t) for x, t, powers in zip(inputs, trailing, scaled, strict=True) if any(powers)]
+    if function.eager(*inputs):
+        if all(all_ordinary(x, t) for x, t in some):
+            return call(*inputs)
+    elif function.exporting() or all(usual.ordinary(x, t) for x, t in some):
         return call(*inputs)
     parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
     batch = common_shape(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
@@ -115,7 +118,7 @@ def derivative(
         s: numbers (*, d). Zeros do not matter, and the smallest of the others becomes about one.
         G: matrices (*, m, n).
         degree: of ``call`` in s.
-        known: the numbers are moderate, as :func:`spectralgrad.autograd.usual.moderate_numbers` has found before.
+        known: the numbers are moderate, as :func:`spectralgrad.autograd.usual.moderate` has assumed before.
     """
     if known or (moderate(s, abs(degree)) if function.eager(s) else function.exporting()):
         return call(s, G)
@@ -136,7 +139,8 @@ def small_exponent(s: Tensor, degree: int) -> Tensor:
 
 def normalized(S: Tensor) -> Tensor:
     """Return numbers (*, d) divided by a power of two if they are not of ordinary size."""
-    return S if usual.ordinary(S, 1) else _shifted(S, -exponent(S, 1))
+    unscaled = all_ordinary(S, 1) if function.eager(S) else usual.ordinary(S, 1)
+    return S if unscaled else _shifted(S, -exponent(S, 1))
 
 
 def _spread(e: Tensor, x: Tensor) -> Tensor:

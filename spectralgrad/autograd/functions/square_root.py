@@ -42,7 +42,9 @@ def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
 
 def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same with √λ and the eigenvectors, which have no gradient."""
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_ExactRoot, A, inverse, domain, status.assumed(A))
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(
+        _ExactRoot, A, inverse, domain, not A.is_cpu and status.assumed(A)
+    )
     return result
 
 
@@ -145,7 +147,7 @@ class _ExactRoot(function.DerivativeRule):
     def forward(A: Tensor, inverse: bool, domain: Domain, assumed: bool) -> tuple[Tensor, Tensor, Tensor]:
         R, s, V = root_and_eigenpairs(A, inverse, domain)
         if assumed:
-            usual.moderate_numbers(s, -_degree(inverse))
+            usual.moderate(s, -_degree(inverse))
         return R, s, V
 
     @staticmethod

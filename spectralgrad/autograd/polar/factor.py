@@ -53,7 +53,7 @@ def with_eigenvalues(M: Tensor, rtol: float, special: bool, operation: str = "po
 
     A negative ``rtol`` stands for the default tolerance.
     """
-    Q, h, _ = function.apply(_Polar, M, rtol, special, operation, status.assumed(M))
+    Q, h, _ = function.apply(_Polar, M, rtol, special, operation, not M.is_cpu and status.assumed(M))
     return Q, h
 
 
@@ -98,7 +98,7 @@ class _Polar(function.DerivativeRule):
     def forward(M: Tensor, rtol: float, special: bool, operation: str, assumed: bool) -> tuple[Tensor, Tensor, Tensor]:
         Q, h, Vh = decompose(M, rtol, special, operation)
         if assumed:
-            usual.moderate_numbers(h, 1)
+            usual.moderate(h, 1)
         return Q, h, Vh
 
     @staticmethod

@@ -21,9 +21,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...dispatch import function, status
+from ...dispatch import function
 from ...dispatch.recomputation import recomputed
-from ...precision import full_precision, ldexp, magnitude, quotient, resolved
+from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
 from ...solvers.kernel.point_sets import Fit
 from .. import usual
@@ -46,7 +46,8 @@ Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     """Align points X (*, n, k) with Y of the same shape, with weights (*, n), all in working precision."""
     given = (X, Y) if w is None else (X, Y, w)
-    if not (usual.ordinary(X) and usual.ordinary(Y) and (w is None or usual.ordinary(w, 1))):
+    look = all_ordinary if function.eager(*given) else usual.ordinary
+    if not (look(X) and look(Y) and (w is None or look(w, 1))):
         return _of_any_scale(given, options)
     if function.needs_no_gradient(*given):
         return _fit(X, Y, w, options)[:5]
@@ -173,7 +174,7 @@ class _Alignment(function.ReverseRule):
         ctx.options = options
         ctx.set_materialize_grads(False)
         R, t, s, e, margin, *kept = _fit(X, Y, w, options)
-        ctx.assumed = status.assumed(X) and usual.moderate_numbers(kept[2], 1)
+        ctx.assumed = not X.is_cpu and usual.moderate(kept[2], 1)
         ctx.mark_non_differentiable(margin)
         x, y, h, Vh, spread = kept
         ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread if options.scale else None)

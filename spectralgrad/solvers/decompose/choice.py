@@ -187,11 +187,13 @@ def eigh(A: Tensor) -> Factors:
 
 
 def eigh_by_lapack(A: Tensor) -> Factors:
-    """Decompose without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    """Decompose without a kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
     if batch_invariant():
         return lapack.separately(lapack.eigh, A)
+    if not A.is_cpu:
+        return lapack.eigh_verified(A) if A.dtype == torch.complex64 else lapack.eigh(A)
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
-    if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
+    if several and A.shape[-1] >= table().pool:
         return lapack_pool.eigh(A)
     return lapack.eigh(A)
 
@@ -203,4 +205,6 @@ def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, bool]:
 
 def svd_by_lapack(M: Tensor) -> Factors:
     """Return U, S and Vh."""
-    return lapack.separately(lapack.svd, M) if batch_invariant() else lapack.svd(M)
+    if batch_invariant():
+        return lapack.separately(lapack.svd, M)
+    return lapack.svd(M) if M.is_cpu else lapack.svd_of_smaller(M)

@@ -57,9 +57,8 @@ class Problem:
         try:
             factors = self.fast(A)
         except _FAILURES:
-            if not status.optimistic(A):
-                return self._one_by_one(A, operation)
-            factors = self.fast(without_values(A))
+            careful = not status.optimistic(A)
+            factors = self.by_parts(A, operation) if careful else self.fast(without_values(A))
         self.repair(A, factors, operation)
         return factors
 
@@ -99,10 +98,25 @@ class Problem:
             raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
         return read
 
-    def _one_by_one(self, A: Tensor, operation: str) -> Factors:
-        batch = A.shape[:-2]
-        results = [self._climb(A[index], tuple(index), operation) for index in np.ndindex(*batch)]
-        return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
+    def by_parts(self, A: Tensor, operation: str) -> Factors:
+        """Decompose a batch that the driver refuses because of some of its matrices."""
+        batch, matrices = A.shape[:-2], A.reshape(-1, *A.shape[-2:])
+        parts = list(self._parts(matrices, range(len(matrices)), batch, operation))
+        return tuple(torch.cat(part).reshape(*batch, *part[0].shape[1:]) for part in zip(*parts, strict=True))
+
+    def _parts(self, matrices: Tensor, where: range, batch: torch.Size, operation: str) -> Iterator[Factors]:
+        """Halve the batch until the driver takes a part, or one matrix is left, which goes through the fallbacks."""
+        if len(where) == 1:
+            position = tuple(int(i) for i in np.unravel_index(where[0], tuple(batch)))
+            yield tuple(factor[None] for factor in self._climb(matrices[where[0]], position, operation))
+            return
+        for half in (where[: len(where) // 2], where[len(where) // 2 :]):
+            try:
+                factors = self.fast(matrices[half.start : half.stop])
+            except _FAILURES:
+                yield from self._parts(matrices, half, batch, operation)
+            else:
+                yield factors
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
         """Replace factors that are not finite by the fallbacks' results, in place; return the batch positions.
@@ -143,7 +157,7 @@ class Problem:
         wide = A.to(torch.promote_types(A.dtype, torch.float64))
         if wide.dtype != A.dtype:
             yield "float64", lambda: self._narrow(self._scaled(self.driver, wide), A)
-        for other in self.others:
+        for other in self.others if A.is_cpu else reversed(self.others):  # numpy's is on the host, hence the last
             yield other, lambda other=other: self._narrow(self._scaled(other, wide), A)  # type: ignore[misc]
         yield "jitter", lambda: self._narrow(self._scaled(self.driver, _jitter(wide, A.dtype)), A)
 
@@ -248,7 +262,9 @@ def eigenvalues(A: Tensor, operation: str) -> Tensor:
         w, failed = choice.eigvalsh_by_lapack(A)
     except _FAILURES:
         if not status.optimistic(A):
-            return EIGH._one_by_one(A, operation)[0]
+            factors = EIGH.by_parts(A, operation)
+            EIGH.repair(A, factors, operation)
+            return factors[0]
         w, failed = choice.eigvalsh_by_lapack(without_values(A))
     if failed:
         EIGH.repair(A, (w,), operation)

@@ -219,7 +219,8 @@ def register() -> None:
     extraordinary = torch_internals._extraordinary_keys
     keys = torch._C.DispatchKey.Python, torch._C.DispatchKey.PythonTLSSnapshot
     seen = torch._C.DispatchKeySet(keys[0]).raw_repr() | torch._C.DispatchKeySet(keys[1]).raw_repr()
-    torch_internals._extraordinary_keys = lambda anywhere=False: extraordinary(anywhere) & ~(seen * anywhere)
+    ordinary: Any = lambda anywhere=False: extraordinary(anywhere) & ~(seen * anywhere)  # noqa: E731
+    torch_internals._extraordinary_keys = ordinary
     for name, function in _BELOW.items():
         torch.library.impl(f"aten::{name}", "PrivateUse1")(function)  # type: ignore[arg-type]
 
