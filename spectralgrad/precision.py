@@ -273,7 +273,7 @@ def resolved(size: Tensor) -> Tensor:
 
 def reciprocal(x: Tensor, where: Tensor) -> Tensor:
     """Return ``1/x`` where ``where`` is true and 0, without gradient, elsewhere; saturated for subnormal x."""
-    return saturated(quotient(1, x, where))
+    return saturated(where / torch.where(where, x, 1))
 
 
 def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:

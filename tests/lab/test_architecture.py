@@ -24,6 +24,7 @@ LAB = Package(
 HELPERS = {
     "spectralgrad.diagnostics.other_implementations",
     "spectralgrad.diagnostics.table",
+    "spectralgrad.dispatch",
     "spectralgrad.dispatch.custom_operators",
     "spectralgrad.io",
     "spectralgrad.io.files",
