@@ -176,7 +176,7 @@ def rows_of_first_block(v, taus, u, row, N: tl.constexpr, ROWS: tl.constexpr):
 def form(
     Q, TAU, U, S, E, m, blocks, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Replace vectors of reflections by the left singular vectors, where U belongs to R, and S by 2ᴱ S. NaN stays NaN."""
+    """Replace vectors of reflections by the left singular vectors, given the U of R, and S by 2ᴱ S. NaN stays NaN."""
     number = tl.program_id(0).to(tl.int64)
     row = tl.arange(0, ROWS)[None, :]
     offset = number * m * N
