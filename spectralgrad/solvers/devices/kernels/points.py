@@ -1,7 +1,8 @@
 r"""Sets of n points with N coordinates: means, cross-covariance, the distance of a fit, gradients of the points.
 
 The formulas are the same as in native/src/passes/points.hpp; autograd/polar/point_sets.py has the derivation. One
-program has one set and reads it in blocks of ``ROWS`` points, one per thread. Points and weights of a set lie one after another.
+program has one set and reads it in blocks of ``ROWS`` points, one per thread. Points and weights of a set lie one after
+another.
 """
 
 import triton
