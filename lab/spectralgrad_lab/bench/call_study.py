@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser, seconds: float, each: str) -> N
 
 
 def add_choice(parser: argparse.ArgumentParser) -> None:
-    """Add the options of which calls, and where their figures go."""
+    """Add the options that choose calls, and where their figures go."""
     parser.add_argument("--only", metavar="NAME[,NAME]", help="calls whose names begin so (default: all)")
     parser.add_argument("--json", type=path_argument, help="file for the figures")
 

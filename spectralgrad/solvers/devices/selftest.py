@@ -67,7 +67,7 @@ def _decompositions(device: torch.device) -> Iterator[tuple[str, Tensor]]:
 
 
 def _functions(device: torch.device) -> Iterator[tuple[str, Tensor]]:
-    """Roots and rotations by the equations that define them, and their derivatives by those of the derivatives.
+    """Roots and rotations by the equations that define them, and their derivatives by the differentiated equations.
 
     The derivatives are judged where they are about one: for the first matrix and the ordinary one.
     """
@@ -87,7 +87,7 @@ def _functions(device: torch.device) -> Iterator[tuple[str, Tensor]]:
 
 
 def _distance(X: Tensor, Y: Tensor) -> Tensor:
-    """The largest entry (*,) of a difference, relative to that of Y and to what rounding to single precision explains.
+    """The largest entry (*,) of a difference, relative to the largest of Y and to what rounding to single precision explains.
 
     Infinite for NaN.
     """

@@ -88,7 +88,7 @@ def pooled(X: Tensor, state: dict[str, Tensor]) -> Tensor:
 
 
 def transferred(X: Tensor, state: dict[str, Tensor]) -> Tensor:
-    """Pictures of the first half, whitened, with mean and covariance of those of the second half."""
+    """Pictures of the first half, whitened, with mean and covariance of pictures of the second half."""
     content, style = (half.flatten(2) for half in X.chunk(2))
     mean = style.mean(-1, keepdim=True)
     near, far = content - content.mean(-1, keepdim=True), style - mean

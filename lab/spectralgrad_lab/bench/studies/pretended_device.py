@@ -5,7 +5,7 @@ would make the host wait for an accelerator is counted as a read: a number or a 
 CPU, a result whose size depends on values. As on an accelerator, tensors of two devices cannot meet in an operation,
 unless the one of the CPU is a single number, so a factory that forgets the device fails.
 
-The library takes its tensors for ordinary ones, as those of a real accelerator, which Python does not see: its
+The library takes its tensors for ordinary ones, like tensors of a real accelerator, which Python does not see: its
 operators run with the device's tensors, and what they do is counted as well. A
 ``torch.linalg`` driver on an accelerator reads its own status; these reads are counted as drivers. Nothing here says
 anything about speed. It needs a private function of torch 2.13, and it changes a process: torch then takes the device
@@ -187,7 +187,7 @@ def _empty_strided(size: Any, stride: Any, dtype: Any = None, *_: Any, **__: Any
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
-    """What torch calls for copies below ``__torch_dispatch__``, such as those of ``torch.tensor(1.0, device=...)``."""
+    """What torch calls for copies below ``__torch_dispatch__``, such as the one in ``torch.tensor(1.0, device=...)``."""
     _record("copy_", (target, source), {})
     _on_host(target).copy_(_on_host(source))
     return target
