@@ -95,6 +95,10 @@ def test_which_matrices_fit(tested):
     assert not fits(plans.singular, 9000, 3, entry="svd")
     assert [fits(plans.derivatives, 3, 3, entry=name) for name in ("root", "series")] == [True, False]
     assert [fits(plans.singular_derivatives, n, n, entry="polar") for n in (4, 5)] == [True, False]
+    X = torch.ones(5, 4)
+    assert plans.points(X, X, None)
+    assert not plans.points(torch.ones(5, 5), X, None)
+    assert not plans.points(X, X.double())
     for dtype in (torch.complex64, torch.bfloat16):
         assert not fits(plans.symmetric, 3, 3, entry="eigh", dtype=dtype)
     assert not fits(plans.symmetric, 0, 3, 3, entry="eigh")

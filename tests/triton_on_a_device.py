@@ -63,7 +63,14 @@ USED = {
     "function": (sg.matrix_log, ["eigh.eigh"]),
     "polar": (sg.polar, ["polar.polar", "polar.derivative"]),
     "rotation": (lambda A: sg.polar(A, special=True), ["polar.polar", "polar.derivative"]),
-    "procrustes": (lambda A: sg.procrustes(A[..., :3], A.mT[..., :3]).rotation, ["polar.polar", "polar.derivative"]),
+    "procrustes": (
+        lambda A: sg.procrustes(A[..., :3], A.mT[..., :3]).rotation,
+        ["points.cross_covariance", "polar.polar", "points.fit_distance", "polar.derivative", "points.point_gradients"],
+    ),
+    "weighted procrustes": (
+        lambda A: sg.procrustes(A[..., :3], A.mT[..., :3], A[..., 3].square(), scale=True).residual,
+        ["points.cross_covariance", "polar.polar", "points.fit_distance"],
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""The study of launches: every public function has a row, and none launches more kernels than the stored result says."""
+"""The study of launches: every public function has a row, and none launches more than the stored result says."""
 
 import json
 import re
@@ -16,9 +16,7 @@ from ..documents import ROOT, text
 from ..helpers import NO_DEVICE
 
 STORED = ROOT / "docs" / "results" / "bench" / "launches.json"
-ROWS = [
-    launches.Row(row["name"], tuple(row["ours"]), tuple(row["torch"])) for row in json.loads(text(STORED))["rows"]
-]
+ROWS = [launches.Row(row["name"], tuple(row["ours"]), tuple(row["torch"])) for row in json.loads(text(STORED))["rows"]]
 # Where the composition is a few kernels, checks and exact derivatives are more than half as many again. New functions
 # belong within the bar; the stored figures of those listed may not grow.
 WITHIN_THE_BAR = {"covariance"}

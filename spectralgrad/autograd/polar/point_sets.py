@@ -148,20 +148,18 @@ def _fit(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
 
 
 def _fit_by_torch(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
-    zero = X.new_zeros((*X.shape[:-2], X.shape[-1]))
-    x, y = (point_sets.weighted_mean(P, w) if options.translation else zero for P in (X, Y))
-    near, far = X - x.unsqueeze(-2), Y - y.unsqueeze(-2)
-    C = (far if w is None else far * w.unsqueeze(-1)).mT @ near.conj()
+    C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
     R, h, Vh = polar_factor.decompose(C, -1.0, options.special, "procrustes")
     s = spread = _ones(R)
     if options.scale:
+        near = X - x.unsqueeze(-2)
         spread = _total(near, near, w)
         s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
     turn = R * s[..., None, None] if options.scale else R
-    t = y - _turned(turn, x) if options.translation else zero.clone()
-    misses = near @ turn.mT - far
+    t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
+    residual = point_sets.distance(X, Y, w, x, y, turn)
     margin = _margin(h, options.special and not R.dtype.is_complex)
-    return Fit(R, t, s, _total(misses, misses, w), margin, x, y, h, Vh, spread)
+    return Fit(R, t, s, residual, margin, x, y, h, Vh, spread)
 
 
 class _Alignment(function.ReverseRule):
@@ -224,7 +222,7 @@ def _cotangents(
         stretch = quotient(gs, spread, spread > 0)
         gC = gC + stretch[..., None, None] * R
     given = [g for g in (X, Y, w, gC, gt) if g is not None]
-    if stretch is None and ge is None and function.eager(*given):  # not under vmap of this backward pass
+    if stretch is None and ge is None and function.eager(*given, anywhere=True):  # not under vmap of this backward pass
         found = point_sets.point_gradients(X, Y, w, (x, y), gC, pulls)
         if found is not None:
             return found

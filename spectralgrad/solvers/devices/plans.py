@@ -51,6 +51,11 @@ def singular_derivatives(Q: Tensor, entry: str) -> SingularDerivatives | None:
     return SingularDerivatives() if entry == "polar" and _fits(Q, entry) and _taken(Q) else None
 
 
+def points(X: Tensor, *others: Tensor | None) -> bool:
+    """True if the sums over points (*, n, k) and others of one type come from Triton kernels."""
+    return X.shape[-1] <= launching.IN_ONE_THREAD and all(x is None or x.dtype == X.dtype for x in others) and _taken(X)
+
+
 def _taken(A: Tensor) -> bool:
     known = A.dtype in (torch.float32, torch.float64) and A.numel() > 0
     return known and not state(A.device) and not is_fake(A)

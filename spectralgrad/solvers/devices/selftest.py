@@ -87,7 +87,7 @@ def _functions(device: torch.device) -> Iterator[tuple[str, Tensor]]:
 
 
 def _distance(X: Tensor, Y: Tensor) -> Tensor:
-    """The largest entry (*,) of a difference, relative to the largest of Y and to what rounding to single precision explains.
+    """The largest entry (*,) of a difference, relative to the largest of Y and to the unit of single precision.
 
     Infinite for NaN.
     """

@@ -187,7 +187,7 @@ def _empty_strided(size: Any, stride: Any, dtype: Any = None, *_: Any, **__: Any
 
 
 def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
-    """What torch calls for copies below ``__torch_dispatch__``, such as the one in ``torch.tensor(1.0, device=...)``."""
+    """What torch calls for copies below ``__torch_dispatch__``, as in ``torch.tensor(1.0, device=...)``."""
     _record("copy_", (target, source), {})
     _on_host(target).copy_(_on_host(source))
     return target
