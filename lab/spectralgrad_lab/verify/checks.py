@@ -17,7 +17,7 @@ class Skip(Exception):  # noqa: N818
     """A check that cannot be made on this device; the message says why."""
 
 
-class Wrong(AssertionError):
+class Wrong(AssertionError):  # noqa: N818
     """What a check found instead of the expected result."""
 
 

@@ -94,10 +94,12 @@ def _regular(d: int, dtype: torch.dtype) -> Tensor:
 def _fifty_digits(function: str, dtype: torch.dtype, target: Target) -> str:
     if dtype not in target.dtypes:
         raise Skip(f"the device has no {dtype}".replace("torch.", ""))
-    call = {"sqrt": sg.matrix_sqrt, "inv_sqrt": sg.matrix_inv_sqrt, "polar": sg.polar}[function]
+    call = FUNCTIONS[function]
     rows = [case for case in (polar_cases() if function == "polar" else cases()) if case.dtype == dtype]
     for case in rows:
-        drawn: Draw = draw_polar(case, 0) if function == "polar" else draw_root(case, function, 0)
+        drawn: Draw = (
+            draw_polar(case, 0) if function == "polar" else draw_root(case, function.removeprefix("matrix_"), 0)
+        )
         condition = max(case.eigenvalues) / min(case.eigenvalues)
         error = max(drawn.errors(lambda X: call(X.to(target.device)).cpu()))
         allowed = _ROUNDINGS * rounding(dtype) * condition
@@ -118,7 +120,7 @@ def checks(quick: bool) -> Iterator[Check]:
         for name, call in FUNCTIONS.items():
             yield Check("batches", f"{name}, {short}", partial(_batched, call, dtype, sizes))
     for dtype in _TYPES[:2]:
-        for function in ("sqrt", "inv_sqrt", "polar"):
+        for function in ("matrix_sqrt", "matrix_inv_sqrt", "polar"):
             name = f"{function}, {str(dtype).removeprefix('torch.')}"
             yield Check("50 digits", name, partial(_fifty_digits, function, dtype))
 
@@ -130,5 +132,3 @@ def _typed(run: Callable[..., str], family: str, dtype: torch.dtype, sizes: tupl
         return run(family, dtype, sizes, target)
 
     return of_type
-
-
