@@ -59,6 +59,21 @@ class Count:
 
 
 _counts: list[Count] = []
+_DOUBLE = {torch.float64, torch.complex128}
+# What Apple's MPS lacks, or lacked in some version of torch.
+_LACKING = _DRIVERS | {"linalg_qr", "linalg_cholesky_ex", "linalg_solve_triangular", "linalg_lu_factor_ex"}
+_LACKING |= {"_linalg_solve_ex", "linalg_inv_ex", "_linalg_det", "_linalg_slogdet"}
+_limited: list[bool] = []
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Context in which the device has neither float64 nor decompositions, as Apple's MPS."""
+    _limited.append(True)
+    try:
+        yield
+    finally:
+        _limited.pop()
 
 
 @contextmanager
@@ -80,6 +95,8 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, on_host: Tensor) -> DeviceTensor:
+        if _limited and on_host.dtype in _DOUBLE:
+            raise TypeError("this device has no float64")
         layout = {"strides": on_host.stride(), "storage_offset": on_host.storage_offset(), "dtype": on_host.dtype}
         made = torch.Tensor._make_wrapper_subclass(cls, on_host.shape, device=f"{NAME}:0", **layout)
         made.on_host = on_host
@@ -97,6 +114,8 @@ class DeviceTensor(Tensor):
             return operation._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
         _record(name, args, kwargs)
         to_host = _is_copy_to_host(name, args, kwargs)
+        if _limited and name in _LACKING:
+            raise NotImplementedError(f"{name} is not implemented for this device")
         if name == "copy_" and to_host:
             args[0].copy_(args[1].on_host)
             return args[0]

@@ -40,6 +40,7 @@ HELPERS = {
     "spectralgrad.nn.running_norm",
     "spectralgrad.precision",
     "spectralgrad.rules",
+    "spectralgrad.solvers",
     "spectralgrad.testing",
 }
 PUBLIC = {

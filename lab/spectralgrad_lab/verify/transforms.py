@@ -34,7 +34,6 @@ _NO_COMPILER: tuple[str, ...] = (
     "TritonMissing",
     "not find a working triton",
     "No compiler",
-    "NoValidChoices",
 )
 _NO_COMPILER += ("GPUTooOldForTriton", "compiler not found", "No module named 'triton'")
 
