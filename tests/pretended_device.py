@@ -122,7 +122,7 @@ class DeviceTensor(Tensor):
         found = operation(*tree_map(_on_host, args), **tree_map(_on_host, kwargs))
         if to_host:
             return found
-        wrapped = tree_map(lambda x: DeviceTensor(x) if isinstance(x, Tensor) else x, found)
+        wrapped = tree_map(_wrapped, found)
         return return_and_correct_aliasing(operation, args, kwargs, wrapped)
 
     def tolist(self) -> Any:
@@ -131,6 +131,11 @@ class DeviceTensor(Tensor):
 
     def __repr__(self, *, tensor_contents=None) -> str:
         return f"DeviceTensor({self.on_host})"
+
+
+def _wrapped(x: Any) -> Any:
+    """Lazy conjugation acts before operations come to Python, and only on tensors that show it, unlike these."""
+    return DeviceTensor(x.resolve_conj().resolve_neg()) if isinstance(x, Tensor) else x
 
 
 def _on_host(x: Any) -> Any:
@@ -195,6 +200,10 @@ def _triu_indices(row, col, offset=0, dtype=torch.long, layout=None, device=None
     return DeviceTensor(torch.triu_indices(row, col, offset, dtype=dtype))
 
 
+def _eye(n, dtype=None, layout=None, device=None, pin_memory=None):
+    return DeviceTensor(torch.eye(n, dtype=dtype))
+
+
 def put(x: Any) -> Any:
     """Return a tensor on the device, a leaf if ``x`` is one; a module is moved in place."""
     if isinstance(x, torch.nn.Module):
@@ -222,5 +231,6 @@ _BELOW = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "_copy_from": _copy_from,
+    "eye": _eye,
     "triu_indices": _triu_indices,
 }

@@ -15,7 +15,8 @@ from .checks import Wrong
 Results = tuple[Tensor, ...]
 Way = Callable[[Tensor], Results]
 
-FACTOR = 20  # by which an error may exceed the CPU's own, or the effect of a rounding error in the input
+FACTOR = 50  # by which an error may exceed the CPU's own, or the effect of a rounding error in the input
+ROUNDINGS = 100  # of the largest entry, which are allowed in any case
 _PERTURBED = 3
 
 
@@ -82,7 +83,7 @@ def _close(x: Tensor, references: Sequence[Tensor], dtype: torch.dtype, what: st
         raise Wrong(f"{what} is {_shown(x)} instead of {_shown(values[0])}")
     x, *values = (torch.where(finite & y.isfinite(), y, 0) for y in (x, *values))
     spread = max((_largest(y - values[0]) for y in values[1:]), default=0.0)
-    allowed = FACTOR * (spread + rounding(dtype) * _largest(values[0])) + torch.finfo(dtype).tiny
+    allowed = FACTOR * spread + ROUNDINGS * rounding(dtype) * _largest(values[0]) + torch.finfo(dtype).tiny
     error = _largest(x - values[0])
     if not error <= allowed:
         size = _largest(values[0])

@@ -7,7 +7,7 @@ import platform
 import re
 
 _LONGEST = 600
-_PATHS = re.compile(r"(?:[A-Za-z]:)?(?:[\\/](?:[\w.@+~ -]*[\w.@+~-]))+[\\/]|~[\\/]")
+_PATHS = re.compile(r"(?:file://|(?<![\w:/]))(?:[A-Za-z]:)?(?:[\\/](?:[\w.@+~ -]*[\w.@+~-]))+[\\/]|~[\\/]")
 
 
 def anonymous(text: str) -> str:

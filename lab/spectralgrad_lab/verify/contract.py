@@ -20,6 +20,8 @@ from .target import TYPES, Target
 # Binary exponents by which matrices are scaled: far from one, but not beyond what squares can represent.
 _FAR = {torch.float64: 300, torch.float32: 40, torch.complex64: 40, torch.bfloat16: 40, torch.float16: 4}
 _REFERENCED = {"regular", "tied", "identity", "graded"}  # definite in any precision
+# Where a result is not unique: of tiny features, the covariance with eps is a multiple of the identity.
+_UNDEFINED = {("whiten pca", "tiny")}
 _LAYER_TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
@@ -58,10 +60,12 @@ def value_and_gradient(call: Callable[[Tensor], Tensor]) -> Way:
     return both
 
 
-def _function(call: Callable[[Tensor], Tensor], dtype: torch.dtype, target: Target) -> str:
+def _function(function: str, call: Callable[[Tensor], Tensor], dtype: torch.dtype, target: Target) -> str:
     _require_type(dtype, target)
     way, wrong, compared = value_and_gradient(call), [], 0
     for name, A in spectra(dtype).items():
+        if (function, name) in _UNDEFINED:
+            continue
         try:
             references = answers(way, A, _reference_type(name, dtype))
         except (RuntimeError, TypeError, ValueError):  # torch's: not for this type
@@ -111,12 +115,11 @@ def _passes(name: str, training: bool, dtype: torch.dtype, target: Target | None
     """
 
     def passes(X: Tensor) -> Results:
-        layer, first = layer_and_input(name)
-        layer, first = layer.to(dtype).to(X.dtype), first.to(dtype).to(X)
+        layer = layer_and_input(name)[0].to(dtype).to(X.dtype)
         if target is not None:
             layer = layer.to(target.device)
         torch.manual_seed(0)
-        layer.train()(first)
+        layer.train()(X.flip(0))
         layer.train(training)
         leaf = X.clone().requires_grad_()
         output = layer(leaf)
@@ -141,9 +144,9 @@ def checks(quick: bool) -> Iterator[Check]:
     types = TYPES[:2] if quick else TYPES
     for dtype in types:
         for name, call in CALLS.items():
-            yield Check("functions", f"{name}, {_short(dtype)}", partial(_function, call, dtype))
+            yield Check("functions", f"{name}, {_short(dtype)}", partial(_function, name, call, dtype))
     for name, call in {} if quick else METHODS.items():
-        yield Check("methods", f"{name}, float32", partial(_function, call, torch.float32))
+        yield Check("methods", f"{name}, float32", partial(_function, name, call, torch.float32))
     for dtype in _LAYER_TYPES[:1] if quick else _LAYER_TYPES:
         for name in LAYERS:
             for training in (True, False):

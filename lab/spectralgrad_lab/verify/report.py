@@ -104,8 +104,13 @@ def text(run: Run) -> str:
     if run.with_status(SKIPPED):
         parts.append("\n".join(["skipped", *(f"  {', '.join(of)}: {why}" for why, of in reasons(run).items())]))
     if run.with_status(FAILED):
-        parts.append("\n".join(["failed", *(f"  {x.group}, {x.name}: {x.message}" for x in run.with_status(FAILED))]))
+        parts.append("\n".join(["failed", *map(_line, run.with_status(FAILED))]))
     return "\n\n".join([*parts, run.headline])
+
+
+def _line(outcome: Outcome) -> str:
+    first, *more = outcome.message.splitlines() or [""]
+    return f"  {outcome.group}, {outcome.name}: {first}{' …' if more else ''}"
 
 
 def write(folder: Path, run: Run) -> None:

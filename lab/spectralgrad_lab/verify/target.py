@@ -46,6 +46,11 @@ class Target:
         return tuple(dtype for dtype in TYPES if self._multiplies(dtype))
 
     @property
+    def checks_at_once(self) -> bool:
+        """True if every call is checked on the CPU: on a CPU, and where matrices go there for want of float64."""
+        return self.is_cpu or torch.float64 not in self.dtypes
+
+    @property
     def wide(self) -> torch.dtype:
         """The most precise real type of the device."""
         return torch.float64 if torch.float64 in self.dtypes else torch.float32
