@@ -11,11 +11,17 @@ import numpy as np
 import torch
 
 from .._version import __version__
+from ..dispatch.host import has_double
 from ..errors import ArgumentError
 from ..io.files import PLOTS, require_writable, write_json
 from ..native import absence, kernel
 from ..rules import methods
 from ..rules.advice import ADVICE
+
+_NOT_ON_ACCELERATORS = (
+    "all thresholds that are measured are between two ways on a CPU; the size up to which Triton kernels are meant, "
+    "eight rows or columns, is taken from published figures"
+)
 
 
 def info(_: argparse.Namespace) -> None:
@@ -32,7 +38,7 @@ def info(_: argparse.Namespace) -> None:
         "instruction set": f"{capability} (torch)",
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
         "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else without,
-        "accelerators": "cuda" if torch.cuda.is_available() else "none",
+        "accelerators": _accelerators(),
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
@@ -41,6 +47,14 @@ def info(_: argparse.Namespace) -> None:
     print("\n".join(f"  {task:<{width}}  {advice}" for task, advice in ADVICE.items()))
     print("\nall methods")
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
+
+
+def _accelerators() -> str:
+    """The accelerator of torch, and what decomposes matrices for it."""
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if device is None:
+        return "none"
+    return f"{device.type}: {'torch.linalg' if has_double(device) else 'it has no float64, matrices go to the CPU'}"
 
 
 def conformance(options: argparse.Namespace) -> None:
@@ -74,10 +88,13 @@ def _matrices(file: Path) -> torch.Tensor:
     return torch.from_numpy(np.load(file, allow_pickle=False))
 
 
-def tune(_: argparse.Namespace) -> None:
+def tune(options: argparse.Namespace) -> None:
     """Measure the solvers and print the table."""
     from ..solvers import tune
 
+    if options.device != "cpu":
+        print(f"nothing to tune on {options.device}: {_NOT_ON_ACCELERATORS}")
+        return
     try:
         table = tune(print)
     except RuntimeError as problem:
