@@ -41,7 +41,7 @@ class Time:
 
 
 def checks(quick: bool, times: list[Time]) -> Iterator[Check]:
-    """Measurements, each of which adds its times to the list."""
+    """Measurements; each adds its times to the list."""
     for batch, d in _QUICK if quick else _SHAPES:
         for call in CALLS:
             if call.name in _CALLS:
