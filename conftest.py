@@ -19,7 +19,8 @@ _CACHE = f"torchinductor_{getpass.getuser()}_{torch.backends.cpu.get_cpu_capabil
 os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), _CACHE))
 
 # These modules cannot be imported without Triton, and have no examples.
-collect_ignore_glob = [] if find_spec("triton") else ["spectralgrad/solvers/devices/kernels/*.py"]
+_TRITON = ["spectralgrad/solvers/devices/kernels/*.py", "tests/triton_targets.py"]
+collect_ignore_glob = [] if find_spec("triton") else _TRITON
 
 # Each test belongs to the tier that it is marked with, otherwise to "fast", which runs by default: see CONTRIBUTING.md.
 TIERS = {

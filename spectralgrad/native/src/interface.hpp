@@ -61,7 +61,7 @@ template <class T> struct SvdTask : Piece {
   Team team = {};
 };
 
-// The gradient with respect to the matrices from the gradients with respect to their factors, each of which may be null.
+// The gradient with respect to the matrices from the gradients with respect to their factors; any may be null.
 template <class T> struct SvdGradient : Piece {
   const T *U, *S, *Vh, *gU, *gS, *gVh;
   const T* K;  // gap matrices (k × k, zero on the diagonal), or null for SVD-Padé's with this floor

@@ -24,7 +24,7 @@ def tall_svd(M: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return U (*, m, k), descending S (*, k), Vh (*, k, n), k = min(m, n), and a boolean (*,): the matrix failed.
 
     Three launches: the QR decomposition of M or its transpose, the decomposition of the triangular factor, and the
-    product. Accuracy and failures are those of :func:`spectralgrad.solvers.devices.small_svd.svd`.
+    product. It is as accurate as :func:`spectralgrad.solvers.devices.small_svd.svd`, and fails in the same cases.
 
     Args:
         M: contiguous float32 or float64 matrices (*, m, n), max(m, n) > 8 ≥ min(m, n) ≥ 1.

@@ -28,7 +28,7 @@ def root(A: Tensor, inverse: bool, zero: float, negative: float) -> tuple[Tensor
     """Return A^(1/2) or A^(-1/2) on the range (*, d, d), √λ (*, d) with zeros off it, V, and a state (*,) as int8.
 
     The state is 0, ``FAILED`` where A is not finite or the iteration did not converge, and all results are NaN, or
-    ``INDEFINITE`` where an eigenvalue is too negative, and the results are those of the positive part. Nothing is read
+    ``INDEFINITE`` where an eigenvalue is too negative, and the results belong to the positive part. Nothing is read
     back from the device. The root is finite and accurate at any scale of A, also where the norm overflows.
 
     Args:

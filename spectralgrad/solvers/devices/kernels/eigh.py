@@ -1,6 +1,6 @@
 r"""Eigendecompositions of symmetric matrices with up to eight rows: the cyclic Jacobi method, all in registers.
 
-The mathematics is that of the CPU kernel (native/src/eigh/jacobi.hpp; Golub & Van Loan, Matrix Computations, 4th ed.,
+The CPU kernel does the same mathematics (native/src/eigh/jacobi.hpp; Golub & Van Loan, Matrix Computations, 4th ed.,
 section 8.5). A rotation of columns p and q with
 
 .. math:: t=\tan\theta=\frac{2a_{pq}}{\delta\pm\sqrt{\delta^2+4a_{pq}^2}},\qquad \delta=a_{qq}-a_{pp},

@@ -5,9 +5,9 @@ j of rows b·ROWS … b·ROWS + ROWS − 1 of each matrix, and all indices into 
 everything stays in registers. With ``ROWS`` = 1 each thread has one whole matrix; with ``ROWS`` = 8 a group of eight
 threads has one row each. A number per matrix is a tensor (M, 1), or (M, ROWS) with equal entries.
 
-Arithmetic. Roots and quotients are those of IEEE 754, and the launchers switch the contraction of products and sums
-off, so that each operation is rounded as in Triton's interpreter, where the tests run. Only the order of the sums over
-threads differs.
+Arithmetic. Roots and quotients are rounded as IEEE 754 requires, and the launchers switch the contraction of products
+and sums off, so that each operation is rounded as in Triton's interpreter, where the tests run. Only the order of the
+sums over threads differs.
 """
 
 import triton
@@ -52,7 +52,7 @@ def power_of_two(e, like):
 
 @triton.jit
 def ldexp(x, e):
-    """2ᵉ x, by two factors, each of which is a normal number although 2ᵉ need not be one."""
+    """2ᵉ x, by two factors. Both are normal numbers, although 2ᵉ need not be one."""
     half = e >> 1
     return x * power_of_two(half, x) * power_of_two(e - half, x)
 
@@ -140,7 +140,7 @@ def moved(matrix, by: tl.constexpr, N: tl.constexpr, BLOCKS: tl.constexpr):
     """The columns, moved by so many places on a circle of N places.
 
     Sweeps rotate pairs in the modulus ordering: a round has the pairs of places whose sum is r modulo N, which have no
-    column in common. The loop over the rounds rotates those of the sums 0 and, for even N, 1, and then moves all
+    column in common. The loop over the rounds rotates the pairs with sum 0 and, for even N, 1, and then moves all
     columns by one place, which adds 2 to the sums: a small body, which compiles in a part of the time that a whole
     sweep would take.
     """

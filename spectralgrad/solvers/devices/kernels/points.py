@@ -1,7 +1,8 @@
 r"""Sets of n points with N coordinates: means, cross-covariance, the distance of a fit, gradients of the points.
 
-The formulas are those of native/src/passes/points.hpp; autograd/polar/point_sets.py has the derivation. One program has
-one set and reads it in blocks of ``ROWS`` points, one per thread. Points and weights of a set lie one after another.
+The formulas are the same as in native/src/passes/points.hpp; autograd/polar/point_sets.py has the derivation. One
+program has one set and reads it in blocks of ``ROWS`` points, one per thread. Points and weights of a set lie one after
+another.
 """
 
 import triton
@@ -120,7 +121,7 @@ def shared(PULL, W, number, row, n, WEIGHTED: tl.constexpr, N: tl.constexpr, ROW
 def point_gradients(
     X, Y, W, MX, MY, C, PX, PY, GX, GY, GW, n, WEIGHTED: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr
 ):
-    """The gradients GX, GY and GW of points and weights, from those of the cross-covariance, C, and of the means."""
+    """The gradients GX, GY and GW of points and weights, from the gradients of the covariance, C, and of the means."""
     number, row = place(ROWS)
     offset = number * n * N
     mx = load_numbers(MX + number * N, N)

@@ -38,7 +38,7 @@ def minor(a, i: tl.constexpr, j: tl.constexpr, first: tl.constexpr, N: tl.conste
 
 @triton.jit
 def determinant(a, N: tl.constexpr):
-    """The determinant, expanded: that of an orthogonal matrix is ±1 up to rounding errors."""
+    """The determinant, expanded: for an orthogonal matrix it is ±1 up to rounding errors."""
     if N == 1:
         x = a[0]
     elif N == 2:

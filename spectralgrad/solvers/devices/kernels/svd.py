@@ -1,6 +1,6 @@
 r"""Singular value decompositions of m × n matrices with n ≤ m ≤ 8: the one-sided Jacobi method, all in registers.
 
-The mathematics is that of the CPU kernel (native/src/svd/jacobi.hpp). Rotations from the right make the columns of A
+The CPU kernel does the same mathematics (native/src/svd/jacobi.hpp). Rotations from the right make the columns of A
 orthogonal; their norms are the singular values. No product AᵀA is formed, and a small column changes by rounding errors
 of its own size only, so small singular values are found to high relative accuracy.
 

@@ -1,12 +1,12 @@
 r"""Singular vectors of long matrices (m, N), N ≤ 8: A = Q R, before and after the decomposition of the small R.
 
 One program has one matrix and reads it in blocks of ``ROWS`` rows, a row or more per thread. The first block is reduced
-to R by N Householder reflections; those of a later block B reduce :math:`[R;B]` to the next R, where reflection k
-involves row k of R and all of B. Their vectors take the place of the left singular vectors until these are formed, and
-are applied in the opposite order to those of R. Products of reflections are orthogonal to rounding error at any rank.
+to R by N Householder reflections; the reflections of a later block B reduce :math:`[R;B]` to the next R, where
+reflection k involves row k of R and all of B. Their vectors take the place of the left singular vectors until these are
+formed, and are applied in the opposite order. Products of reflections are orthogonal to rounding error at any rank.
 
 Columns are divided by powers of two first, such that none is negligible beside the others (native/src/svd/small.hpp):
-then the singular values of R are as accurate as those of A, relative to themselves.
+then the singular values that R and A share lose no accuracy, relative to themselves.
 """
 
 import triton
@@ -176,7 +176,7 @@ def rows_of_first_block(v, taus, u, row, N: tl.constexpr, ROWS: tl.constexpr):
 def form(
     Q, TAU, U, S, E, m, blocks, q_down, q_right, N: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Replace vectors of reflections by the left singular vectors, U being those of R, and S by 2ᴱ S. NaN stays NaN."""
+    """Replace vectors of reflections by the left singular vectors, given the U of R, and S by 2ᴱ S. NaN stays NaN."""
     number = tl.program_id(0).to(tl.int64)
     row = tl.arange(0, ROWS)[None, :]
     offset = number * m * N
