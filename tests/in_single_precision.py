@@ -131,6 +131,39 @@ def test_a_convolution_with_folded_whitening():
     torch.testing.assert_close(moved(put(X)).detach().on_host, expected, rtol=1e-4, atol=1e-4)
 
 
+def inspected(A):
+    report = sg.diagnostics.inspect(A)
+    assert "condition number" in str(report)
+    return report.eigenvalues
+
+
+def monitored(A):
+    layer = put(sg.nn.DecorrelatedBatchNorm1d(4)) if A.device.type == device.NAME else sg.nn.DecorrelatedBatchNorm1d(4)
+    with sg.diagnostics.Monitor(layer) as monitor:
+        layer(A).square().sum().backward()
+    assert monitor
+    return layer.running_cov
+
+
+def overridden(A):
+    with sg.override_linalg():
+        return torch.linalg.eigh(A).eigenvalues
+
+
+@pytest.mark.parametrize("call", [inspected, monitored, overridden, torch.func.vmap(sg.eigvalsh)])
+def test_diagnostics_rescue_and_vmap(call):
+    A = matrix().float().expand(2, 4, 4).clone() if call not in (inspected, monitored, overridden) else matrix().float()
+    found = call(put(A))
+    torch.testing.assert_close(getattr(found, "on_host", found), call(A), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("max_norm", [None, 1.0])
+def test_orthogonal_convolution(max_norm):
+    layer, X = sg.nn.OrthogonalConv2d(3, 4, 3, max_norm=max_norm), torch.randn(2, 3, 5, 5)
+    expected = layer(X).detach()
+    torch.testing.assert_close(put(layer)(put(X)).detach().on_host, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_errors_are_those_of_the_cpu():
     A = torch.stack([matrix().float()] * 3)
     A[1, 0, 0] = torch.nan

@@ -159,6 +159,18 @@ def test_an_interruption_is_none():
         list(outcomes([Check("a", "1", interrupted)], CPU))
 
 
+def test_complete_groups_are_saved_if_the_process_ends(monkeypatch, tmp_path):
+    def interrupted(target):
+        raise KeyboardInterrupt
+
+    checks = [Check("functions", "1", lambda target: ""), Check("layers", "2", lambda target: "")]
+    monkeypatch.setattr(command, "checks", lambda quick, times: [*checks, Check("graphs", "3", interrupted)])
+    with pytest.raises(KeyboardInterrupt):
+        command.verify(parsed("--device", "cpu", "--out", str(tmp_path)))
+    saved = json.loads((tmp_path / report.DATA).read_text(encoding="utf-8"))
+    assert [x["group"] for x in saved["outcomes"]] == ["functions"]
+
+
 def test_nothing_identifies_the_user(tmp_path, monkeypatch):
     monkeypatch.setattr(getpass, "getuser", lambda: "jdoe42")
     monkeypatch.setattr(platform, "node", lambda: "wheatley.example.org")

@@ -64,9 +64,14 @@ def verify(options: argparse.Namespace) -> int:
     require_writable_folder(folder)
     times: list[Time] = []
     chosen = [check for check in checks(options.quick, times) if not options.only or check.group in options.only]
-    done = run(chosen, device)
-    found = report.here(device, options.quick, done, times, accelerator.reason_against_triton(device))
-    report.write(folder, found)
+    against = accelerator.reason_against_triton(device)
+
+    def save(done: list[Outcome]) -> report.Run:
+        found = report.here(device, options.quick, done, times, against)
+        report.write(folder, found)
+        return found
+
+    found = save(run(chosen, device, save))
     print(report.text(found))
     print(f"written: {folder / report.PAGE} and {folder / report.DATA}, to attach to an issue")
     return 1 if found.with_status(FAILED) else 0
@@ -78,11 +83,13 @@ def checks(quick: bool, times: list[Time]) -> Iterable[Check]:
     return chain(*(room.checks(quick) for room in rooms), speed.checks(quick, times))
 
 
-def run(chosen: list[Check], device: Target) -> list[Outcome]:
-    """Run checks with a progress bar on a terminal."""
-    done = []
+def run(chosen: list[Check], device: Target, save: Callable[[list[Outcome]], object]) -> list[Outcome]:
+    """Run checks with a progress bar on a terminal; save each complete group, for a driver may end the process."""
+    done: list[Outcome] = []
     with _shown(len(chosen)) as advance:
         for outcome in outcomes(chosen, device):
+            if done and outcome.group != done[-1].group:
+                save(done)
             done.append(outcome)
             advance(outcome)
     return done

@@ -54,7 +54,7 @@ class Run:
 def here(target: Target, quick: bool, outcomes: Sequence[Outcome], times: Sequence[Time], triton: str) -> Run:
     """A run on this machine."""
     software = {name: _version(name) for name in ("numpy", "triton")}
-    told = {name: anonymous(text) for name, text in target.description().items()}
+    told = {name: anonymous(text) for name, text in target.description.items()}
     return Run(told, machine() | software, quick, tuple(outcomes), tuple(times), anonymous(triton))
 
 

@@ -72,6 +72,7 @@ class Target:
         except LACKING:
             return False
 
+    @cached_property
     def description(self) -> dict[str, str]:
         """What identifies the hardware and its software, and not its owner."""
         found = {"device": self.name, "types": ", ".join(str(x).removeprefix("torch.") for x in self.dtypes)}
