@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from .torch_internals import in_dispatch_mode
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -33,11 +35,17 @@ def has_double(device: torch.device) -> bool:
     """
     if device.type in ("cpu", "cuda", "meta"):
         return True
-    return device.type != "mps" and (torch.compiler.is_compiling() or _doubles(device))
+    if device.type == "mps" or torch.compiler.is_compiling():
+        return device.type != "mps"
+    return _tried(device) if in_dispatch_mode() else _doubles(device)  # a mode may answer for the device
 
 
 @cache
 def _doubles(device: torch.device) -> bool:
+    return _tried(device)
+
+
+def _tried(device: torch.device) -> bool:
     """Try it, which takes one operation: some of Intel's GPUs have no float64."""
     try:
         torch.ones(1, dtype=torch.float64, device=device).add(1)

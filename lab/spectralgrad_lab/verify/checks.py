@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+
+import torch
 
 from .anonymous import anonymous
 from .target import Target
@@ -59,7 +62,7 @@ def outcomes(checks: Sequence[Check], target: Target) -> Iterator[Outcome]:
 
 def _outcome(check: Check, target: Target) -> tuple[str, str]:
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _convolutions_in_single_precision():
             warnings.simplefilter("ignore")
             return PASSED, check.run(target)
     except Skip as reason:
@@ -68,6 +71,12 @@ def _outcome(check: Check, target: Target) -> tuple[str, str]:
         return FAILED, str(found)
     except Exception as problem:
         return FAILED, f"{type(problem).__name__}: {problem}"
+
+
+def _convolutions_in_single_precision() -> AbstractContextManager[object]:
+    """Context in which cuDNN does not use TF32, which it does by default: ten bits are not what is checked here."""
+    now = torch.backends.cudnn
+    return now.flags(enabled=now.enabled, benchmark=now.benchmark, deterministic=now.deterministic, allow_tf32=False)
 
 
 def counts(done: Sequence[Outcome]) -> dict[str, int]:
