@@ -222,6 +222,14 @@ def test_times_are_taken_once_results_agree():
     assert all(0.2 < float(ratio) < 5 for ratio in found.ratios)
 
 
+def test_triton_is_in_use_or_says_why_not(monkeypatch):
+    (check,) = [check for check in accelerator.checks(True) if check.group == "Triton"]
+    for reason, status in (("", PASSED), ("it is not installed", SKIPPED), ("the self-test failed for eigh", FAILED)):
+        monkeypatch.setattr(accelerator, "reason_against_triton", lambda target, reason=reason: reason)
+        (found,) = outcomes([check], CPU)
+        assert (found.status, reason in found.message) == (status, True)
+
+
 def test_reads_are_counted():
     A = torch.eye(2)
     assert accelerator.reads(lambda: A + 1) == []

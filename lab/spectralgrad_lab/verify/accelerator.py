@@ -49,6 +49,8 @@ def reason_against_triton(target: Target) -> str:
 
 def _triton(target: Target) -> str:
     reason = reason_against_triton(target)
+    if "self-test" in reason:  # it failed, or stopped
+        raise Wrong(reason)
     if reason:
         raise Skip(reason)
     return "in use: the self-test passed"
