@@ -104,6 +104,8 @@ def test_other_differences_are_noticed():
     for found, references, message in (
         (nan, [one], "nan somewhere instead of finite"),
         (agreement.Answer((torch.ones(3),)), [one], "of shape"),
+        (agreement.Answer((torch.ones(2).double(),)), [one], "x: value of type float64 on cpu"),
+        (agreement.Answer((torch.ones(2, device="meta"),)), [one], "x: value of type float32 on meta"),
         (error, [one], "SpectralError where the CPU returns a result: bad"),
         (one, [error], "a result where the CPU raises bad"),
     ):

@@ -53,11 +53,14 @@ def perturbed(A: Tensor, unit: float, symmetric: bool) -> list[Tensor]:
     return found
 
 
-def require(found: Answer, references: Sequence[Answer], dtype: torch.dtype, what: str) -> None:
+def require(found: Answer, references: Sequence[Answer], dtype: torch.dtype, what: str, device: str = "cpu") -> None:
     """Compare an answer of the device with the CPU's for the same input, which comes first, and for perturbed ones.
 
+    The last of the CPU's answers is for input of the same type as the device's.
+
     Raises:
-        Wrong: it is further from the first than the others allow, or another kind of error.
+        Wrong: it is further from the first than the others allow, another kind of error, on another device, or of
+            another type.
     """
     errors = {type(reference.error) for reference in references if reference.error is not None}
     values = [reference.results for reference in references if reference.results is not None]
@@ -67,8 +70,11 @@ def require(found: Answer, references: Sequence[Answer], dtype: torch.dtype, wha
         return
     if not values:
         raise Wrong(f"{what}: a result where the CPU raises {references[0].error}")
+    own = references[-1].results
     for position, x in enumerate(found.results):
         part = "value" if position == 0 else "gradient"
+        if x.device.type != device or (own is not None and x.dtype != own[position].dtype):
+            raise Wrong(f"{what}: {part} of type {x.dtype} on {x.device}".replace("torch.", ""))
         _close(x, [value[position] for value in values], dtype, f"{what}: {part}")
 
 

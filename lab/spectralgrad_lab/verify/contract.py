@@ -72,7 +72,7 @@ def _function(function: str, call: Callable[[Tensor], Tensor], dtype: torch.dtyp
             continue
         compared += 1
         try:
-            require(answer(way, target.put(A)), references, dtype, name)
+            require(answer(way, target.put(A)), references, dtype, name, target.device.type)
         except Wrong as found:
             wrong.append(str(found))
         except Exception as problem:
@@ -104,7 +104,7 @@ def _layer(name: str, training: bool, dtype: torch.dtype, target: Target) -> str
     X = layer_and_input(name)[1].to(dtype)
     references = answers(_passes(name, training, dtype), X, torch.float64, symmetric=False)
     found = answer(_passes(name, training, dtype, target), target.put(X))
-    require(found, references, dtype, "training" if training else "evaluation")
+    require(found, references, dtype, "training" if training else "evaluation", target.device.type)
     return ""
 
 

@@ -79,7 +79,7 @@ def _batched(call: Callable[[Tensor], Tensor], dtype: torch.dtype, sizes: tuple[
     for d in sizes:
         A = _regular(d, dtype)
         wide = torch.complex128 if dtype.is_complex else torch.float64
-        require(answer(way, target.put(A)), answers(way, A, wide), dtype, f"{d}×{d}")
+        require(answer(way, target.put(A)), answers(way, A, wide), dtype, f"{d}×{d}", target.device.type)
     return f"{len(sizes)} sizes"
 
 
