@@ -12,9 +12,8 @@ import spectralgrad as sg
 from spectralgrad.diagnostics.every_function import CALLS, METHODS, matrix
 from spectralgrad.diagnostics.every_layer import LAYERS, layer_and_input
 from spectralgrad.dispatch import host
-
-from . import pretended_device as device
-from .pretended_device import counted, put
+from spectralgrad_lab.bench.studies import pretended_device as device
+from spectralgrad_lab.bench.studies.pretended_device import counted, put
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* has no float64")
 

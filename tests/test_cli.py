@@ -113,7 +113,7 @@ def test_tune_says_that_accelerators_have_no_thresholds(device, capsys):
 
 @pytest.mark.parametrize(
     ("kind", "said"),
-    [("cuda", "cuda: torch.linalg"), ("mps", "mps: it has no float64, matrices go to the CPU"), (None, "none")],
+    [("mps", "mps: it has no float64, matrices go to the CPU"), (None, "none")],
 )
 def test_info_names_the_accelerator(kind, said, monkeypatch, capsys):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)

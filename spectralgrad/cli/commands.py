@@ -17,6 +17,7 @@ from ..io.files import PLOTS, require_writable, write_json
 from ..native import absence, kernel
 from ..rules import methods
 from ..rules.advice import ADVICE
+from ..solvers.devices import state
 
 _NOT_ON_ACCELERATORS = (
     "all thresholds that are measured are between two ways on a CPU; the size up to which Triton kernels are meant, "
@@ -38,7 +39,7 @@ def info(_: argparse.Namespace) -> None:
         "instruction set": f"{capability} (torch)",
         "threads": f"{torch.get_num_threads()} of {os.cpu_count()}",
         "eigensolver": f"native kernel ({native.isa}), LAPACK behind it" if native else without,
-        "accelerators": _accelerators(),
+        **_accelerators(),
     }
     for name, value in rows.items():
         print(f"{name:<16} {value}")
@@ -49,12 +50,17 @@ def info(_: argparse.Namespace) -> None:
     print("\n".join(f"  {line}" for line in repr(methods()).splitlines()))
 
 
-def _accelerators() -> str:
-    """The accelerator of torch, and what decomposes matrices for it."""
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    if device is None:
-        return "none"
-    return f"{device.type}: {'torch.linalg' if has_double(device) else 'it has no float64, matrices go to the CPU'}"
+def _accelerators() -> dict[str, str]:
+    """Return what decomposes small matrices on each accelerator. Its Triton kernels are tested for that."""
+    kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind is None:
+        return {"accelerators": "none"}
+    if not has_double(kind):
+        return {"accelerators": f"{kind.type}: it has no float64, matrices go to the CPU"}
+    devices = [torch.device(kind.type, i) for i in range(torch.accelerator.device_count())]
+    reasons = {str(device): state(device) for device in devices}
+    used = "Triton kernels for small matrices, torch.linalg behind them"
+    return {name: f"torch.linalg (Triton kernels: {why})" if why else used for name, why in reasons.items()}
 
 
 def conformance(options: argparse.Namespace) -> None:

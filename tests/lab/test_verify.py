@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad_lab.bench.studies import pretended_device
 from spectralgrad_lab.verify import (
     accelerator,
     agreement,
@@ -25,7 +26,8 @@ from spectralgrad_lab.verify import (
 from spectralgrad_lab.verify.checks import FAILED, PASSED, SKIPPED, Check, Outcome, Skip, Wrong, counts, outcomes
 from spectralgrad_lab.verify.target import Target, present, target
 
-from .. import forked, pretended_device
+from .. import forked
+from ..helpers import NO_DEVICE
 
 CPU = Target("cpu")
 
@@ -55,7 +57,7 @@ def test_the_contract_on_a_cpu(step):
 
 
 @pytest.mark.full
-@pytest.mark.skipif(not pretended_device.available, reason="torch 2.13 has backends in Python")
+@NO_DEVICE
 @pytest.mark.parametrize("kind", ["whole", "limited"])
 def test_the_command_on_a_pretended_device(kind, tmp_path):
     code = f"import sys; sys.argv[1:] = [{str(tmp_path / 'out')!r}, {kind!r}]; from tests.lab import test_verify as t"

@@ -86,12 +86,12 @@ def _leading(A: Tensor) -> Tensor:
 
 
 def _best(S: Tensor) -> Tensor:
-    return torch.where(torch.arange(len(S)) < 2, S, 0)
+    return torch.where(torch.arange(len(S), device=S.device) < 2, S, 0)
 
 
 def _rotation(M: Tensor) -> Tensor:
     U, _, Vh = svd(M)
-    sign = torch.ones(len(M), dtype=M.dtype)
+    sign = torch.ones(len(M), dtype=M.dtype, device=M.device)
     sign[-1] = torch.linalg.det(U @ Vh).detach().sign()
     return (U * sign) @ Vh
 
@@ -192,7 +192,7 @@ CALLS = (
 
 
 def _shifted(A: Tensor) -> Tensor:
-    return A + 0.1 * torch.eye(A.shape[-1], dtype=A.dtype)
+    return A + 0.1 * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
 
 
 def matrix(size: int, dtype: torch.dtype = DTYPE) -> Tensor:
