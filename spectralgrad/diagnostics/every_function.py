@@ -49,7 +49,8 @@ def _together(*results: Tensor) -> Tensor:
 
 
 def _pairs(w: Tensor, V: Tensor) -> Tensor:
-    return _together(w, V.square())
+    """Eigenvalues, and what does not depend on the signs or phases of eigenvectors."""
+    return _together(w, (V * V.conj()).real)
 
 
 def _triplets(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
@@ -146,7 +147,7 @@ def loss(call: Callable[[Tensor], Tensor], seed: int = 1) -> Callable[[Tensor], 
 
     def scalar(A: Tensor) -> Tensor:
         found = call(A)
-        steps = torch.arange(found.numel(), dtype=found.dtype.to_real(), device=found.device)
+        steps = torch.arange(found.numel(), dtype=found.real.dtype, device=found.device)
         return (torch.cos(seed + steps).view(found.shape) * found).sum().real
 
     return scalar
