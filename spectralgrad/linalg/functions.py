@@ -11,4 +11,5 @@ from .point_sets import *
 from .polar_factor import *
 from .singular_values import *
 from .spd_distances import *
+from .spectral_measures import *
 from .subspaces import *

@@ -3,6 +3,7 @@
 from .._lazy import export as _export
 from . import functional as functional
 from .base import *
+from .capacity_loss import *
 from .coloring import *
 from .conversion import *
 from .denoising import *

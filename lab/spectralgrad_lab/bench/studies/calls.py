@@ -154,6 +154,11 @@ def _soft(S: Tensor) -> Tensor:
     return (S - 0.7).clamp_min(0)
 
 
+def _entropy(M: Tensor) -> Tensor:
+    p = svdvals(M) / svdvals(M).sum()
+    return -(p * p.log()).sum()
+
+
 CALLS = (
     Call("eigh", lambda A: sg.eigh(A).eigenvectors, lambda A: eigh(A).eigenvectors, torch.abs),
     Call("eigvalsh", sg.eigvalsh, eigvalsh),
@@ -173,6 +178,11 @@ CALLS = (
     Call("nuclear_norm", sg.nuclear_norm, lambda A: svdvals(A).sum()),
     Call("spectral_norm", sg.spectral_norm, lambda A: matrix_norm(A, 2)),
     Call("schatten_norm(A, 1.5)", lambda A: sg.schatten_norm(A, 1.5), lambda A: svdvals(A).pow(1.5).sum() ** (1 / 1.5)),
+    Call("spectral_entropy", sg.spectral_entropy, _entropy),
+    Call("effective_rank", sg.effective_rank, lambda A: _entropy(A).exp()),
+    Call("stable_rank", sg.stable_rank, lambda A: (A.norm() / matrix_norm(A, 2)).square()),
+    Call("condition_number", sg.condition_number, torch.linalg.cond),
+    Call("log_det", sg.log_det, lambda A: torch.linalg.slogdet(A).logabsdet),
     Call("low_rank(A, 2)", lambda A: sg.low_rank(A, 2), _of_singular_values(_best)),
     Call("singular_value_threshold", lambda A: sg.singular_value_threshold(A, 0.7), _of_singular_values(_soft)),
     Call(
@@ -216,6 +226,7 @@ def disagreement(call: Call, size: int) -> float:
 _OF_ANY_MATRIX = {
     "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
     "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
+    "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det",
     "covariance", "covariance_sqrt", "frechet_distance",
 }  # fmt: skip
 
