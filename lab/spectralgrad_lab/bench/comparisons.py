@@ -202,6 +202,7 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "covariance": _covariance,
     "polar": _polar,
     "procrustes": alignment.contest,
+    "rmsd": alignment.distances,
     "whitening": _whitening,
     "generalised": generalised.contest,
     "frechet": frechet_and_roots.frechet,

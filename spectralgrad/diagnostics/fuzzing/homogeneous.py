@@ -148,6 +148,13 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
         lambda X, Y: linalg.procrustes(X, Y, scale=True)[:4],
         (((1, 0), (0, 0, -1, 0)), ((0, 1), (0, 1, 1, 2)), ((1, 1), (0, 1, 0, 2))),
     ),
+    "rmsd": Homogeneous(_FEATURES, _points, linalg.rmsd, (((1, 1), (2,)),)),
+    "rmsd not squared": Homogeneous(
+        _FEATURES, _points, lambda X, Y: linalg.rmsd(X, Y, squared=False), (((1, 1), (1,)),)
+    ),
+    "rmsd with scale": Homogeneous(
+        _FEATURES, _points, lambda X, Y: linalg.rmsd(X, Y, scale=True), (((1, 0), (0,)), ((0, 1), (2,)))
+    ),
     "covariance": _of(_FEATURES, linalg.covariance, 2),
     "covariance_sqrt": _of(_FEATURES, linalg.covariance_sqrt, 1),
     "covariance_pooling": _layer(covariance_pooling, 1),

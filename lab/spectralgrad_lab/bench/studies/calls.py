@@ -101,6 +101,11 @@ def _kabsch(X: Tensor) -> Tensor:
     return _rotation((Y - Y.mean(0)).mT @ (X - X.mean(0)))
 
 
+def _deviation(X: Tensor) -> Tensor:
+    Y = _other(X)
+    return ((X - X.mean(0)) @ _kabsch(X).mT - (Y - Y.mean(0))).square().sum(-1).mean()
+
+
 def _root(A: Tensor) -> Tensor:
     return _of_eigenvalues(torch.sqrt)(A)
 
@@ -175,6 +180,7 @@ CALLS = (
     Call("polar", sg.polar, _of_singular_values(torch.ones_like)),
     Call("polar(special=True)", lambda A: sg.polar(A, special=True), _rotation),
     Call("procrustes", lambda A: sg.procrustes(A, _other(A)).rotation, _kabsch),
+    Call("rmsd", lambda A: sg.rmsd(A, _other(A)), _deviation),
     Call("nuclear_norm", sg.nuclear_norm, lambda A: svdvals(A).sum()),
     Call("spectral_norm", sg.spectral_norm, lambda A: matrix_norm(A, 2)),
     Call("schatten_norm(A, 1.5)", lambda A: sg.schatten_norm(A, 1.5), lambda A: svdvals(A).pow(1.5).sum() ** (1 / 1.5)),
@@ -224,7 +230,8 @@ def disagreement(call: Call, size: int) -> float:
 
 
 _OF_ANY_MATRIX = {
-    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
+    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "rmsd",
+    "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
     "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
     "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det",
     "covariance", "covariance_sqrt", "frechet_distance",
