@@ -96,6 +96,8 @@ FEATURES: dict[str, Callable[[Tensor], Any]] = {  # arguments of layers
 # another form, whose name follows after a blank.
 _CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "apply_matrix": lambda A: functional.apply_matrix(_features(A), A[0], A[None]),
+    "cca_loss": lambda A: functional.cca_loss(_tokens(A), _tokens(_other(A))),
+    "canonical_correlations with eps": lambda A: sg.canonical_correlations(A[:3], _other(A)[:3], eps=0.1),
     "color": lambda A: functional.color(_features(A), _features(A).cos()),
     "covariance_sqrt": lambda A: sg.covariance_sqrt(_tall(A), eps=0.1),
     "cross_covariance_pooling": lambda A: functional.cross_covariance_pooling(_tokens(A), _tokens(_other(A))),

@@ -1,5 +1,6 @@
 """The functions that are also names of the package itself, such as ``spectralgrad.eigh``: one line for each file."""
 
+from .canonical_correlations import *
 from .covariances import *
 from .decompositions import *
 from .eigenvalues import *

@@ -6,6 +6,7 @@ from .base import *
 from .capacity_loss import *
 from .coloring import *
 from .conversion import *
+from .correlation_loss import *
 from .denoising import *
 from .dropcov import *
 from .fusion import *

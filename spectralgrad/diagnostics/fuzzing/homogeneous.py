@@ -155,6 +155,9 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "rmsd with scale": Homogeneous(
         _FEATURES, _points, lambda X, Y: linalg.rmsd(X, Y, scale=True), (((1, 0), (0,)), ((0, 1), (2,)))
     ),
+    "canonical_correlations": Homogeneous(
+        _FEATURES, _points, linalg.canonical_correlations, (((1, 0), (0,)), ((0, 1), (0,)))
+    ),
     "covariance": _of(_FEATURES, linalg.covariance, 2),
     "covariance_sqrt": _of(_FEATURES, linalg.covariance_sqrt, 1),
     "covariance_pooling": _layer(covariance_pooling, 1),

@@ -144,6 +144,13 @@ def _log(A: Tensor) -> Tensor:
     return _of_eigenvalues(torch.log)(A)
 
 
+def _correlations(X: Tensor) -> Tensor:
+    Y, shift = _other(X).sin(), 0.1 * torch.eye(X.shape[-1], dtype=X.dtype)
+    x, y = ((P - P.mean(0)) / (len(P) - 1) ** 0.5 for P in (X, Y))
+    whiten = _of_eigenvalues(torch.rsqrt)
+    return svdvals(whiten(x.mT @ x + shift) @ x.mT @ y @ whiten(y.mT @ y + shift))[:-1].sum()
+
+
 def _covariance(X: Tensor) -> Tensor:
     Y = X - X.mean(-1, keepdim=True)
     return Y @ Y.mT / X.shape[-1]
@@ -203,6 +210,9 @@ CALLS = (
     Call("gaussian_wasserstein", lambda A: _apart(sg.gaussian_wasserstein, A), lambda A: _apart(_gaussian, A)),
     Call("gaussian_transport", lambda A: sg.gaussian_transport(A, _other(A)), lambda A: _transport(A, _other(A))),
     Call("frechet_distance", lambda X: sg.frechet_distance(X, _other(X)), lambda X: _frechet(X, _other(X))),
+    Call(
+        "canonical_correlations", lambda X: sg.canonical_correlations(X, _other(X).sin(), eps=0.1).sum(), _correlations
+    ),
     Call("affine_invariant", lambda A: sg.affine_invariant(A, _other(A)), lambda A: _affine(A, _other(A))),
 )
 
@@ -234,7 +244,7 @@ _OF_ANY_MATRIX = {
     "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
     "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
     "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det",
-    "covariance", "covariance_sqrt", "frechet_distance",
+    "canonical_correlations", "covariance", "covariance_sqrt", "frechet_distance",
 }  # fmt: skip
 
 
