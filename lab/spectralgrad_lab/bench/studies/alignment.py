@@ -40,7 +40,7 @@ def distances(case: Case) -> Contest:
     Y = X.flip(-1) + 0.3 * matrices(case, seed=1)
     contestants = [
         Contestant("ours", _with_gradient(rmsd, X, Y), ours=True, exact=True),
-        Contestant("torch", _with_gradient(_distance_by_svd, X, Y)),
+        Contestant("torch", _with_gradient(distance_by_svd, X, Y)),
     ]
     some = checked(case)
     return Contest("rmsd", case, contestants, _distance_judge(X[some], Y[some]))
@@ -67,7 +67,8 @@ def by_svd(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
     return R, (y - x @ R.mT).squeeze(-2)
 
 
-def _distance_by_svd(X: Tensor, Y: Tensor) -> Tensor:
+def distance_by_svd(X: Tensor, Y: Tensor) -> Tensor:
+    """The mean squared distance of the points that :func:`by_svd` aligns."""
     R, t = by_svd(X, Y)
     return (X @ R.mT + t.unsqueeze(-2) - Y).square().sum(-1).mean(-1)
 

@@ -23,6 +23,8 @@ from spectralgrad.testing import with_spectrum
 
 from .. import call_study
 from ..timing import race
+from .alignment import distance_by_svd
+from .correlations import by_covariances
 
 SIZES, DTYPE, AGREE = (3, 16), torch.float32, 1e-9
 PASSES = ("inference", "forward", "backward")
@@ -101,11 +103,6 @@ def _kabsch(X: Tensor) -> Tensor:
     return _rotation((Y - Y.mean(0)).mT @ (X - X.mean(0)))
 
 
-def _deviation(X: Tensor) -> Tensor:
-    Y = _other(X)
-    return ((X - X.mean(0)) @ _kabsch(X).mT - (Y - Y.mean(0))).square().sum(-1).mean()
-
-
 def _root(A: Tensor) -> Tensor:
     return _of_eigenvalues(torch.sqrt)(A)
 
@@ -144,13 +141,6 @@ def _log(A: Tensor) -> Tensor:
     return _of_eigenvalues(torch.log)(A)
 
 
-def _correlations(X: Tensor) -> Tensor:
-    Y, shift = _other(X).sin(), 0.1 * torch.eye(X.shape[-1], dtype=X.dtype)
-    x, y = ((P - P.mean(0)) / (len(P) - 1) ** 0.5 for P in (X, Y))
-    whiten = _of_eigenvalues(torch.rsqrt)
-    return svdvals(whiten(x.mT @ x + shift) @ x.mT @ y @ whiten(y.mT @ y + shift))[:-1].sum()
-
-
 def _covariance(X: Tensor) -> Tensor:
     Y = X - X.mean(-1, keepdim=True)
     return Y @ Y.mT / X.shape[-1]
@@ -187,7 +177,7 @@ CALLS = (
     Call("polar", sg.polar, _of_singular_values(torch.ones_like)),
     Call("polar(special=True)", lambda A: sg.polar(A, special=True), _rotation),
     Call("procrustes", lambda A: sg.procrustes(A, _other(A)).rotation, _kabsch),
-    Call("rmsd", lambda A: sg.rmsd(A, _other(A)), _deviation),
+    Call("rmsd", lambda A: sg.rmsd(A, _other(A)), lambda A: distance_by_svd(A, _other(A))),
     Call("nuclear_norm", sg.nuclear_norm, lambda A: svdvals(A).sum()),
     Call("spectral_norm", sg.spectral_norm, lambda A: matrix_norm(A, 2)),
     Call("schatten_norm(A, 1.5)", lambda A: sg.schatten_norm(A, 1.5), lambda A: svdvals(A).pow(1.5).sum() ** (1 / 1.5)),
@@ -211,7 +201,9 @@ CALLS = (
     Call("gaussian_transport", lambda A: sg.gaussian_transport(A, _other(A)), lambda A: _transport(A, _other(A))),
     Call("frechet_distance", lambda X: sg.frechet_distance(X, _other(X)), lambda X: _frechet(X, _other(X))),
     Call(
-        "canonical_correlations", lambda X: sg.canonical_correlations(X, _other(X).sin(), eps=0.1).sum(), _correlations
+        "canonical_correlations",
+        lambda X: sg.canonical_correlations(X, _other(X).sin(), eps=1e-3).sum(),
+        lambda X: by_covariances(X, _other(X).sin())[:-1].sum(),
     ),
     Call("affine_invariant", lambda A: sg.affine_invariant(A, _other(A)), lambda A: _affine(A, _other(A))),
 )
@@ -240,11 +232,10 @@ def disagreement(call: Call, size: int) -> float:
 
 
 _OF_ANY_MATRIX = {
-    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "rmsd",
-    "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
-    "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
-    "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det",
-    "canonical_correlations", "covariance", "covariance_sqrt", "frechet_distance",
+    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "rmsd", "nuclear_norm", "spectral_norm",
+    "low_rank(A, 2)", "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
+    "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det", "canonical_correlations",
+    "covariance", "covariance_sqrt", "frechet_distance",
 }  # fmt: skip
 
 
