@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .dispatch.host import has_double
 from .dispatch.torch_internals import is_autocast_available
 from .native.thresholds import table
 
@@ -49,6 +50,11 @@ def widen(A: Tensor) -> Tensor:
 def doubled(A: Tensor) -> Tensor:
     """Convert ``A`` to double precision, real or complex."""
     return A.to(torch.promote_types(A.dtype, torch.float64))
+
+
+def widest(X: Tensor) -> torch.dtype:
+    """Return the dtype in which sums over ``X`` are taken: double precision if its device has that."""
+    return torch.promote_types(X.dtype, torch.float64) if has_double(X.device) else working_dtype(X.dtype)
 
 
 def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:
@@ -95,8 +101,13 @@ def _bits(dtype: torch.dtype) -> int:
     return _EXPONENTS[dtype] // 6
 
 
+def ordinary_limit(dtype: torch.dtype) -> float:
+    """Return the limit on the largest number of ordinary matrices; its reciprocal is the lower one."""
+    return float(2.0 ** _bits(dtype))
+
+
 def _is_ordinary(size: Tensor) -> Tensor:
-    limit = 2.0 ** _bits(size.dtype)
+    limit = ordinary_limit(size.dtype)
     return (size == 0) | ((size >= 1 / limit) & (size <= limit))
 
 
@@ -105,7 +116,7 @@ def all_ordinary(X: Tensor, trailing: int = 2) -> bool:
 
     Such matrices are called ordinary. It reads values, so it cannot be traced.
     """
-    limit, batch, count = 2.0 ** _bits(X.dtype), X.dim() - trailing, X.numel()
+    limit, batch, count = ordinary_limit(X.dtype), X.dim() - trailing, X.numel()
     if not batch and count and not X.dtype.is_complex:  # one matrix
         if count > table().few:
             low, high = X.detach().aminmax()
@@ -268,7 +279,7 @@ def resolved(size: Tensor) -> Tensor:
 
 def reciprocal(x: Tensor, where: Tensor) -> Tensor:
     """Return ``1/x`` where ``where`` is true and 0, without gradient, elsewhere; saturated for subnormal x."""
-    return saturated(quotient(1, x, where))
+    return saturated(where / torch.where(where, x, 1))
 
 
 def quotient(x: Tensor | float, y: Tensor, where: Tensor) -> Tensor:

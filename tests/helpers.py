@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
 import torch
+from torch.utils import backend_registration
 
 import spectralgrad as sg
 from spectralgrad.native import build
@@ -17,6 +19,11 @@ DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 REAL = (torch.float32, torch.float64)
 DOUBLES = (torch.float64, torch.complex128)
 BACKEND = "aot_eager" if build.compiler() is None else "inductor"  # of torch.compile: inductor generates C++
+
+NO_DEVICE = pytest.mark.skipif(
+    not hasattr(backend_registration, "_setup_privateuseone_for_python_backend") or not find_spec("spectralgrad_lab"),
+    reason="the pretended device needs torch 2.13, which has backends in Python, and the lab",
+)
 
 # Spectra of size 6 (ascending or not), relative to a norm of about one.
 SPECTRA = {

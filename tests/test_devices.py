@@ -1,4 +1,4 @@
-"""Accelerators: :mod:`tests.on_a_device` in processes of their own, and operators that a CUDA graph can record."""
+"""Accelerators: :mod:`tests.on_a_device` and others in processes of their own, and operators for CUDA graphs."""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ import torch
 import spectralgrad as sg
 from spectralgrad.dispatch import status
 
-from . import forked, pretended_device
+from . import forked
+from .helpers import NO_DEVICE
 
 PARTS = {
     "functions": "test_function",
@@ -18,10 +19,16 @@ PARTS = {
 LONG = {"methods", "errors"}
 
 
-@pytest.mark.skipif(not pretended_device.available, reason="torch 2.13 has backends in Python")
+@NO_DEVICE
 @pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x in LONG else x for x in PARTS])
 def test_on_a_device(part):
     done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_a_device.py", "-k", PARTS[part])
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+@NO_DEVICE
+def test_on_a_device_without_double_precision():
+    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/in_single_precision.py")
     assert done.returncode == 0, done.stdout[-4000:]
 
 

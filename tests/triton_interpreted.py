@@ -174,7 +174,7 @@ def test_polar_factors_and_gradients_agree_with_fifty_digits(n, dtype):
     values = ([1.0, 0.8, 0.5, 0.3], [1.0] * 4, [-0.3, 1.0, 1.0, 0.7])  # the last one mirrors
     M = torch.stack([rectangular(x[:n], dtype=dtype, seed=i) for i, x in enumerate(values)])
     G = noise(*M.shape, dtype=dtype)
-    Q, h, Vh, failed = devices.polar(M, False)
+    Q, h, Vh, failed = devices.polar(M, False, 0.0)
     X = devices.polar_derivative(Q, h, Vh, G)
     assert not bool(failed.any())
     for i in range(len(M)):
@@ -189,7 +189,7 @@ def test_rotations(n, dtype):
     """Of mirrored, singular and zero matrices too; the derivative is that of the library's composition."""
     values = ([1.0, 0.8, 0.5, 0.3], [-0.3, 1.0, 0.9, 0.7], [0.0, 1.0, 0.5, 0.2], [0.0] * 4)
     M = torch.stack([rectangular(x[:n], dtype=dtype, seed=i) for i, x in enumerate(values)])
-    Q, h, Vh, failed = devices.polar(M, True)
+    Q, h, Vh, failed = devices.polar(M, True, 0.0)
     assert not bool(failed.any())
     assert float((torch.linalg.det(Q.double()) - 1).abs().max()) <= 50 * unit(dtype)
     assert float((Q.double() @ Q.double().mT - torch.eye(n)).abs().max()) <= 50 * unit(dtype)
@@ -252,7 +252,7 @@ def test_a_failed_matrix_stays_alone(d, bad):
     B = A.clone()
     B[4, d - 1, 0] = bad
     calls = [devices.eigh, devices.svd, lambda A: devices.root(A, False, 0.0, float("inf"))]
-    calls += [lambda A: devices.polar(A, True)] * (d <= 4)
+    calls += [lambda A: devices.polar(A, True, 0.0)] * (d <= 4)
     for call in calls:
         good, found = call(A), call(B)
         failed = found[-1].bool()

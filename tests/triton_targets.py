@@ -35,15 +35,22 @@ TARGETS = {
 }
 SINGLE, DOUBLE = torch.float32, torch.float64
 NAMES = {SINGLE: "fp32", DOUBLE: "fp64"}
-OTHERS = {"FAILED": "*i8", "STATE": "*i8", "E": "*i32", "zero": "fp32", "negative": "fp32"}  # lower case: i32
+OTHERS = {
+    "FAILED": "*i8",
+    "STATE": "*i8",
+    "E": "*i32",
+    "zero": "fp32",
+    "negative": "fp32",
+    "limit": "fp32",
+}  # lower case: i32
 
 
 def cases(threads):
     """Name, kernel, type and what the compiler knows: the largest matrix of each layout, and the usual 3 × 3."""
     for d, dtype in ((3, SINGLE), (4, DOUBLE), (8, DOUBLE)):
-        yield f"eigh {d}", eigh.eigh, dtype, small_eigh.plan(d, dtype, threads)
+        yield f"eigh {d}", eigh.eigh, dtype, small_eigh.plan(d, dtype, threads, True)
         yield f"svd {d}×{d}", svd.svd, dtype, small_svd.plan(d, d, dtype, threads)
-        yield f"root {d}", roots.root, dtype, small_roots.plan(d, dtype, threads, True)
+        yield f"root {d}", roots.root, dtype, small_roots.plan(d, dtype, threads, True, True)
         yield f"derivative {d}", roots.derivative, dtype, small_roots.derivative_plan(d, threads, True)
     for n, dtype in ((3, SINGLE), (4, DOUBLE)):
         yield f"rotation {n}", polar.polar, dtype, small_polar.plan(n, dtype, threads, True)

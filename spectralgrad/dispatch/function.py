@@ -241,8 +241,8 @@ def transformed() -> bool:
 
 
 def reverse_only(*tensors: Tensor) -> bool:
-    """True if a call is :func:`eager` and only reverse mode can be requested."""
-    return not torch.compiler.is_compiling() and not in_forward_mode() and not intercepted(*tensors)
+    """True if a call is :func:`eager`, on any device, and only reverse mode can be requested."""
+    return not torch.compiler.is_compiling() and not in_forward_mode() and not intercepted(*tensors, anywhere=True)
 
 
 def needs_no_gradient(*tensors: Tensor) -> bool:

@@ -61,6 +61,14 @@ def observed(x: Tensor) -> bool:
     return not torch.compiler.is_compiling() and _here.run is not None and accelerated(x) and not in_transform()
 
 
+def assumed(x: Tensor) -> bool:
+    """True in an optimistic run whose outcome is read: it may compute the ordinary case alone.
+
+    It has to record where that does not hold; those matrices would be NaN in unchecked code, which computes all cases.
+    """
+    return observed(x) and optimistic(x) and checking()
+
+
 def accelerated(x: object) -> bool:
     """True for a tensor with values on a device that is not the CPU."""
     return isinstance(x, Tensor) and not x.is_cpu and not x.is_meta and not is_fake(x)
@@ -136,7 +144,7 @@ def _recorded() -> bool:
 
 def _read(conditions: list[Tensor]) -> bool:
     """True if one of the conditions holds. This is what the host waits for."""
-    return bool(conditions) and bool(torch.stack([c.any() for c in conditions]).any())
+    return bool(conditions) and bool(torch.cat([c.flatten() for c in conditions]).any())
 
 
 def _merged(conditions: list[Tensor]) -> list[Tensor]:

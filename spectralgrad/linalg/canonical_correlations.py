@@ -10,7 +10,8 @@ of as many rows and columns as there are samples. On the range, and with :math:`
 
 .. math:: f[a,b]=\frac{g[a,b]}{f(a)+f(b)},\qquad g[a,b]=\frac{\epsilon}{(a+\epsilon)(b+\epsilon)} .
 
-Centred samples are orthogonal to constants, so K is always singular, and the derivative is that at its rank.
+Centred samples are orthogonal to constants, which K maps to zero. So that K need not be singular, it is computed with
+another eigenvalue for constants, and the result is centred again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..autograd.functions.domain import Domain
 from ..autograd.functions.rescaling import homogeneous
 from ..autograd.functions.scalar_functions import Function
 from ..dispatch.arguments import check_count, check_range
+from ..dispatch.host import on_host_without_double
 from ..dispatch.overrides import overridable
 from ..errors import ShapeError, broadcast, check_matrix
 from ..precision import doubled, full_precision, narrow, widen, working_dtype
@@ -73,6 +75,7 @@ def canonical_correlations(X: Tensor, Y: Tensor, k: int | None = None, *, eps: f
     return correlations(X, Y, k, eps, "canonical_correlations")
 
 
+@on_host_without_double
 def correlations(X: Tensor, Y: Tensor, k: int | None, eps: float, where: str) -> Tensor:
     """:func:`canonical_correlations`; errors begin with ``where``."""
     _check(X, Y, where)
@@ -100,7 +103,10 @@ def _whitened(X: Tensor, shift: Tensor | None, where: str) -> Tensor:
     """Return a matrix of n rows whose product with its adjoint is X(XᴴX + ε)⁻¹Xᴴ, from the smaller side of X."""
     n, d = X.shape[-2:]
     if n < d:
-        return Exact().function(X @ X.mH, _whitening(shift), Domain(where))
+        K = X @ X.mH
+        level = K.diagonal(dim1=-2, dim2=-1).real.mean(-1).detach()
+        A = Exact().function(K + level[..., None, None] / n, _whitening(shift), Domain(where))
+        return A - A.mean(-2, keepdim=True)
     C = X.mH @ X
     if shift is not None:
         C = C + shift[..., None, None] * torch.eye(d, dtype=C.dtype, device=C.device)

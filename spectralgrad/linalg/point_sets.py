@@ -103,7 +103,10 @@ def procrustes(
 
     Reference: Umeyama, Least-squares estimation of transformation parameters between two point patterns (1991).
     """
-    X, Y, weights = _counted(X, Y, weights, mask, "procrustes")
+    if mask is None:
+        _check(X, Y, weights, "procrustes")
+    else:
+        X, Y, weights = _counted(X, Y, weights, mask, "procrustes")
     with full_precision(X):
         found = align(*_matching(widen(X), widen(Y), weights), Options(scale, translation, special))
         return ProcrustesResult(*(narrow(part, X.dtype) for part in found))
@@ -154,7 +157,10 @@ def rmsd(
 
     Reference: Coutsias, Seok and Dill, Using quaternions to calculate RMSD (2004).
     """
-    X, Y, weights = _counted(X, Y, weights, mask, "rmsd")
+    if mask is None:
+        _check(X, Y, weights, "rmsd")
+    else:
+        X, Y, weights = _counted(X, Y, weights, mask, "rmsd")
     options = Options(scale, translation, special)
     apart = (((1, 0), (0,)), ((0, 1), (2,))) if scale else (((1, 1), (2,)),)  # X may be scaled by itself if s is fitted
 
@@ -171,13 +177,8 @@ def rmsd(
         return narrow(found, X.dtype)
 
 
-def _counted(
-    X: Tensor, Y: Tensor, weights: Tensor | None, mask: Tensor | None, where: str
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def _counted(X: Tensor, Y: Tensor, weights: Tensor | None, mask: Tensor, where: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return checked arguments, where points outside of the mask are zero and weigh nothing."""
-    if mask is None:
-        _check(X, Y, weights, where)
-        return X, Y, weights
     _check(X, Y, None, where)
     _check_mask(mask, X, Y, where)
     if weights is not None:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from .. import solvers
+from ..autograd import usual
 from ..autograd.functions import kernel_functions, scalar_functions, square_root
 from ..autograd.functions.domain import Domain, Spectrum
 from ..autograd.singular import weights as singular_weights
@@ -144,7 +145,11 @@ def _on_one_range(distance: Tensor, pairs: Sequence[Sequence[Tensor]], domain: D
 def _logs(matrices: Sequence[Tensor], spectra: Sequence[Spectrum]) -> list[Tensor]:
     """Return the logarithms, both less e log 2 where the eigenvalues are about 2ᵉ, so that the difference is exact."""
     f, values = scalar_functions.LOG, [spectrum.values for spectrum in spectra]
-    if not (all(moderate(w, 0) for w in values) if function.eager(*values) else function.exporting()):
+    if function.eager(*values):
+        moderate_values = all(moderate(w, 0) for w in values)
+    else:
+        moderate_values = function.exporting() or all(usual.moderate(w, 0) for w in values)
+    if not moderate_values:
         batch = common_shape(*(w.shape[:-1] for w in values))
         matrices = [A.expand(*batch, *A.shape[-2:]) for A in matrices]
         spectra = [

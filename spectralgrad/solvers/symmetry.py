@@ -30,12 +30,26 @@ def mirrored(A: Tensor) -> Tensor:
     return below + below.mH + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1).real).to(A.dtype)
 
 
+def not_finite(batch: torch.Size, *tensors: Tensor) -> Tensor:
+    """True (*,) where one of the tensors (*, ...) has an entry that is not finite."""
+    sums = [(x * 0).sum(tuple(range(len(batch), x.dim()))) for x in tensors]
+    return sum(sums[1:], sums[0]) != 0
+
+
+def asymmetric(A: Tensor, dtype: torch.dtype) -> Tensor:
+    """True (*,) for matrices that :func:`refuse_asymmetric` would refuse, and perhaps close to overflow."""
+    return ~(largest(A - A.mH) <= asymmetry_tolerance(dtype) * resolved(largest(A)))  # also for NaN
+
+
 def refuse_asymmetric(A: Tensor, operation: str, dtype: torch.dtype | None) -> None:
     """Raise an error for matrices that are not finite, or asymmetric far beyond the rounding error of ``dtype``.
 
     None stands for matrices that need no check. The kernel makes the same comparison while it reads them.
     """
     if dtype is None or not A.numel():
+        return
+    if status.optimistic(A):
+        status.suspected(asymmetric(A, dtype))
         return
     bad = ~torch.isfinite(A).flatten(-2).all(-1)
     if status.suspected(bad):

@@ -27,6 +27,11 @@ C = TypeVar("C", bound=Named)
 def add_options(parser: argparse.ArgumentParser, seconds: float, each: str) -> None:
     """Add the options; each row, or ``each`` part of one, takes some ``seconds`` by default."""
     parser.add_argument("--seconds", type=float, default=seconds, help=f"time for each {each} (default: {seconds:g})")
+    add_choice(parser)
+
+
+def add_choice(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose calls, and where their figures go."""
     parser.add_argument("--only", metavar="NAME[,NAME]", help="calls whose names begin so (default: all)")
     parser.add_argument("--json", type=path_argument, help="file for the figures")
 

@@ -37,6 +37,7 @@ examples:
 _STUDIES = {
     "calls": ("studies.calls", "one call of each public function for one small matrix, beside torch"),
     "threads": ("studies.threads", "how much faster two threads are than one, beside a matrix product"),
+    "launches": ("studies.launches", "how many kernels each function launches on an accelerator, beside torch"),
     "layers": ("studies.layers", "the layers compared with batch normalization"),
     "group-whitening": (
         "studies.group_whitening",

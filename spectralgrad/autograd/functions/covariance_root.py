@@ -23,9 +23,10 @@ import torch
 from torch import Tensor
 
 from ... import solvers
-from ...dispatch import function
+from ...dispatch import function, status
 from ...precision import all_ordinary, full_precision, magnitude, mean, reciprocal, room
 from ...solvers.symmetry import hermitian
+from .. import usual
 from . import square_root
 from .domain import Domain
 
@@ -71,9 +72,9 @@ def features(
         least: lower limit of the power, itself a power of two of at most 1. The power is 1 for ordinary features.
         steep: divide by no more than necessary, for a function whose slope times the power may overflow.
     """
-    if function.eager(X):  # a short path for the common case
+    if function.eager(X) or (not X.is_cpu and status.assumed(X)):  # a short path for the common case
         centered = X - mean(X) if center else X
-        if all_ordinary(centered):
+        if all_ordinary(centered) if function.eager(X) else usual.ordinary(centered):
             return centered * scale, X.real.new_ones((*X.shape[:-2], 1, 1))
     size = magnitude(X).clamp_min(least)
     # Exact, because it is a power of two. A quotient of complex numbers may underflow in torch 2.6.

@@ -15,6 +15,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...precision import quotient
+from .. import usual
 from ..pairwise import norm
 
 Scalar = Callable[[Tensor], Tensor]
@@ -140,16 +141,19 @@ def inside(w: Tensor) -> Tensor:
     return torch.where(largest == 0, 1, largest)
 
 
-def kept(f: Scalar, w: Tensor, support: Tensor) -> Tensor:
-    """Return an elementwise function of ``w`` on the range, and zero elsewhere."""
-    if function.eager(w, support) and bool(support.all()):
+def kept(f: Scalar, w: Tensor, support: Tensor, assume: bool = False) -> Tensor:
+    """Return an elementwise function of ``w`` on the range, and zero elsewhere.
+
+    ``assume`` that the range is usually all of the spectrum: see :func:`spectralgrad.autograd.usual.everywhere`.
+    """
+    if bool(support.all()) if function.eager(w, support) else assume and usual.everywhere(support):
         return f(w)
     return torch.where(support, f(torch.where(support, w, inside(w))), 0)
 
 
-def on_range(f: DividedDifferences, w: Tensor, support: Tensor) -> Differences:
-    """Return the divided differences of f restricted to the range; see :func:`restricted`."""
-    if function.eager(w, support) and bool(support.all()):
+def on_range(f: DividedDifferences, w: Tensor, support: Tensor, assume: bool = False) -> Differences:
+    """Return the divided differences of f restricted to the range; see :func:`restricted` and :func:`kept`."""
+    if bool(support.all()) if function.eager(w, support) else assume and usual.everywhere(support):
         return f(w)
     values, gamma, curvature = f(torch.where(support, w, inside(w)))
     values, curvature = torch.where(support, values, 0), torch.where(support, curvature, 0)

@@ -114,6 +114,9 @@ def same_range(
     agree = torch.ones(s.shape[:-1], dtype=torch.bool, device=s.device)
     if not status.optimistic(s) and bool((s > 0).all()) and bool((t > 0).all()):  # also if they are empty
         return agree
+    if status.assumed(s):  # full rank
+        status.suspected((s == 0) | (t == 0))
+        return agree
     ranks = (s > 0).sum(-1), (t > 0).sum(-1)
     tolerance = max(negative_tolerance(s.shape[-1], dtype or s.dtype), rtol)
     sines = norm(((V * (s == 0).unsqueeze(-2)).mH @ (W * (t > 0).unsqueeze(-2))).flatten(-2))

@@ -37,6 +37,7 @@ from ...precision import (
     moderate,
     moderate_limit,
 )
+from .. import usual
 
 Call = Callable[..., Any]
 Scale = tuple[Sequence[int], Sequence[float]]
@@ -53,11 +54,12 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
         trailing: dimensions of each input that belong to one element of the batch; by default 2.
     """
     trailing = trailing or (2,) * len(inputs)
+    scaled = zip(*(powers for powers, _ in scales), strict=True)
+    some = [(x, t) for x, t, powers in zip(inputs, trailing, scaled, strict=True) if any(powers)]
     if function.eager(*inputs):
-        scaled = zip(*(powers for powers, _ in scales), strict=True)
-        if all(all_ordinary(x, t) for x, t, powers in zip(inputs, trailing, scaled, strict=True) if any(powers)):
+        if all(all_ordinary(x, t) for x, t in some):
             return call(*inputs)
-    elif function.exporting():
+    elif function.exporting() or all(usual.ordinary(x, t) for x, t in some):
         return call(*inputs)
     parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
     batch = common_shape(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
@@ -106,7 +108,9 @@ def overflowed(M: Tensor, values: Tensor) -> Tensor | None:
     return exponent(M) if function.eager(values) and values.numel() and any_infinite(values) else None
 
 
-def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, degree: int) -> Tensor:
+def derivative(
+    call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, degree: int, known: bool = False
+) -> Tensor:
     """Return ``call(s, G)``, which is linear in the matrices G and homogeneous of negative degree in the numbers s.
 
     Args:
@@ -114,8 +118,9 @@ def derivative(call: Callable[[Tensor, Tensor], Tensor], s: Tensor, G: Tensor, d
         s: numbers (*, d). Zeros do not matter, and the smallest of the others becomes about one.
         G: matrices (*, m, n).
         degree: of ``call`` in s.
+        known: the numbers are moderate, as :func:`spectralgrad.autograd.usual.moderate` has assumed before.
     """
-    if moderate(s, abs(degree)) if function.eager(s) else function.exporting():
+    if known or (moderate(s, abs(degree)) if function.eager(s) else function.exporting()):
         return call(s, G)
     e = small_exponent(s, degree)
     size = exponent(G) if function.eager(G) else 0 * e
@@ -134,7 +139,8 @@ def small_exponent(s: Tensor, degree: int) -> Tensor:
 
 def normalized(S: Tensor) -> Tensor:
     """Return numbers (*, d) divided by a power of two if they are not of ordinary size."""
-    return S if function.eager(S) and all_ordinary(S, 1) else _shifted(S, -exponent(S, 1))
+    unscaled = all_ordinary(S, 1) if function.eager(S) else usual.ordinary(S, 1)
+    return S if unscaled else _shifted(S, -exponent(S, 1))
 
 
 def _spread(e: Tensor, x: Tensor) -> Tensor:

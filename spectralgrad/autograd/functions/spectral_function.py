@@ -56,10 +56,10 @@ def exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Te
 def _exact(A: Tensor, f: Function, spectrum: Spectrum, eigenpairs: GapRule) -> Tensor:
     w, V, support = spectrum
     if function.needs_no_gradient(A):
-        values = divided_differences.kept(f.value, w, support)
+        values = divided_differences.kept(f.value, w, support, assume=True)
         learns = values.requires_grad and _beyond_range(f, values)
         return _with_parameters(A, f, spectrum, values) if learns else composed_values(V, f, values)
-    values, gamma, curvature = divided_differences.on_range(f.differences, w, support)
+    values, gamma, curvature = divided_differences.on_range(f.differences, w, support, assume=True)
     if not function.tracked(values):
         call = beyond_range.exact if overflows(f, values) else frechet_derivative.exact
         return call(A, torch.where(support, w, 0), V, values, gamma, curvature)

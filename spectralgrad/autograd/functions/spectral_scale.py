@@ -16,6 +16,7 @@ from torch import Tensor
 from ...dispatch import function
 from ...native.thresholds import table
 from ...precision import exponent_of, exponent_range, ldexp, moderate, moderate_limit, number
+from .. import usual
 from .divided_differences import kept
 from .domain import Spectrum
 from .infinite_values import added, composed_with_infinite
@@ -43,10 +44,11 @@ def scaled(f: Function, spectrum: Spectrum) -> Scaled | None:
     """Return the scaled function and spectrum; None if no matrix needs scaling, or f cannot be scaled."""
     if f is not EXP and f.degree is None:
         return None
-    if function.eager(spectrum.values):
-        if _usual(f, spectrum.values):
+    w = spectrum.values
+    if function.eager(w):
+        if _usual(f, w):
             return None
-    elif function.exporting() or not spectrum.values.shape[-1]:
+    elif function.exporting() or not w.shape[-1] or _assumed(f, w):
         return None
     return _exponential(spectrum) if f is EXP else _power(f, spectrum)
 
@@ -105,11 +107,22 @@ def _usual(f: Function, w: Tensor) -> bool:
         return True
     if f is EXP:
         largest = max(w.flatten().tolist()) if w.numel() <= table().few else w.amax().item()
-        return largest < exponent_range(w.dtype) / 2 * math.log(2)
+        return largest < _largest_exponent(w)
     p = f.degree
     if isinstance(p, Tensor):
         return function.eager(p) and moderate(w, float(p.detach().abs().amax()))
     return moderate(w, abs(p))  # type: ignore[arg-type]
+
+
+def _assumed(f: Function, w: Tensor) -> bool:
+    """The same, assumed; not for a degree on the device."""
+    if f is EXP:
+        return usual.below(w, _largest_exponent(w))
+    return not isinstance(f.degree, Tensor) and usual.moderate(w, abs(f.degree))  # type: ignore[arg-type]
+
+
+def _largest_exponent(w: Tensor) -> float:
+    return exponent_range(w.dtype) / 2 * math.log(2)
 
 
 def _power(f: Function, spectrum: Spectrum) -> Scaled:

@@ -26,10 +26,11 @@ import torch
 from torch import Tensor
 
 from ... import solvers
-from ...dispatch import function
+from ...dispatch import function, status
 from ...precision import doubled, full_precision, ldexp, moderate, reciprocal
 from ...solvers.products import composed, congruence
 from ...solvers.symmetry import hermitian
+from .. import usual
 from . import rescaling
 from .domain import Domain
 
@@ -41,7 +42,9 @@ def exact_root(A: Tensor, inverse: bool, domain: Domain) -> Tensor:
 
 def with_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same with √λ and the eigenvectors, which have no gradient."""
-    result: tuple[Tensor, Tensor, Tensor] = function.apply(_ExactRoot, A, inverse, domain)
+    result: tuple[Tensor, Tensor, Tensor] = function.apply(
+        _ExactRoot, A, inverse, domain, not A.is_cpu and status.assumed(A)
+    )
     return result
 
 
@@ -50,7 +53,7 @@ def at_once(A: Any, operation: str, inverse: bool) -> tuple[Tensor, Tensor, Tens
     dtype = getattr(A, "dtype", None)
     found = solvers.root_and_eigenpairs.at_once(A, operation, inverse, -1.0, False, dtype)
     if found is None and solvers.prepared(A):
-        result: tuple[Tensor, Tensor, Tensor] = _ExactRoot.run(A, inverse, _default_domain(operation, A.dtype))
+        result: tuple[Tensor, Tensor, Tensor] = _ExactRoot.run(A, inverse, _default_domain(operation, A.dtype), False)
         return result
     return found
 
@@ -80,16 +83,22 @@ def root_and_eigenpairs(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tenso
     return solvers.root_and_eigenpairs(A, *settings)
 
 
-def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor:
+def plain_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0, known: bool = False) -> Tensor:
     """Return the derivative of the root in the direction sym(G), exact or by SVD-Taylor; it has no derivative itself.
 
-    :func:`spectralgrad.solvers.kernel.roots.root_derivative` has the arguments.
+    :func:`spectralgrad.solvers.kernel.roots.root_derivative` has the arguments, and ``known`` is as in
+    :func:`spectralgrad.autograd.functions.rescaling.derivative`.
     """
 
     def plain(s: Tensor, G: Tensor) -> Tensor:
         return solvers.root_derivative(V, s, G, inverse, terms)
 
-    return rescaling.derivative(plain, s, G, -3 if inverse else -1)
+    return rescaling.derivative(plain, s, G, _degree(inverse), known)
+
+
+def _degree(inverse: bool) -> int:
+    """The degree of the derivative in √λ."""
+    return -3 if inverse else -1
 
 
 def solve_lyapunov(S: Tensor, G: Tensor, s: Tensor, V: Tensor) -> Tensor:
@@ -131,21 +140,24 @@ def _inverse_moved(Z: Tensor, N: Tensor, dS: Tensor) -> Tensor:
 class _ExactRoot(function.DerivativeRule):
     results = "R s V"
     non_differentiable = "s V"
-    keeps = "A R s V inverse domain"
+    keeps = "A R s V inverse domain assumed"
     materialize_grads = False
 
     @staticmethod
-    def forward(A: Tensor, inverse: bool, domain: Domain) -> tuple[Tensor, Tensor, Tensor]:
-        return root_and_eigenpairs(A, inverse, domain)
+    def forward(A: Tensor, inverse: bool, domain: Domain, assumed: bool) -> tuple[Tensor, Tensor, Tensor]:
+        R, s, V = root_and_eigenpairs(A, inverse, domain)
+        if assumed:
+            usual.moderate(s, -_degree(inverse))
+        return R, s, V
 
     @staticmethod
     def backward(ctx, g, *_):  # type: ignore[no-untyped-def]
         if g is None:
-            return None, None, None
+            return None, None, None, None
         A, R, s, V = ctx.saved_tensors
         if function.differentiating():
-            return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None
-        return plain_derivative(V, s, g, ctx.inverse), None, None
+            return _derivative(A, R, s, V, g, ctx.inverse, ctx.domain), None, None, None
+        return plain_derivative(V, s, g, ctx.inverse, known=ctx.assumed), None, None, None
 
     @staticmethod
     def jvp(ctx, dA, *_):  # type: ignore[no-untyped-def]

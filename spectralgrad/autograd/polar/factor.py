@@ -19,9 +19,10 @@ from typing import Any
 from torch import Tensor
 
 from ... import solvers
-from ...dispatch import function
+from ...dispatch import function, status
 from ...precision import full_precision, reciprocal
 from ...solvers.symmetry import hermitian
+from .. import usual
 from ..functions import frechet_derivative, rescaling
 from ..functions.divided_differences import integer_power, on_range
 from ..functions.square_root import solve_lyapunov
@@ -43,7 +44,7 @@ def at_once(M: Any, special: bool) -> Tensor | None:
     if found is None and solvers.prepared_svd(M):
         m, n = M.shape[-2:]
         if m == n or (m > n and not special):
-            found = _Polar.run(M, -1.0, special, "polar")
+            found = _Polar.run(M, -1.0, special, "polar", False)
     return None if found is None else found[0]
 
 
@@ -52,7 +53,7 @@ def with_eigenvalues(M: Tensor, rtol: float, special: bool, operation: str = "po
 
     A negative ``rtol`` stands for the default tolerance.
     """
-    Q, h, _ = function.apply(_Polar, M, rtol, special, operation)
+    Q, h, _ = function.apply(_Polar, M, rtol, special, operation, not M.is_cpu and status.assumed(M))
     return Q, h
 
 
@@ -64,13 +65,16 @@ def decompose(M: Tensor, rtol: float, special: bool, operation: str) -> tuple[Te
     return (solvers.rotations if special else solvers.polar_factors)(M, operation, rtol)
 
 
-def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
-    """Return the derivative of M ↦ Q in the direction G, which cannot be differentiated; it is self-adjoint."""
-    return rescaling.derivative(lambda h, G: _plain(G, h, Vh, Q), h, G, -1)
+def derivative(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor, known: bool = False) -> Tensor:
+    """Return the derivative of M ↦ Q in the direction G, which cannot be differentiated; it is self-adjoint.
+
+    ``known`` is as in :func:`spectralgrad.autograd.functions.rescaling.derivative`.
+    """
+    return rescaling.derivative(lambda h, G: _plain(G, h, Vh, Q), h, G, -1, known)
 
 
 def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
-    if function.eager(Q, G):
+    if function.eager(Q, G, anywhere=True):
         fused = solvers.polar_gradient(Q, h, Vh, G)
         if fused is not None:
             return fused
@@ -87,21 +91,25 @@ def _plain(G: Tensor, h: Tensor, Vh: Tensor, Q: Tensor) -> Tensor:
 class _Polar(function.DerivativeRule):
     results = "Q h Vh"
     non_differentiable = "h Vh"
-    keeps = "M h Vh Q"
+    keeps = "M h Vh Q assumed"
     materialize_grads = False
 
     @staticmethod
-    def forward(M: Tensor, rtol: float, special: bool, operation: str) -> tuple[Tensor, Tensor, Tensor]:
-        return decompose(M, rtol, special, operation)
+    def forward(M: Tensor, rtol: float, special: bool, operation: str, assumed: bool) -> tuple[Tensor, Tensor, Tensor]:
+        Q, h, Vh = decompose(M, rtol, special, operation)
+        if assumed:
+            usual.moderate(h, 1)
+        return Q, h, Vh
 
     @staticmethod
     def backward(ctx, gQ, *_):  # type: ignore[no-untyped-def]
         if gQ is None:
-            return None, None, None, None
+            return None, None, None, None, None
         M, h, Vh, Q = ctx.saved_tensors
         with full_precision(Q):
             composed = function.differentiating()
-            return (_composed(M, h, Vh, Q, gQ) if composed else derivative(gQ, h, Vh, Q)), None, None, None
+            gM = _composed(M, h, Vh, Q, gQ) if composed else derivative(gQ, h, Vh, Q, ctx.assumed)
+            return gM, None, None, None, None
 
     @staticmethod
     def jvp(ctx, dM, *_):  # type: ignore[no-untyped-def]

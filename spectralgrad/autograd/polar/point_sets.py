@@ -26,6 +26,7 @@ from ...dispatch.recomputation import recomputed
 from ...precision import all_ordinary, full_precision, ldexp, magnitude, quotient, resolved
 from ...solvers.kernel import point_sets
 from ...solvers.kernel.point_sets import Fit
+from .. import usual
 from ..functions.rescaling import common_exponent, rescaled
 from . import factor as polar_factor
 
@@ -45,8 +46,8 @@ Results = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 def align(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Results:
     """Align points X (*, n, k) with Y of the same shape, with weights (*, n), all in working precision."""
     given = (X, Y) if w is None else (X, Y, w)
-    ordinary = function.eager(*given) and all_ordinary(X) and all_ordinary(Y) and (w is None or all_ordinary(w, 1))
-    if not ordinary:
+    look = all_ordinary if function.eager(*given) else usual.ordinary
+    if not (look(X) and look(Y) and (w is None or look(w, 1))):
         return _of_any_scale(given, options)
     if function.needs_no_gradient(*given):
         return _fit(X, Y, w, options)[:5]
@@ -147,20 +148,18 @@ def _fit(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
 
 
 def _fit_by_torch(X: Tensor, Y: Tensor, w: Tensor | None, options: Options) -> Fit:
-    zero = X.new_zeros((*X.shape[:-2], X.shape[-1]))
-    x, y = (point_sets.weighted_mean(P, w) if options.translation else zero for P in (X, Y))
-    near, far = X - x.unsqueeze(-2), Y - y.unsqueeze(-2)
-    C = (far if w is None else far * w.unsqueeze(-1)).mT @ near.conj()
+    C, x, y = point_sets.cross_covariance(X, Y, w, options.translation)
     R, h, Vh = polar_factor.decompose(C, -1.0, options.special, "procrustes")
     s = spread = _ones(R)
     if options.scale:
+        near = X - x.unsqueeze(-2)
         spread = _total(near, near, w)
         s = torch.where(spread > 0, quotient((R.conj() * C).real.sum((-2, -1)), spread, spread > 0), 1)
     turn = R * s[..., None, None] if options.scale else R
-    t = y - _turned(turn, x) if options.translation else zero.clone()
-    misses = near @ turn.mT - far
+    t = y - _turned(turn, x) if options.translation else torch.zeros_like(y)
+    residual = point_sets.distance(X, Y, w, x, y, turn)
     margin = _margin(h, options.special and not R.dtype.is_complex)
-    return Fit(R, t, s, _total(misses, misses, w), margin, x, y, h, Vh, spread)
+    return Fit(R, t, s, residual, margin, x, y, h, Vh, spread)
 
 
 class _Alignment(function.ReverseRule):
@@ -173,6 +172,7 @@ class _Alignment(function.ReverseRule):
         ctx.options = options
         ctx.set_materialize_grads(False)
         R, t, s, e, margin, *kept = _fit(X, Y, w, options)
+        ctx.assumed = not X.is_cpu and usual.moderate(kept[2], 1)
         ctx.mark_non_differentiable(margin)
         x, y, h, Vh, spread = kept
         ctx.save_for_backward(X, Y, w, x, y, R, h, Vh, s, spread if options.scale else None)
@@ -187,7 +187,7 @@ class _Alignment(function.ReverseRule):
                 again = partial(composed, options=ctx.options)
                 return *recomputed(again, (X, Y, w), wanted, (gR, gt, gs, ge, None)), None
             gt = gt if ctx.options.translation else None  # otherwise t is constant
-            found = _cotangents((X, Y, w), saved, gR, gt, gs, ge)
+            found = _cotangents((X, Y, w), saved, gR, gt, gs, ge, ctx.assumed)
             return *(g if needed else None for g, needed in zip(found, wanted, strict=True)), None
 
 
@@ -201,8 +201,9 @@ def _cotangents(
     gt: Tensor | None,
     gs: Tensor | None,
     ge: Tensor | None,
+    known: bool,
 ) -> Cotangents:
-    """The gradients of X, Y and w by the formulas of this module."""
+    """The gradients of X, Y and w by the formulas of this module; ``known`` as in :func:`.factor.derivative`."""
     X, Y, w = inputs
     assert X is not None
     assert Y is not None
@@ -214,14 +215,14 @@ def _cotangents(
         pulls = -_turned(turn.mH, gt), gt
         if spread is not None:
             gs = -(_turned(R, x).conj() * gt).real.sum(-1) + (0 if gs is None else gs)
-    gC = torch.zeros_like(R) if gR is None else polar_factor.derivative(gR, h, Vh, R)
+    gC = torch.zeros_like(R) if gR is None else polar_factor.derivative(gR, h, Vh, R, known)
     if spread is None or gs is None:
         stretch = None
     else:
         stretch = quotient(gs, spread, spread > 0)
         gC = gC + stretch[..., None, None] * R
     given = [g for g in (X, Y, w, gC, gt) if g is not None]
-    if stretch is None and ge is None and function.eager(*given):  # not under vmap of this backward pass
+    if stretch is None and ge is None and function.eager(*given, anywhere=True):  # not under vmap of this backward pass
         found = point_sets.point_gradients(X, Y, w, (x, y), gC, pulls)
         if found is not None:
             return found

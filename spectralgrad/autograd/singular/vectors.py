@@ -110,11 +110,10 @@ def _formula(U: Tensor, S: Tensor, Vh: Tensor, gU: Tensor, gS: Tensor, gVh: Tens
     apart = _capped(_inverse_sums(S) * (P - Q) / 2, rule)
     core = joint + joint.mH + apart - apart.mH + torch.diag_embed(gS.to(U.dtype))
     gM = U @ core @ Vh
-    inverse = _inverse(S)
     if U.shape[-2] > S.shape[-1]:
-        gM = gM + _capped((gU - U @ P) * inverse.unsqueeze(-2), rule) @ Vh
+        gM = gM + _capped((gU - U @ P) * _inverse(S).unsqueeze(-2), rule) @ Vh
     if V.shape[-2] > S.shape[-1]:
-        gM = gM + U @ _capped((gV - V @ Q) * inverse.unsqueeze(-2), rule).mH
+        gM = gM + U @ _capped((gV - V @ Q) * _inverse(S).unsqueeze(-2), rule).mH
     return gM
 
 

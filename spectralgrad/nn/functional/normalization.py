@@ -28,8 +28,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ...autograd import usual
 from ...autograd.functions.rescaling import rescaled
-from ...dispatch import function
+from ...dispatch import function, status
 from ...dispatch.arguments import check_count, check_range, checked
 from ...dispatch.recomputation import recomputed
 from ...errors import ArgumentError
@@ -95,7 +96,7 @@ def normalize(
         raise ArgumentError(f"normalize: expected groups to be a divisor of the {X.shape[1]} channels, got {groups}")
     check_range(eps, "eps", "normalize", 0)
     dtype = dtype or working_dtype(X.dtype)
-    if not function.reverse_only(X):
+    if not function.reverse_only(X) or not (X.is_cpu or status.assumed(X)):
         return Normalized(*_composed(X, matrix_of, weight, bias, groups, dtype, reduce))
     with torch.no_grad():
         statistics = _statistics(feature_matrices.dense(X), groups, dtype, reduce)
@@ -110,7 +111,8 @@ def _representable(C: Tensor, eps: float) -> bool:
         return True
     limit = 2.0 ** (exponent_range(C.dtype) // 3)
     least = 1 / limit if eps * limit < 1 else -math.inf
-    return all(least < size < limit for size in C.diagonal(dim1=-2, dim2=-1).amax(-1).tolist())
+    sizes = C.diagonal(dim1=-2, dim2=-1).amax(-1)
+    return all(least < size < limit for size in sizes.tolist()) if C.is_cpu else usual.between(sizes, least, limit)
 
 
 def _of_any_scale(
@@ -209,9 +211,7 @@ def _statistics(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | Non
 def _mean(X: Tensor, groups: int, dtype: torch.dtype, reduce: Reduce | None) -> tuple[Tensor, Tensor]:
     """The mean (G, d) and the count () over all samples, positions and processes."""
     size = X.numel() // max(X.shape[1], 1)
-    local = torch.cat(
-        [feature_matrices.total(X, groups, dtype).flatten(), torch.tensor([size], dtype=dtype, device=X.device)]
-    )
+    local = torch.cat([feature_matrices.total(X, groups, dtype).flatten(), X.new_full((1,), size, dtype=dtype)])
     summed = local if reduce is None else reduce(local)
     return (summed[:-1] / summed[-1]).view(groups, -1), summed[-1].clone()
 

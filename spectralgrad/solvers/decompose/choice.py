@@ -1,12 +1,14 @@
 """Chooses the solver for a batch: the native kernel in one of two ways, a pool of LAPACK calls, or torch.linalg.
 
-Shape, type and batch-invariant mode determine the choice, by the table of native/thresholds.py.
+Shape, type and batch-invariant mode determine the choice, by the table of native/thresholds.py. On an accelerator it is
+the Triton kernels for small matrices, whose calls have the same methods, or torch.linalg.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -20,6 +22,7 @@ from ...native.thresholds import NAMES, table
 from ...precision import asymmetry_tolerance, negative_tolerance, rank_tolerance
 from ..batch_invariance import active as batch_invariant
 from ..batch_invariance import anywhere
+from ..devices import plans
 from . import lapack, lapack_pool
 from .lapack import Factors
 
@@ -27,16 +30,18 @@ _JACOBI, _LONG = 5, 512  # Jacobi rotations up to 5 columns; their error grows w
 _REAL = (torch.float32, torch.float64)
 
 
-def symmetric(A: Tensor, roots: bool = False) -> Symmetric | None:
-    """Return the calls that decompose Hermitian matrices in the kernel, or None if another solver does.
+def symmetric(A: Tensor, entry: str = "eigh") -> Symmetric | None:
+    """Return the calls that decompose Hermitian matrices in a kernel, or None if another solver does.
 
     Args:
         A: matrices (*, d, d).
-        roots: the roots are wanted as well, which the kernel computes for real matrices up to a size.
+        entry: what is wanted. Functions of matrices, such as "root", exist for real matrices up to a size.
     """
-    if kernel() is None or not A.is_cpu:
+    if not A.is_cpu:
+        return cast("Symmetric | None", plans.symmetric(A, entry))
+    if kernel() is None:
         return None
-    return _symmetric(A.shape, A.dtype, bool(anywhere) and batch_invariant(), roots)
+    return _symmetric(A.shape, A.dtype, bool(anywhere) and batch_invariant(), entry != "eigh")
 
 
 def prepared(A: object) -> bool:
@@ -58,9 +63,11 @@ def _symmetric(shape: torch.Size, dtype: torch.dtype, invariant: bool, roots: bo
     return Symmetric.of(native, shape, dtype, lanes)
 
 
-def singular(M: Tensor) -> Singular | None:
-    """Return the calls that compute SVDs of matrices (*, m, n) in the kernel, or None if another solver does."""
-    if kernel() is None or not M.is_cpu:
+def singular(M: Tensor, entry: str = "svd") -> Singular | None:
+    """Return the calls for matrices (*, m, n) in a kernel, or None if another solver is used for what is wanted."""
+    if not M.is_cpu:
+        return cast("Singular | None", plans.singular(M, entry))
+    if kernel() is None:
         return None
     return _singular(M.shape, M.dtype, bool(anywhere) and batch_invariant())
 
@@ -78,12 +85,14 @@ def singular_part(part: Tensor, whole: Tensor) -> Singular | None:
     return None if native is None or lanes is None else Singular.of(native, part.shape, part.dtype, lanes)
 
 
-def derivatives(V: Tensor) -> Derivatives | None:
+def derivatives(V: Tensor, entry: str) -> Derivatives | None:
     """Return the calls for derivatives from the eigenvectors, or None if products in torch are faster.
 
     One call replaces up to thirty of torch, so it is used even if another solver decomposed the matrices.
     """
-    if kernel() is None or not V.is_cpu:
+    if not V.is_cpu:
+        return cast("Derivatives | None", plans.derivatives(V, entry))
+    if kernel() is None:
         return None
     return _derivatives(V.shape, V.dtype)
 
@@ -96,9 +105,11 @@ def _derivatives(shape: torch.Size, dtype: torch.dtype) -> Derivatives | None:
     return Derivatives.of(native, shape, dtype)
 
 
-def singular_derivatives(U: Tensor, Vh: Tensor) -> SingularDerivatives | None:
-    """Return the calls for gradients of an SVD and functions of singular values in the kernel, or None."""
-    return _singular_derivatives(U.shape, Vh.shape, U.dtype) if kernel() is not None and U.is_cpu else None
+def singular_derivatives(U: Tensor, Vh: Tensor, entry: str) -> SingularDerivatives | None:
+    """Return the calls for gradients of an SVD and functions of singular values in a kernel, or None."""
+    if not U.is_cpu:
+        return cast("SingularDerivatives | None", plans.singular_derivatives(U, entry))
+    return None if kernel() is None else _singular_derivatives(U.shape, Vh.shape, U.dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -176,11 +187,13 @@ def eigh(A: Tensor) -> Factors:
 
 
 def eigh_by_lapack(A: Tensor) -> Factors:
-    """Decompose without the kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
+    """Decompose without a kernel: by the pool of LAPACK calls where the table selects it, else by torch.linalg."""
     if batch_invariant():
         return lapack.separately(lapack.eigh, A)
+    if not A.is_cpu:
+        return lapack.eigh_verified(A) if A.dtype == torch.complex64 else lapack.eigh(A)
     several = A.shape[:-2].numel() > 1 and torch.get_num_threads() > 1
-    if A.device.type == "cpu" and several and A.shape[-1] >= table().pool:
+    if several and A.shape[-1] >= table().pool:
         return lapack_pool.eigh(A)
     return lapack.eigh(A)
 
@@ -192,4 +205,6 @@ def eigvalsh_by_lapack(A: Tensor) -> tuple[Tensor, bool]:
 
 def svd_by_lapack(M: Tensor) -> Factors:
     """Return U, S and Vh."""
-    return lapack.separately(lapack.svd, M) if batch_invariant() else lapack.svd(M)
+    if batch_invariant():
+        return lapack.separately(lapack.svd, M)
+    return lapack.svd(M) if M.is_cpu else lapack.svd_of_smaller(M)

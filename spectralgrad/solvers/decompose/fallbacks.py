@@ -21,12 +21,12 @@ from ...dispatch import status
 from ...errors import NonFiniteError, SolverError, batch_positions
 from ...native.functions import in_memory
 from ...precision import exponent, ldexp, resolved
+from ..acceptance import THRESHOLD, eigh_ratios, svd_ratios
 from ..call_counts import counts
-from ..symmetry import mirrored, refuse_asymmetric
+from ..symmetry import asymmetric, mirrored, not_finite, refuse_asymmetric
 from . import choice, lapack
 from .lapack import Factors
 
-THRESHOLD = 30.0  # LAPACK's test suite accepts residuals below 30 n u ‖A‖, with u = eps/2
 _FAILURES = (torch.linalg.LinAlgError, np.linalg.LinAlgError)  # type: ignore[attr-defined]
 
 
@@ -53,14 +53,12 @@ class Problem:
         if found is not None:
             return found
         counts.call(A.shape[:-2].numel())
-        refuse_asymmetric(A, operation, dtype)
-        A = self.readable(A, operation)  # raises for NaN, on which the drivers below may hang
+        A = self.readable(A, operation, dtype)  # raises for NaN, on which the drivers below may hang
         try:
             factors = self.fast(A)
         except _FAILURES:
-            if not status.optimistic(A):
-                return self._one_by_one(A, operation)
-            factors = self.fast(without_values(A))
+            careful = not status.optimistic(A)
+            factors = self.by_parts(A, operation) if careful else self.fast(without_values(A))
         self.repair(A, factors, operation)
         return factors
 
@@ -74,23 +72,24 @@ class Problem:
         counts.call(plan.batch)
         if failed:
             operation = operation or self.name
-            refuse_asymmetric(A, operation, dtype)
-            self.repair(self.readable(A, operation), factors, operation)
+            self.repair(self.readable(A, operation, dtype), factors, operation)
         return factors
 
     def _run(self, driver: str, A: Tensor) -> Factors:
         run: Callable[[Tensor], Factors] = getattr(lapack, driver)
         return run(A)
 
-    def readable(self, A: Tensor, operation: str) -> Tensor:
+    def readable(self, A: Tensor, operation: str, dtype: torch.dtype | None = None) -> Tensor:
         """Return ``A`` if the part that the driver reads is finite, otherwise raise :class:`NonFiniteError`.
 
-        An optimistic run gets zeros instead of a matrix that is not, because drivers refuse a whole batch.
+        For eigh, a ``dtype`` requires that all of it is, and symmetric. An optimistic run gets zeros instead of a
+        matrix that is not, because drivers refuse a whole batch.
         """
         if status.optimistic(A):
-            bad = ~torch.isfinite(self.read(A)).flatten(-2).all(-1)
+            bad = not_finite(A.shape[:-2], self.read(A)) if dtype is None else asymmetric(A, dtype)
             status.suspected(bad)
-            return torch.where(bad[..., None, None], 0, A)
+            return A.masked_fill(bad[..., None, None], 0)
+        refuse_asymmetric(A, operation, dtype)
         if _certainly_finite(A) or bool(torch.isfinite(A).all()):
             return A
         read = self.read(A)
@@ -99,10 +98,25 @@ class Problem:
             raise NonFiniteError(batch_positions(bad), A.shape[:-2], operation)
         return read
 
-    def _one_by_one(self, A: Tensor, operation: str) -> Factors:
-        batch = A.shape[:-2]
-        results = [self._climb(A[index], tuple(index), operation) for index in np.ndindex(*batch)]
-        return tuple(torch.stack(parts).reshape(*batch, *parts[0].shape) for parts in zip(*results, strict=True))
+    def by_parts(self, A: Tensor, operation: str) -> Factors:
+        """Decompose a batch that the driver refuses because of some of its matrices."""
+        batch, matrices = A.shape[:-2], A.reshape(-1, *A.shape[-2:])
+        parts = list(self._parts(matrices, range(len(matrices)), batch, operation))
+        return tuple(torch.cat(part).reshape(*batch, *part[0].shape[1:]) for part in zip(*parts, strict=True))
+
+    def _parts(self, matrices: Tensor, where: range, batch: torch.Size, operation: str) -> Iterator[Factors]:
+        """Halve the batch until the driver takes a part, or one matrix is left, which goes through the fallbacks."""
+        if len(where) == 1:
+            position = tuple(int(i) for i in np.unravel_index(where[0], tuple(batch)))
+            yield tuple(factor[None] for factor in self._climb(matrices[where[0]], position, operation))
+            return
+        for half in (where[: len(where) // 2], where[len(where) // 2 :]):
+            try:
+                factors = self.fast(matrices[half.start : half.stop])
+            except _FAILURES:
+                yield from self._parts(matrices, half, batch, operation)
+            else:
+                yield factors
 
     def repair(self, A: Tensor, factors: Factors, operation: str) -> list[tuple[int, ...]]:
         """Replace factors that are not finite by the fallbacks' results, in place; return the batch positions.
@@ -111,8 +125,8 @@ class Problem:
         """
         if not status.optimistic(A) and all(map(_certainly_finite, factors)):
             return []
-        good = torch.stack([torch.isfinite(f).flatten(A.dim() - 2).all(-1) for f in factors]).all(0)
-        failed = batch_positions(~good) if status.suspected(~good) else []
+        bad = not_finite(A.shape[:-2], *factors)
+        failed = batch_positions(bad) if status.suspected(bad) else []
         for position in failed:
             for factor, part in zip(factors, self._climb(A[position], position, operation), strict=False):
                 factor[position] = part
@@ -143,7 +157,7 @@ class Problem:
         wide = A.to(torch.promote_types(A.dtype, torch.float64))
         if wide.dtype != A.dtype:
             yield "float64", lambda: self._narrow(self._scaled(self.driver, wide), A)
-        for other in self.others:
+        for other in self.others if A.is_cpu else reversed(self.others):  # numpy's is on the host, hence the last
             yield other, lambda other=other: self._narrow(self._scaled(other, wide), A)  # type: ignore[misc]
         yield "jitter", lambda: self._narrow(self._scaled(self.driver, _jitter(wide, A.dtype)), A)
 
@@ -173,29 +187,12 @@ def _certainly_finite(x: Tensor) -> bool:
 
 def eigh_ratio(A: Tensor, factors: Factors) -> float:
     """Return LAPACK's test ratio of one eigendecomposition: max(‖A − VΛVᴴ‖/(‖A‖ n u), ‖VᴴV − I‖/(n u))."""
-    w, V = factors
-    return _ratio(mirrored(A), V, w, V.mH, V)
+    return float(eigh_ratios(A, *factors))
 
 
 def svd_ratio(M: Tensor, factors: Factors) -> float:
     """Return LAPACK's test ratio of one singular value decomposition."""
-    U, S, Vh = factors
-    return max(_ratio(M, U, S, Vh, U), _ratio(M, U, S, Vh, Vh.mH))
-
-
-def _ratio(A: Tensor, left: Tensor, values: Tensor, right: Tensor, basis: Tensor) -> float:
-    unit = max(A.shape[-2:]) * torch.finfo(A.dtype).eps / 2
-    wide = torch.promote_types(A.dtype, torch.float64)
-    scale = A.abs().amax().to(wide).real
-    scale = torch.where(scale > 0, resolved(scale), 1)
-    A, left, right, basis = (x.to(wide) for x in (A, left, right, basis))
-    A, values = A / scale, values.to(scale.dtype) / scale
-    residual = torch.linalg.matrix_norm(A - (left * values) @ right, 1)
-    size = torch.linalg.matrix_norm(A, 1).clamp_min(torch.finfo(scale.dtype).tiny)
-    gram = basis.mH @ basis
-    orthogonality = torch.linalg.matrix_norm(gram - torch.eye(gram.shape[-1], dtype=wide, device=A.device), 1)
-    worst = torch.maximum(residual / size, orthogonality) / unit
-    return float(worst) if bool(torch.isfinite(worst)) else float("inf")
+    return float(svd_ratios(M, *factors))
 
 
 def _jitter(A: Tensor, dtype: torch.dtype) -> Tensor:
@@ -265,7 +262,9 @@ def eigenvalues(A: Tensor, operation: str) -> Tensor:
         w, failed = choice.eigvalsh_by_lapack(A)
     except _FAILURES:
         if not status.optimistic(A):
-            return EIGH._one_by_one(A, operation)[0]
+            factors = EIGH.by_parts(A, operation)
+            EIGH.repair(A, factors, operation)
+            return factors[0]
         w, failed = choice.eigvalsh_by_lapack(without_values(A))
     if failed:
         EIGH.repair(A, (w,), operation)

@@ -77,7 +77,7 @@ def _flat_factor(B: Tensor) -> tuple[Tensor, Tensor]:
 
     If the kernel is used, it is B^(-1/2), which takes one call; otherwise L⁻¹D.
     """
-    plan = choice.symmetric(B, roots=True)
+    plan = choice.symmetric(B, "root")
     if plan is None:
         definite, back = _inverse_factor(B)
         condition = torch.linalg.matrix_norm(back).square() * torch.linalg.matrix_norm(B)

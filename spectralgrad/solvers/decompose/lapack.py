@@ -13,9 +13,11 @@ from torch import Tensor
 
 from ...dispatch import status
 from ...dispatch.torch_internals import unintercepted
+from ..acceptance import THRESHOLD, orthonormality
 from ..symmetry import mirrored
 
 Factors = tuple[Tensor, ...]
+_BATCHED = 32  # rows and columns up to which cuSOLVER decomposes all matrices of a batch together
 
 
 @unintercepted
@@ -68,10 +70,37 @@ def eigh_by_svd(A: Tensor) -> Factors:
     return w, torch.take_along_dim(U, order.unsqueeze(-2), dim=-1)
 
 
+def eigh_verified(A: Tensor) -> Factors:
+    """:func:`eigh`, with NaN for the matrices (*,) whose eigenvectors are not orthonormal.
+
+    cuSOLVER's batched driver has returned such vectors of complex64 matrices (pytorch issue 192483).
+    """
+    w, V = eigh(A)
+    wrong = ~(orthonormality(V) < THRESHOLD)
+    return w.masked_fill(wrong.unsqueeze(-1), torch.nan), V.masked_fill(wrong[..., None, None], torch.nan)
+
+
 @unintercepted
 def svd(M: Tensor) -> Factors:
     """torch.linalg.svd, reduced: U (*, m, k), S (*, k), Vh (*, k, n)."""
     return tuple(torch.linalg.svd(M, full_matrices=False))
+
+
+@unintercepted
+def svd_of_smaller(M: Tensor) -> Factors:
+    """:func:`svd` for accelerators, where tall and wide matrices are reduced to square ones by a QR decomposition.
+
+    cuSOLVER's batched driver takes up to 32 rows and columns; other matrices are decomposed one after another.
+    """
+    m, n = M.shape[-2:]
+    if max(m, n) <= _BATCHED or max(m, n) < 2 * min(m, n):
+        return svd(M)
+    if m < n:
+        U, S, Vh = svd_of_smaller(M.mH)
+        return Vh.mH, S, U.mH
+    Q, R = torch.linalg.qr(M)
+    U, S, Vh = svd(R)
+    return Q @ U, S, Vh
 
 
 def svd_numpy(M: Tensor) -> Factors:

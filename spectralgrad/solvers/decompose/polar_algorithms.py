@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...dispatch import status
 from ...native.functions import in_memory
 from ...native.thresholds import table
 from ...precision import all_ordinary, magnitude, rank_tolerance
@@ -23,10 +22,11 @@ _BLOCK = 64  # columns of the Gram matrix computed at a time
 def polar_factors(M: Tensor, operation: str = "polar", rtol: float = -1.0) -> tuple[Tensor, Tensor, Tensor]:
     """Return Q, h and Vh with M = Q V diag(h) Vh for m ≥ n, where Q has orthonormal columns and h is descending.
 
-    Where the kernel computes singular value decompositions, they come from its SVD, except for tall matrices.
-    Elsewhere, in single precision, they come from the eigendecomposition of the Gram matrix MᴴM in double precision,
-    whose eigenvalues are the squared singular values; this is faster than LAPACK's SVD. Matrices with too small a
-    singular value, and double precision, use the SVD. This last choice is made for each matrix of a batch separately.
+    Where the kernel computes singular value decompositions, they come from its SVD, except for tall matrices; on an
+    accelerator they come from the SVD there. Elsewhere, in single precision, they come from the eigendecomposition of
+    the Gram matrix MᴴM in double precision, whose eigenvalues are the squared singular values; this is faster than
+    LAPACK's SVD. Matrices with too small a singular value, and double precision, use the SVD. This last choice is made
+    for each matrix of a batch separately.
 
     Args:
         M: matrices (*, m, n).
@@ -59,7 +59,7 @@ def by_kernel(
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the factors of :func:`polar_factors` in one call of the kernel, or None if it is not the way."""
     fits = M.dim() > 1 and M.shape[-1] <= M.shape[-2] <= table().polar and M.shape[-2] < table().tall * M.shape[-1]
-    plan = choice.singular(M) if fits and not M.dtype.is_complex else None
+    plan = choice.singular(M, "polar") if fits and not M.dtype.is_complex else None
     if plan is None:
         return None
     factors, failed = plan.polar(in_memory(M), special, _tolerance(M, rtol))
@@ -103,8 +103,7 @@ def _finished(Q: Tensor, S: Tensor, Vh: Tensor, tolerance: float, special: bool)
     h = torch.where(least < S, S, 0)
     if not special:
         return Q, h, Vh
-    mirrored = (_determinant(Q) < 0).unsqueeze(-1)
-    v, signs = Vh[..., -1, :], torch.where(mirrored, -1, 1)
+    v, signs = Vh[..., -1, :], _determinant(Q).sign().unsqueeze(-1)
     Q = torch.addcmul(Q, (Q * v.unsqueeze(-2)).sum(-1, keepdim=True) * (signs - 1).unsqueeze(-1), v.unsqueeze(-2))
     before, last = h[..., -2:-1], h[..., -1:] * signs
     if h.shape[-1] > 1:
@@ -115,13 +114,11 @@ def _finished(Q: Tensor, S: Tensor, Vh: Tensor, tolerance: float, special: bool)
 def _factors(M: Tensor, operation: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return the polar factor, singular values and right vectors by the fastest algorithm outside the kernel."""
     m, n = M.shape[-2:]
-    by_gram = m >= table().tall * n or choice.singular(M) is None
-    unread = status.optimistic(M)
-    by_gram &= status.checking() or not unread  # the choice for each matrix would have to be read
+    by_gram = M.is_cpu and (m >= table().tall * n or choice.singular(M) is None)
     if not (by_gram and M.dtype == torch.float32 and M.numel() and m >= n):
         return _by_svd(M, operation)
     M = SVD.readable(M, operation)  # the SVD below checks for itself
-    if not unread and all_ordinary(M):
+    if all_ordinary(M):
         return _by_gram(M)
     size = magnitude(M)  # reciprocals of small singular values would overflow in single precision
     Q, S, Vh = _by_gram(M / size)
@@ -146,15 +143,14 @@ def _by_gram(M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     s = w.clamp_min(0).sqrt()
     inverse = (V / s.unsqueeze(-2)) @ V.mT
     S, Vh = s.flip(-1).float(), V.flip(-1).mT.float().contiguous()
-    unread = status.optimistic(M)
-    if unread or bool(suits.any()):
-        counts.call(suits.numel() if unread else int(suits.sum()))
-    if not unread and bool(flat.all()):
+    if bool(suits.any()):
+        counts.call(int(suits.sum()))
+    if bool(flat.all()):
         return M @ inverse.float(), S, Vh
     Q = (wide @ inverse).float()
-    if unread or bool(flat.any()):
+    if bool(flat.any()):
         Q = torch.where(flat[..., None, None], M @ inverse.float(), Q)
-    if status.suspected(~suits):
+    if not bool(suits.all()):
         U = torch.zeros_like(M)
         U[~suits], S[~suits], Vh[~suits] = _svd_of_some(M, ~suits)
         Q = torch.where(suits[..., None, None], Q, U @ Vh)

@@ -1,6 +1,7 @@
 """Small matrices on accelerators, by Triton. Nothing here imports Triton before a kernel is launched."""
 
 from .availability import missing as missing
+from .availability import state as state
 from .long_svd import tall_svd as tall_svd
 from .point_sets import cross_covariance as cross_covariance
 from .point_sets import fit_distance as fit_distance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -56,7 +57,9 @@ def run(kernel: str, programs: int, *args: Any, **known: Any) -> None:
         return
     module, name = kernel.split(".")
     function = getattr(import_module(f".kernels.{module}", __package__), name)
-    function[(programs,)](*args, **{"num_warps": 1, **options(bool(torch.version.hip)), **known})
+    device = args[0].device
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():  # Triton launches on the current one
+        function[(programs,)](*args, **{"num_warps": 1, **options(bool(torch.version.hip)), **known})
 
 
 def flags(A: Tensor) -> Tensor:

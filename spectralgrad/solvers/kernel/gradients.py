@@ -36,7 +36,7 @@ def eigh_gradient(
         saturates: clamp products with the gap matrix that would overflow.
     """
     w, V = eigenpairs
-    plan = choice.derivatives(V)
+    plan = choice.derivatives(V, "eigenpairs")
     if plan is None:
         return None
     K = 0.0 if cotangents[1] is None else _fitting(gaps(w), V)
@@ -65,7 +65,7 @@ def svd_gradient(
         filters, saturates: as in :func:`eigh_gradient`.
     """
     U, S, Vh = factors
-    plan = choice.singular_derivatives(U, Vh)
+    plan = choice.singular_derivatives(U, Vh, "factors")
     if plan is None or not _of_type(U.dtype, *factors, *cotangents):
         return None
     K = gaps(S)
@@ -83,7 +83,7 @@ def polar_gradient(Q: Tensor, h: Tensor, Vh: Tensor, G: Tensor) -> Tensor | None
 
     The last of h may be negative.
     """
-    plan = None if max(Q.shape[-2:]) > table().polar else choice.singular_derivatives(Q, Vh)
+    plan = None if max(Q.shape[-2:]) > table().polar else choice.singular_derivatives(Q, Vh, "polar")
     if plan is None or not _of_type(Q.dtype, h, Vh, G):
         return None
     return plan.polar(*map(in_memory, (G, Q, h, Vh)))

@@ -39,7 +39,7 @@ def inverse_root(
         clamp: set negative eigenvalues to zero instead of raising an error.
         dtype: as in :func:`spectralgrad.solvers.kernel.roots.positive_part`.
     """
-    plan = choice.symmetric(A, roots=True) if rtol < 0 or not eps else None
+    plan = choice.symmetric(A, "power") if rtol < 0 or not eps else None
     if plan is not None:
         zero, negative, asymmetry = choice.tolerances(plan.d, A.dtype, dtype)
         least = rtol if rtol >= 0 else 0.0 if eps else zero

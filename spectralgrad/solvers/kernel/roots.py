@@ -45,7 +45,7 @@ def root_and_eigenpairs(
     if found is not None:
         return found
     w, V = EIGH.solve(A, operation, dtype)
-    if status.suspected(~torch.isfinite(w).all(-1)):  # the norm overflows although no entry does
+    if not status.optimistic(w) and not bool(torch.isfinite(w).all()):  # the norm overflows although no entry does
         e = exponent(A)
         w, V = EIGH.solve(ldexp(A, -e[..., None, None]), operation)
         return *_scaled_root(w, V, e, operation, inverse, rtol, clamp, dtype), V.contiguous()
@@ -56,9 +56,9 @@ def root_by_kernel(
     A: Tensor, operation: str, inverse: bool, rtol: float, clamp: bool, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the root, its eigenvalues and the eigenvectors by one call of the kernel, or None if it is not used."""
-    plan = choice.symmetric(A, roots=True)
-    if plan is None:
-        return None
+    plan = choice.symmetric(A, "root")
+    if plan is None or (status.optimistic(A) and dtype not in (None, A.dtype)):
+        return None  # how large the rounding errors of a half type are is known only to the composition
     zero, negative, asymmetry = choice.tolerances(plan.d, A.dtype, dtype)
     limits = zero if rtol < 0 else rtol, math.inf if clamp else negative, asymmetry
     results, doubtful = plan.root(in_memory(A), inverse, limits)
@@ -149,7 +149,7 @@ def root_derivative(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int =
 
 def root_derivative_by_kernel(V: Tensor, s: Tensor, G: Tensor, inverse: bool, terms: int = 0) -> Tensor | None:
     """Return the derivative of a root by one call of the kernel, or None if it is not used."""
-    plan = choice.derivatives(V)
+    plan = choice.derivatives(V, "series" if terms else "root")
     if plan is None or not s.dtype == V.dtype == G.dtype:  # hooks on saved tensors may change types
         return None
     return plan.root(in_memory(V), in_memory(s), in_memory(G), inverse, terms)
@@ -178,7 +178,7 @@ def function_derivative(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor:
 
 def function_derivative_by_kernel(V: Tensor, gamma: Tensor, G: Tensor) -> Tensor | None:
     """Return V (Γ ∘ Vᴴ sym(G) V) Vᴴ by one call of the kernel, or None if it is not used."""
-    plan = choice.derivatives(V)
+    plan = choice.derivatives(V, "function")
     if plan is None or not gamma.dtype == V.dtype == G.dtype:
         return None
     return plan.function(in_memory(V), in_memory(gamma), in_memory(G))

@@ -38,7 +38,7 @@ def function_and_eigenpairs(
     if not (function.unobserved(A) or function.recorded(A)):
         return None
     X: Tensor = A.detach()  # type: ignore[attr-defined]
-    plan = choice.symmetric(X, roots=True)
+    plan = choice.symmetric(X, "function")
     if plan is None:
         return None
     zero, negative, asymmetry = choice.tolerances(plan.d, X.dtype, dtype)
@@ -54,7 +54,7 @@ def scalar_derivative(V: Tensor, w: Tensor, G: Tensor, name: Name) -> Tensor | N
 
     None if the kernel is not used, and for the powers 0 and 1, to which zero is no exception.
     """
-    plan = choice.derivatives(V)
+    plan = choice.derivatives(V, "scalar")
     if plan is None or G.dtype != V.dtype or name in (("whole_power", 0.0), ("whole_power", 1.0)):
         return None
     return plan.scalar(in_memory(V), in_memory(w), in_memory(G), _scalar(name, V.dtype))

@@ -54,14 +54,14 @@ def _plan(U: Tensor, Vh: Tensor, *others: Tensor) -> SingularDerivatives | None:
     dtype = U.dtype
     if not function.eager(U, Vh, *others) or [x for x in (Vh, *others) if x.dtype != dtype]:
         return None
-    return choice.singular_derivatives(U, Vh)
+    return choice.singular_derivatives(U, Vh, "function")
 
 
 def divided_differences(
     w: Tensor, values: Tensor, slope: Callable[[Tensor], Tensor], least: float = 0, finite: bool = False
 ) -> tuple[Tensor, Tensor] | None:
     """Return the divided differences (*, d, d) of f, and f(w)/w (*, d), for f without gradient."""
-    native = kernel() if function.reverse_only(w, values) else None
+    native = kernel() if w.is_cpu and function.reverse_only(w, values) else None
     if native is None or not native.takes(w) or not 0 < w.numel() * w.shape[-1] <= _MOST:
         return None
     if w.requires_grad or not _readable(values, w):

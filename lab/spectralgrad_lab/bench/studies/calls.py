@@ -79,7 +79,7 @@ def _of_singular_values(f: Function) -> Function:
 
 def _other(A: Tensor) -> Tensor:
     """Another positive definite matrix, without gradient."""
-    return A.detach().flip(-1, -2) + torch.eye(A.shape[-1], dtype=A.dtype)
+    return A.detach().flip(-1, -2) + torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
 
 
 def _leading(A: Tensor) -> Tensor:
@@ -88,12 +88,12 @@ def _leading(A: Tensor) -> Tensor:
 
 
 def _best(S: Tensor) -> Tensor:
-    return torch.where(torch.arange(len(S)) < 2, S, 0)
+    return torch.where(torch.arange(len(S), device=S.device) < 2, S, 0)
 
 
 def _rotation(M: Tensor) -> Tensor:
     U, _, Vh = svd(M)
-    sign = torch.ones(len(M), dtype=M.dtype)
+    sign = torch.ones(len(M), dtype=M.dtype, device=M.device)
     sign[-1] = torch.linalg.det(U @ Vh).detach().sign()
     return (U * sign) @ Vh
 
@@ -210,7 +210,7 @@ CALLS = (
 
 
 def _shifted(A: Tensor) -> Tensor:
-    return A + 0.1 * torch.eye(A.shape[-1], dtype=A.dtype)
+    return A + 0.1 * torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
 
 
 def matrix(size: int, dtype: torch.dtype = DTYPE) -> Tensor:
@@ -220,13 +220,17 @@ def matrix(size: int, dtype: torch.dtype = DTYPE) -> Tensor:
 
 def disagreement(call: Call, size: int) -> float:
     """The larger relative difference of the values and of the gradients, in double precision."""
-    A = matrix(size, torch.float64).requires_grad_()
+    return difference(call, matrix(size, torch.float64))
+
+
+def difference(call: Call, A: Tensor) -> float:
+    """The larger relative difference of the values and of the gradients for a matrix, or a batch."""
+    A = A.detach().requires_grad_()
     values = [call.seen(f(A)) for f in (call.ours, call.theirs)]
-    G = torch.cos(torch.arange(values[0].numel(), dtype=A.dtype).square()).view(values[0].shape)
+    G = torch.cos(torch.arange(values[0].numel(), dtype=A.dtype, device=A.device).square()).view(values[0].shape)
     gradients = [torch.autograd.grad(value, A, G)[0] for value in values]
-    gradients = [g + g.mT for g in gradients]  # torch's is not symmetric, and defined for symmetric directions only
-    if call.name in _OF_ANY_MATRIX:
-        gradients = [torch.autograd.grad(call.seen(f(A)), A, G)[0] for f in (call.ours, call.theirs)]
+    if call.name not in _OF_ANY_MATRIX:  # torch's is not symmetric, and defined for symmetric directions only
+        gradients = [g + g.mT for g in gradients]
     pairs = (values, gradients)
     return max(float((x - y).detach().norm() / y.detach().norm()) for x, y in pairs)
 

@@ -16,7 +16,20 @@ is exchanged between threads.
 import triton
 import triton.language as tl
 
-from .language import any_of, divided, even_exponent, identity, ldexp, moved, put, reciprocal, sqrt, swapped, turned
+from .language import (
+    any_of,
+    divided,
+    even_exponent,
+    identity,
+    largest_of,
+    ldexp,
+    moved,
+    put,
+    reciprocal,
+    sqrt,
+    swapped,
+    turned,
+)
 
 
 @triton.jit
@@ -170,12 +183,40 @@ def ascending(a, v, N: tl.constexpr, BLOCKS: tl.constexpr):
 
 
 @triton.jit
+def symmetric(A, offset, live, row, limit, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr):
+    """Matrices whose triangles differ by at most ``limit`` times the largest entry; not those with NaN.
+
+    Halves are subtracted, so that no difference overflows. Each thread compares its rows.
+    """
+    top = tl.zeros_like(row).to(A.dtype.element_ty)
+    for j in tl.static_range(N):
+        for b in tl.static_range(BLOCKS):
+            i = row + b * ROWS
+            x = tl.load(A + offset + i * N + j, mask=live & (i < N), other=0.0)
+            top = tl.maximum(top, tl.abs(x))
+    bar = largest_of(top, ROWS) * 0.5 * limit
+    bad = tl.zeros_like(row)
+    for j in tl.static_range(N):
+        for b in tl.static_range(BLOCKS):
+            i = row + b * ROWS
+            x = tl.load(A + offset + i * N + j, mask=live & (i < N), other=0.0)
+            y = tl.load(A + offset + j * N + i, mask=live & (i < N), other=0.0)
+            bad = tl.maximum(bad, tl.where(tl.abs(x * 0.5 - y * 0.5) <= bar, 0, 1))
+    return largest_of(bad, ROWS) == 0
+
+
+@triton.jit
 def eigenpairs(
-    A, offset, live, row, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr,
-    TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
+    A, offset, live, row, limit, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr,
+    TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr, BOTH: tl.constexpr,
 ):  # fmt: skip
-    """w/2ᵉ, V, the even exponents e and the matrices for which they hold. ``offset`` and ``live`` are (M, ROWS)."""
+    """Ascending eigenvalues, divided by 2ᵉ, eigenvectors, the exponents e and the matrices for which they hold.
+
+    ``offset`` and ``live`` are (M, ROWS). With ``BOTH``, they do not hold for matrices that are not symmetric.
+    """
     a, e, good = scaled(load_lower(A, offset, live, N), N, LARGEST)
+    if BOTH:
+        good = good & symmetric(A, offset, live, row, limit, N, BLOCKS, ROWS)
     v = identity(a[0] * 0.0, row, N, BLOCKS, ROWS)
     a, v, busy = diagonalised(a, v, N, BLOCKS, BAR, TINY, SWEEPS)
     w, v = ascending(a, v, N, BLOCKS)
@@ -202,13 +243,13 @@ def store_columns(V, offset, v, row, live, good, N: tl.constexpr, BLOCKS: tl.con
 
 @triton.jit
 def eigh(
-    A, W, V, FAILED, B, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr,
-    LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
+    A, W, V, FAILED, B, limit, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr, BAR: tl.constexpr,
+    TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr, BOTH: tl.constexpr,
 ):  # fmt: skip
     """Ascending eigenvalues W (B, N) and eigenvectors V (B, N, N) of A (B, N, N), and which matrices failed."""
     BLOCKS: tl.constexpr = (N + ROWS - 1) // ROWS
     m, live, row = places(B, M, ROWS)
-    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS)
+    w, v, e, good = eigenpairs(A, m * (N * N), live, row, limit, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS, BOTH)
     once = live & (row == 0)
     for i in tl.static_range(N):
         x = tl.where(good, ldexp(w[i], e) + 0.0, float("nan"))

@@ -61,10 +61,13 @@ def numbers(B, M: tl.constexpr):
 
 @triton.jit
 def polar(
-    A, Q, H, V, FAILED, B, SPECIAL: tl.constexpr, N: tl.constexpr, M: tl.constexpr, BAR: tl.constexpr,
+    A, Q, H, V, FAILED, B, zero, SPECIAL: tl.constexpr, N: tl.constexpr, M: tl.constexpr, BAR: tl.constexpr,
     TINY: tl.constexpr, LARGEST: tl.constexpr, SWEEPS: tl.constexpr,
 ):  # fmt: skip
-    """Q, h and the right singular vectors, as rows, of B matrices, and which of them failed."""
+    """Q, h and the right singular vectors, as rows, of B matrices, and which of them failed.
+
+    Eigenvalues up to ``zero`` times the largest are zero, and so is the sum of the last two.
+    """
     m, live, row = numbers(B, M)
     offset = m * (N * N)
     a, e, good = loaded(A, offset, live, row, N, 1, N, N, N, 1, LARGEST)
@@ -73,9 +76,15 @@ def polar(
     good = good & (busy == 0)
     h, a, v = descending(a, v, N, N, N, 1)
     u = orthonormal(a, row, N, N, 1, TINY)
+    cut = h[0] * zero
+    for j in tl.static_range(N):
+        h = put(h, j, tl.where(h[j] > cut, h[j], 0.0))
     if SPECIAL:
         mirrored = determinant(u, N) * determinant(v, N) < 0
-        h = put(h, N - 1, tl.where(mirrored, -h[N - 1], h[N - 1]))
+        last = tl.where(mirrored, -h[N - 1], h[N - 1])
+        if N > 1:
+            last = tl.where(h[N - 2] + last > cut, last, -h[N - 2])
+        h = put(h, N - 1, last)
         for i in tl.static_range(N):
             x = u[(N - 1) * N + i]
             u = put(u, (N - 1) * N + i, tl.where(mirrored, -x, x))

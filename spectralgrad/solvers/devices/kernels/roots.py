@@ -48,8 +48,9 @@ def square_of(y, row, N: tl.constexpr, BLOCKS: tl.constexpr, ROWS: tl.constexpr)
 
 @triton.jit
 def root(
-    A, S, R, V, STATE, B, zero, negative, INVERSE: tl.constexpr, N: tl.constexpr, M: tl.constexpr, ROWS: tl.constexpr,
-    BAR: tl.constexpr, TINY: tl.constexpr, LARGEST: tl.constexpr, NORMAL: tl.constexpr, SWEEPS: tl.constexpr,
+    A, S, R, V, STATE, B, zero, negative, limit, INVERSE: tl.constexpr, N: tl.constexpr, M: tl.constexpr,
+    ROWS: tl.constexpr, BAR: tl.constexpr, TINY: tl.constexpr, LARGEST: tl.constexpr, NORMAL: tl.constexpr,
+    SWEEPS: tl.constexpr, BOTH: tl.constexpr,
 ):  # fmt: skip
     """The root S, √λ with zeros off the range R, and V; STATE is 1 where a matrix failed and 2 where it is indefinite.
 
@@ -58,7 +59,7 @@ def root(
     """
     BLOCKS: tl.constexpr = (N + ROWS - 1) // ROWS
     m, live, row = places(B, M, ROWS)
-    w, v, e, good = eigenpairs(A, m * (N * N), live, row, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS)
+    w, v, e, good = eigenpairs(A, m * (N * N), live, row, limit, N, BLOCKS, ROWS, BAR, TINY, LARGEST, SWEEPS, BOTH)
     once = live & (row == 0)
     top = tl.maximum(tl.abs(w[0]), tl.abs(w[N - 1]))
     cut = top * zero
