@@ -110,6 +110,8 @@ HANDED_ON = {"fuse_whitening.example", "renew_statistics.batches", "process_grou
 # Where numbers below zero mean something.
 SIGNED = {"p", "power", "strength", "correction"}
 UNSIGNED = {"coupled_inverse_root.p", "inverse_root.p", "inverse_roots.p", "schatten_norm.p"}
+# Where tensors of booleans are meant.
+FLAGS = {"mask"}
 # Where infinity does: no clipping, no stopping rule, the largest singular value.
 INFINITE = {"schatten_norm.p", "Clip.threshold", "Trunc.threshold", "PI.tolerance", "SVDPI.tolerance"}
 # Functions in which NaN and infinity of the input reach the output, where they can be seen.

@@ -338,6 +338,7 @@ def test_every_public_function_of_matrices_is_in_the_table_of_scales_or_not_homo
     scaled = {name.split()[0] for name in HOMOGENEOUS}
     others = {
         "matrix_log", "matrix_exp", "matrix_function",  # not homogeneous; fuzzed at every scale against closed forms
+        "log_det",  # a logarithm, with a test of its own
         "eigsh", "lyapunov", "newton_schulz",  # iterations, with tests of their own
     }  # fmt: skip
     functions = {name for name in sg.linalg.__all__ if name[0].islower()}

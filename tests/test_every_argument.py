@@ -13,7 +13,7 @@ import torch
 import spectralgrad as sg
 
 from . import arguments
-from .arguments import HANDED_ON, INFINITE, PASSING, SIGNED, UNSIGNED
+from .arguments import FLAGS, HANDED_ON, INFINITE, PASSING, SIGNED, UNSIGNED
 
 CALLABLES = arguments.public_callables()
 VALUES = arguments.odd_values()
@@ -73,6 +73,7 @@ def _allowed(name, argument, hints):
         possible = TENSORS | {"None", "class"}
     signed = argument in SIGNED and key not in UNSIGNED
     allowed = possible - (set() if signed else {"minus", "minus half"}) - (set() if key in INFINITE else {"inf"})
+    allowed |= {"flags"} if argument in FLAGS else set()
     return allowed | (NOT_FINITE & TENSORS if key in PASSING else set())
 
 

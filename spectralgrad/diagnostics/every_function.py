@@ -62,6 +62,15 @@ def _procrustes(A: Tensor) -> Tensor:
     return _together(found.rotation, found.translation, found.scale)
 
 
+def _clouds(A: Tensor) -> tuple[Tensor, Tensor]:
+    return _tall(A)[:, :3], _tall(_other(A))[:, :3]
+
+
+def _counts(A: Tensor) -> Tensor:
+    """The mask of the first five of six points."""
+    return torch.arange(6, device=A.device) < 5
+
+
 def _normalize(A: Tensor) -> Tensor:
     return functional.normalize(_features(A), lambda C: sg.matrix_inv_sqrt(C), None, None).output
 
@@ -89,6 +98,8 @@ FEATURES: dict[str, Callable[[Tensor], Any]] = {  # arguments of layers
 # another form, whose name follows after a blank.
 _CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "apply_matrix": lambda A: functional.apply_matrix(_features(A), A[0], A[None]),
+    "cca_loss": lambda A: functional.cca_loss(_tokens(A), _tokens(_other(A))),
+    "canonical_correlations with eps": lambda A: sg.canonical_correlations(A[:3], _other(A)[:3], eps=0.1),
     "color": lambda A: functional.color(_features(A), _features(A).cos()),
     "covariance_sqrt": lambda A: sg.covariance_sqrt(_tall(A), eps=0.1),
     "cross_covariance_pooling": lambda A: functional.cross_covariance_pooling(_tokens(A), _tokens(_other(A))),
@@ -106,6 +117,8 @@ _CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "polar special": lambda A: sg.polar(A, special=True),
     "principal_projector": lambda A: functional.principal_projector(A, 2, 1e-3, sg.Pade()),
     "procrustes": _procrustes,
+    "procrustes with a mask": lambda A: _together(*sg.procrustes(*_clouds(A), mask=_counts(A))[:4]),
+    "rmsd with a mask": lambda A: sg.rmsd(*_clouds(A), weights=A[:, 0].abs().repeat(2)[:6], mask=_counts(A)),
     "svd": lambda A: _triplets(*sg.svd(_tall(A))),
     "wct": lambda A: functional.wct(_features(A), _features(A).cos()),
     "whiten pca": lambda A: functional.whiten(_features(A), whitening="pca"),

@@ -135,13 +135,14 @@ def svdvals(M: Tensor) -> Tensor:
     check_matrix(M, "svdvals")
     with full_precision(M):
         wide = widen(M)
-        S = _singular_values(wide)
+        S = singular_values_of(wide, "svdvals")
     return narrow(S, M.dtype)
 
 
-def _singular_values(M: Tensor) -> Tensor:
+def singular_values_of(M: Tensor, operation: str) -> Tensor:
+    """Return the singular values (*, k) of matrices in working precision; errors name the operation."""
     if function.needs_no_gradient(M):
-        return solvers.svdvals(M)
+        return solvers.svdvals(M, operation)
     if torch.compiler.is_compiling():
-        return decompositions.triplets(M, Pade(), "svdvals")[1]
-    return singular_values.values(M, Pade(), "svdvals")
+        return decompositions.triplets(M, Pade(), operation)[1]
+    return singular_values.values(M, Pade(), operation)

@@ -1,5 +1,6 @@
 """The functions that are also names of the package itself, such as ``spectralgrad.eigh``: one line for each file."""
 
+from .canonical_correlations import *
 from .covariances import *
 from .decompositions import *
 from .eigenvalues import *
@@ -11,4 +12,5 @@ from .point_sets import *
 from .polar_factor import *
 from .singular_values import *
 from .spd_distances import *
+from .spectral_measures import *
 from .subspaces import *

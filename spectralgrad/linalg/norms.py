@@ -85,7 +85,7 @@ def spectral_norm(M: Tensor) -> Tensor:
     Reference: as in :func:`nuclear_norm`.
     """
     check_matrix(M, "spectral_norm")
-    return _norm(M, "spectral_norm", _spectral)
+    return _norm(M, "spectral_norm", largest_value)
 
 
 @overridable
@@ -119,7 +119,7 @@ def schatten_norm(M: Tensor, p: float) -> Tensor:
     check_matrix(M, "schatten_norm")
     check_range(p, "p", "schatten_norm", 1, ends="[]")
     if p in (1, math.inf):
-        return _norm(M, "schatten_norm", _nuclear if p == 1 else _spectral)
+        return _norm(M, "schatten_norm", _nuclear if p == 1 else largest_value)
     return _norm(M, "schatten_norm", lambda X, triplets: _schatten(X, triplets, float(p)))
 
 
@@ -150,13 +150,25 @@ def _nuclear(M: Tensor, triplets: Triplets) -> Tensor:
     return sum_of(M, _sum(S), triplets, lambda: singular_weights.sign(S, _support(M, S)), known)
 
 
-def _spectral(M: Tensor, triplets: Triplets) -> Tensor:
+def largest_value(M: Tensor, triplets: Triplets) -> Tensor:
+    """Return the largest singular values (*,); equal ones share the gradient."""
     S, tolerance = triplets.S, _tolerance(M)
 
     def slopes() -> Weights:
         return singular_weights.mean_of_largest(S, ((1 - tolerance) * norm(S).unsqueeze(-1) <= S) & (S > 0))
 
     return sum_of(M, norm(S), triplets, slopes, SingularScalar("largest", 0.0, tolerance))
+
+
+def smallest_value(M: Tensor, triplets: Triplets, support: Tensor) -> Tensor:
+    """Return the smallest singular values (*,) on the ``support`` (*, k); equal ones share the gradient."""
+    S, resolution = triplets.S, _tolerance(M) * norm(triplets.S)
+    least = torch.where(support, S, torch.inf).amin(-1) if S.shape[-1] else norm(S)
+
+    def slopes() -> Weights:
+        return singular_weights.mean_of_largest(S, support & (S <= (least + resolution).unsqueeze(-1)))
+
+    return sum_of(M, least, triplets, slopes)
 
 
 def _schatten(M: Tensor, triplets: Triplets, p: float) -> Tensor:

@@ -3,8 +3,10 @@
 from .._lazy import export as _export
 from . import functional as functional
 from .base import *
+from .capacity_loss import *
 from .coloring import *
 from .conversion import *
+from .correlation_loss import *
 from .denoising import *
 from .dropcov import *
 from .fusion import *

@@ -42,6 +42,8 @@ TINY = [
     ("covariance", Case(2, 8, torch.float32, "gaussian", 5)),
     ("polar", Case(1, 4, torch.float32, "gaussian", 9)),
     ("procrustes", Case(4, 5, torch.float32, "gaussian", 3)),
+    ("cca", Case(2, 9, torch.float32, "gaussian", 4)),
+    ("rmsd", Case(4, 5, torch.float32, "gaussian", 3)),
     ("eigh", Case(3, 4, torch.complex64)),
     ("eigvalsh", Case(3, 4, torch.float32)),
     ("svd", Case(3, 4, torch.float32, "gaussian", 4)),
@@ -279,7 +281,7 @@ def test_judges_of_singular_values_see_each_factor():
     assert not accuracy.eigenvalues(M.mT @ M)((S**2,)).right  # descending
 
 
-@pytest.mark.parametrize("contest", ["svd_grad", "whitening"])
+@pytest.mark.parametrize("contest", ["svd_grad", "whitening", "rmsd", "cca"])
 def test_judges_of_gradients_see_value_and_gradient(contest):
     contest = comparisons.CONTESTS[contest](Case(8, 3, torch.float64, "gaussian", 3))
     value, gradient = contest.contestants[0].run()
@@ -350,7 +352,7 @@ def _gaussian(rows, columns):
 
 def test_jax_takes_part_where_it_is_installed(outcomes):
     pytest.importorskip("jax", reason="JAX is optional: it is only compared with")
-    without = ("covariance", "whitening", "frechet", "fourth_root", "procrustes", "generalised")
+    without = ("covariance", "whitening", "frechet", "fourth_root", "procrustes", "rmsd", "cca", "generalised")
     for outcome in outcomes:
         assert ("jax" in outcome) == (outcome.contest not in without)
         if "jax" in outcome:

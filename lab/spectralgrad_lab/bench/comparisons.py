@@ -19,7 +19,7 @@ from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .outcomes import Contest, Contestant, Outcome, checked, hold
 from .rivals import new_in_torch, newton_schulz, plain_covariance
-from .studies import alignment, frechet_and_roots, generalised, singular_filter
+from .studies import alignment, correlations, frechet_and_roots, generalised, singular_filter
 from .studies.layers import composition
 
 
@@ -202,6 +202,8 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "covariance": _covariance,
     "polar": _polar,
     "procrustes": alignment.contest,
+    "rmsd": alignment.distances,
+    "cca": correlations.contest,
     "whitening": _whitening,
     "generalised": generalised.contest,
     "frechet": frechet_and_roots.frechet,

@@ -19,6 +19,8 @@ TITLES = {
     "covariance": "square root of a covariance, channels × positions (batch), forward and backward",
     "polar": "polar factor, rows × columns (batch)",
     "procrustes": "rotation between point sets, points × coordinates (batch), forward and backward",
+    "rmsd": "distance of aligned points, points × coordinates (batch), forward and backward",
+    "cca": "canonical correlations, samples × features (batch), forward and backward",
     "whitening": "whitening layer, channels × positions (batch), forward and backward",
     "generalised": "generalised eigenproblem, X f(w) Xᴴ, forward and backward",
     "frechet": "Fréchet distance, samples × features (batch), forward and backward",

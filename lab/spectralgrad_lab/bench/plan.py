@@ -10,7 +10,7 @@ from .comparisons import CONTESTS
 
 _QUICK = 2**25  # work of a cell
 _USUAL = ("wishart", GAUSSIAN)
-_REAL = ("covariance", "procrustes", "whitening", "frechet")  # measured in the type of their goals only
+_REAL = ("covariance", "procrustes", "rmsd", "cca", "whitening", "frechet")  # measured in the type of their goals only
 
 Cell = tuple[str, Case]
 

@@ -63,7 +63,7 @@ def homogeneous(call: Call, inputs: Sequence[Tensor], *scales: Scale, trailing: 
         return call(*inputs)
     parts = [[part for part in zip(inputs, p, trailing, strict=True) if part[1]] for p, _ in scales]
     batch = common_shape(*(x.shape[: x.dim() - t] for x, t in zip(inputs, trailing, strict=True)))
-    wide = [x.expand(*batch, *x.shape[x.dim() - t :]) for x, t in zip(inputs, trailing, strict=True)]
+    wide = [x.expand((*batch, *x.shape[x.dim() - t :])) for x, t in zip(inputs, trailing, strict=True)]
     exponents = [common_exponent(part).expand(batch) for part in parts]
     down, up = (
         [sum(e * x for e, x in zip(exponents, numbers, strict=True)) for numbers in zip(*rows, strict=True)]

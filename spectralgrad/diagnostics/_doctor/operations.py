@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ... import linalg, solvers
-from ...linalg import eigenvalues, matrix_functions, norms, polar_factor, singular_values, subspaces
+from ...linalg import eigenvalues, matrix_functions, norms, polar_factor, singular_values, spectral_measures, subspaces
 from ...precision import widen
 from .measures import Factors
 
@@ -67,6 +67,7 @@ _KINDS = {  # of the functions that a file defines
     norms: "singular function",
     polar_factor: "singular function",
     singular_values: "singular function",
+    spectral_measures: "singular function",
 }
 
 

@@ -126,6 +126,10 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "nuclear_norm": _of(_ANY, linalg.nuclear_norm, 1),
     "spectral_norm": _of(_ANY, linalg.spectral_norm, 1),
     "schatten_norm": _of(_ANY, lambda M: linalg.schatten_norm(M, 3), 1),
+    "spectral_entropy": _of(_ANY, linalg.spectral_entropy, 0),
+    "effective_rank": _of(_ANY, lambda M: linalg.effective_rank(M, eps=1e-7), 0),
+    "stable_rank": _of(_ANY, linalg.stable_rank, 0),
+    "condition_number": _of(_ANY, linalg.condition_number, 0),
     "bures_wasserstein": _pair(linalg.bures_wasserstein, 1),
     "gaussian_wasserstein": Homogeneous(_POSITIVE, _moments, linalg.gaussian_wasserstein, (((1, 2, 1, 2), (2,)),)),
     "frechet_distance": Homogeneous(_FEATURES, _points, linalg.frechet_distance, (((1, 1), (2,)),)),
@@ -143,6 +147,16 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
         _points,
         lambda X, Y: linalg.procrustes(X, Y, scale=True)[:4],
         (((1, 0), (0, 0, -1, 0)), ((0, 1), (0, 1, 1, 2)), ((1, 1), (0, 1, 0, 2))),
+    ),
+    "rmsd": Homogeneous(_FEATURES, _points, linalg.rmsd, (((1, 1), (2,)),)),
+    "rmsd not squared": Homogeneous(
+        _FEATURES, _points, lambda X, Y: linalg.rmsd(X, Y, squared=False), (((1, 1), (1,)),)
+    ),
+    "rmsd with scale": Homogeneous(
+        _FEATURES, _points, lambda X, Y: linalg.rmsd(X, Y, scale=True), (((1, 0), (0,)), ((0, 1), (2,)))
+    ),
+    "canonical_correlations": Homogeneous(
+        _FEATURES, _points, linalg.canonical_correlations, (((1, 0), (0,)), ((0, 1), (0,)))
     ),
     "covariance": _of(_FEATURES, linalg.covariance, 2),
     "covariance_sqrt": _of(_FEATURES, linalg.covariance_sqrt, 1),

@@ -2,7 +2,9 @@
 
 from ..._lazy import export as _export
 from .affine_map import *
+from .capacity_loss import *
 from .coloring import *
+from .correlation_loss import *
 from .cross_covariance import *
 from .dropcov import *
 from .leading_rank import *

@@ -79,7 +79,7 @@ def whitening_mse(
 
     Reference: Ermolov, Siarohin, Sangineto and Sebe, Whitening for Self-Supervised Representation Learning, ICML 2021.
     """
-    z = _stacked(views, where)
+    z = stacked(views, where)
     _check(z, sub_batch, iterations, eps, whitening, where)
     if not z.shape[1]:
         return z.sum()
@@ -95,7 +95,8 @@ def whitening_mse(
         return torch.stack(losses).sum().to(z.dtype)
 
 
-def _stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
+def stacked(views: Tensor | Sequence[Tensor], where: str) -> Tensor:
+    """Return views (V, n, d) of the same samples; raise :class:`ShapeError` unless there are two at least."""
     if not isinstance(views, Tensor):
         if not isinstance(views, Sized):  # a generator
             raise ShapeError(f"{where}: expected a tensor (V, n, d) or a list of views, got {type(views).__name__}")

@@ -1,9 +1,10 @@
-r"""The contest of Procrustes problems: the rotation and translation between two sets of points, and their gradient.
+r"""Contests of Procrustes problems: the rotation and translation between two sets of points, and the distance left.
 
 The reference is the formula in float64, in plain torch: with
 :math:`C=\sum_i(y_i-\bar y)(x_i-\bar x)^\top=R\,V\mathrm{diag}(h)V^\top`
 the gradient of :math:`\langle R,G\rangle` in C is
  :math:`RV\bigl((V^\top(R^\top G-G^\top R)V)_{ij}/(h_i+h_j)\bigr)V^\top`.
+The gradient of the mean squared distance in X is :math:`2R^\top(Rx_i+t-y_i)/n`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from spectralgrad import procrustes
+from spectralgrad import procrustes, rmsd
 
 from ..accuracy import Judge, Results, Verdict, widened
 from ..cases import Case, matrices
@@ -31,6 +32,18 @@ def contest(case: Case) -> Contest:
     ]
     some = checked(case)
     return Contest("procrustes", case, contestants, aligned(X[some], Y[some], G[some]))
+
+
+def distances(case: Case) -> Contest:
+    """The mean squared distance of B pairs of ``case.size`` points after the best alignment, and its gradient."""
+    X = matrices(case)
+    Y = X.flip(-1) + 0.3 * matrices(case, seed=1)
+    contestants = [
+        Contestant("ours", _with_gradient(rmsd, X, Y), ours=True, exact=True),
+        Contestant("torch", _with_gradient(distance_by_svd, X, Y)),
+    ]
+    some = checked(case)
+    return Contest("rmsd", case, contestants, _distance_judge(X[some], Y[some]))
 
 
 def _ours(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,6 +65,30 @@ def by_svd(X: Tensor, Y: Tensor) -> tuple[Tensor, Tensor]:
     signs[..., -1] = torch.linalg.det(U.detach() @ Vh.detach()).sign()
     R = (U * signs.unsqueeze(-2)) @ Vh
     return R, (y - x @ R.mT).squeeze(-2)
+
+
+def distance_by_svd(X: Tensor, Y: Tensor) -> Tensor:
+    """The mean squared distance of the points that :func:`by_svd` aligns."""
+    R, t = by_svd(X, Y)
+    return (X @ R.mT + t.unsqueeze(-2) - Y).square().sum(-1).mean(-1)
+
+
+def _distance_judge(X: Tensor, Y: Tensor) -> Judge:
+    """The distance and its gradient in X, each within 30 √(nk) ε of the size of the points."""
+    X, Y = widened(X), widened(Y)
+    R, t = by_svd(X, Y)
+    misses = X @ R.mT + t.unsqueeze(-2) - Y
+    truth = misses.square().sum(-1).mean(-1)[..., None, None], 2 * misses @ R / X.shape[-2]
+    size = torch.linalg.matrix_norm(X) + torch.linalg.matrix_norm(Y)
+    count = X.shape[-1] * X.shape[-2]
+
+    def judge(results: Results) -> Verdict:
+        value, slope = widened(results[0])[..., None, None], widened(results[1])
+        parts = [(value, truth[0], size**2 / X.shape[-2]), (slope, truth[1], 2 * size / X.shape[-2])]
+        error = torch.stack([torch.linalg.matrix_norm(x - y) / scale for x, y, scale in parts]).max()
+        return Verdict(float(error), bool(error <= 30 * count**0.5 * torch.finfo(results[0].dtype).eps))
+
+    return judge
 
 
 def aligned(X: Tensor, Y: Tensor, G: Tensor) -> Judge:
@@ -90,5 +127,16 @@ def _both_ways(
     def both() -> Results:
         rotation, _ = function(*leaves)
         return rotation.detach(), torch.autograd.grad(rotation, leaves, G)[0]
+
+    return both
+
+
+def _with_gradient(function: Callable[[Tensor, Tensor], Tensor], X: Tensor, Y: Tensor) -> Callable[[], Results]:
+    """The distances, and their gradient in X; the one in Y is computed too."""
+    leaves = [X.clone().requires_grad_(), Y.clone().requires_grad_()]
+
+    def both() -> Results:
+        value = function(*leaves)
+        return value.detach(), torch.autograd.grad(value, leaves, torch.ones_like(value))[0]
 
     return both

@@ -23,6 +23,8 @@ from spectralgrad.testing import with_spectrum
 
 from .. import call_study
 from ..timing import race
+from .alignment import distance_by_svd
+from .correlations import by_covariances
 
 SIZES, DTYPE, AGREE = (3, 16), torch.float32, 1e-9
 PASSES = ("inference", "forward", "backward")
@@ -154,6 +156,11 @@ def _soft(S: Tensor) -> Tensor:
     return (S - 0.7).clamp_min(0)
 
 
+def _entropy(M: Tensor) -> Tensor:
+    p = svdvals(M) / svdvals(M).sum()
+    return -(p * p.log()).sum()
+
+
 CALLS = (
     Call("eigh", lambda A: sg.eigh(A).eigenvectors, lambda A: eigh(A).eigenvectors, torch.abs),
     Call("eigvalsh", sg.eigvalsh, eigvalsh),
@@ -170,9 +177,15 @@ CALLS = (
     Call("polar", sg.polar, _of_singular_values(torch.ones_like)),
     Call("polar(special=True)", lambda A: sg.polar(A, special=True), _rotation),
     Call("procrustes", lambda A: sg.procrustes(A, _other(A)).rotation, _kabsch),
+    Call("rmsd", lambda A: sg.rmsd(A, _other(A)), lambda A: distance_by_svd(A, _other(A))),
     Call("nuclear_norm", sg.nuclear_norm, lambda A: svdvals(A).sum()),
     Call("spectral_norm", sg.spectral_norm, lambda A: matrix_norm(A, 2)),
     Call("schatten_norm(A, 1.5)", lambda A: sg.schatten_norm(A, 1.5), lambda A: svdvals(A).pow(1.5).sum() ** (1 / 1.5)),
+    Call("spectral_entropy", sg.spectral_entropy, _entropy),
+    Call("effective_rank", sg.effective_rank, lambda A: _entropy(A).exp()),
+    Call("stable_rank", sg.stable_rank, lambda A: (A.norm() / matrix_norm(A, 2)).square()),
+    Call("condition_number", sg.condition_number, torch.linalg.cond),
+    Call("log_det", sg.log_det, lambda A: torch.linalg.slogdet(A).logabsdet),
     Call("low_rank(A, 2)", lambda A: sg.low_rank(A, 2), _of_singular_values(_best)),
     Call("singular_value_threshold", lambda A: sg.singular_value_threshold(A, 0.7), _of_singular_values(_soft)),
     Call(
@@ -187,6 +200,11 @@ CALLS = (
     Call("gaussian_wasserstein", lambda A: _apart(sg.gaussian_wasserstein, A), lambda A: _apart(_gaussian, A)),
     Call("gaussian_transport", lambda A: sg.gaussian_transport(A, _other(A)), lambda A: _transport(A, _other(A))),
     Call("frechet_distance", lambda X: sg.frechet_distance(X, _other(X)), lambda X: _frechet(X, _other(X))),
+    Call(
+        "canonical_correlations",
+        lambda X: sg.canonical_correlations(X, _other(X).sin(), eps=1e-3).sum(),
+        lambda X: by_covariances(X, _other(X).sin())[:-1].sum(),
+    ),
     Call("affine_invariant", lambda A: sg.affine_invariant(A, _other(A)), lambda A: _affine(A, _other(A))),
 )
 
@@ -218,8 +236,9 @@ def difference(call: Call, A: Tensor) -> float:
 
 
 _OF_ANY_MATRIX = {
-    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
-    "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
+    "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "rmsd", "nuclear_norm", "spectral_norm",
+    "low_rank(A, 2)", "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
+    "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det", "canonical_correlations",
     "covariance", "covariance_sqrt", "frechet_distance",
 }  # fmt: skip
 
