@@ -1,4 +1,4 @@
-"""Accelerators: :mod:`tests.on_a_device` in processes of their own, and operators that a CUDA graph can record."""
+"""Accelerators: on_a_device.py and drivers_on_a_device.py in processes of their own, and operators in CUDA graphs."""
 
 import pytest
 import torch
@@ -19,11 +19,20 @@ PARTS = {
 LONG = {"methods", "errors"}
 
 
+def passes(file, *selected):
+    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{file}.py", *selected)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 @NO_DEVICE
 @pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x in LONG else x for x in PARTS])
 def test_on_a_device(part):
-    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_a_device.py", "-k", PARTS[part])
-    assert done.returncode == 0, done.stdout[-4000:]
+    passes("on_a_device", "-k", PARTS[part])
+
+
+@NO_DEVICE
+def test_drivers():
+    passes("drivers_on_a_device")
 
 
 OPERATIONS = {
