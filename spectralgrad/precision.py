@@ -12,6 +12,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from .dispatch.host import has_double
 from .dispatch.torch_internals import is_autocast_available
 from .native.thresholds import table
 
@@ -49,6 +50,11 @@ def widen(A: Tensor) -> Tensor:
 def doubled(A: Tensor) -> Tensor:
     """Convert ``A`` to double precision, real or complex."""
     return A.to(torch.promote_types(A.dtype, torch.float64))
+
+
+def widest(X: Tensor) -> torch.dtype:
+    """Return the dtype in which sums over ``X`` are taken: double precision if its device has that."""
+    return torch.promote_types(X.dtype, torch.float64) if has_double(X.device) else working_dtype(X.dtype)
 
 
 def narrow(X: Tensor, dtype: torch.dtype) -> Tensor:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_function import matrix
 from spectralgrad.solvers.decompose import lapack
 from spectralgrad_lab.bench.studies.pretended_device import counted, put
 
 from .on_a_device import _registered, most  # noqa: F401
-from .public_functions import matrix
 
 
 @pytest.mark.parametrize("shape", [(2, 40, 5), (2, 5, 40), (40, 1), (2, 40, 30)])

@@ -10,12 +10,11 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_function import CALLS, METHODS, matrix
+from spectralgrad.diagnostics.every_layer import LAYERS, RUNNING, layer_and_input
 from spectralgrad.solvers.decompose import choice
 from spectralgrad_lab.bench.studies import pretended_device as device
 from spectralgrad_lab.bench.studies.pretended_device import counted, put
-
-from .layers import LAYERS, RUNNING, layer_and_input
-from .public_functions import CALLS, METHODS, matrix
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "gpu.md"
 FUNCTIONS = {name: call for name, call in CALLS.items() if name != "eigsh"}  # which runs ARPACK on the host

@@ -12,10 +12,10 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_function import CALLS as FUNCTIONS
 from spectralgrad.testing import with_spectrum
 
 from .helpers import DTYPES, in_turn, unit
-from .public_functions import CALLS as FUNCTIONS
 
 NAN, INF = float("nan"), float("inf")
 

@@ -101,7 +101,28 @@ def test_tune_calls_the_solvers_or_says_there_is_nothing(monkeypatch, capsys):
     assert "nothing to tune: no kernel" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["bench", "compare", "report", "train"])
+@pytest.mark.parametrize("device", ["cuda", "mps", "xpu"])
+def test_tune_says_that_accelerators_have_no_thresholds(device, capsys):
+    assert main(["tune", "--device", device]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        f"nothing to tune on {device}: all thresholds that are measured are between two ways on a CPU"
+    )
+    assert "eight rows or columns, is taken from published figures" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("mps", "mps: it has no float64, matrices go to the CPU"), (None, "none")],
+)
+def test_info_names_the_accelerator(kind, said, monkeypatch, capsys):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: kind is not None)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device(kind))
+    assert main(["info"]) == 0
+    assert f"accelerators     {said}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["bench", "compare", "report", "train", "verify"])
 def test_without_the_lab_its_commands_say_how_to_get_it(command, monkeypatch, capsys):
     monkeypatch.setattr("spectralgrad.io.plugins._points", lambda group: [])
     with pytest.raises(SystemExit) as stopped:

@@ -21,9 +21,8 @@ import torch
 from torch.testing import assert_close
 
 import spectralgrad as sg
-
-from .layers import layer_and_input
-from .public_functions import CALLS, METHODS, loss, matrix, public_functions
+from spectralgrad.diagnostics.every_function import CALLS, METHODS, loss, matrix, public_functions
+from spectralgrad.diagnostics.every_layer import layer_and_input
 
 NAMES = sorted(CALLS)
 REPORTED = [

@@ -1,4 +1,4 @@
-"""Accelerators: on_a_device.py and drivers_on_a_device.py in processes of their own, and operators in CUDA graphs."""
+"""Accelerators: :mod:`tests.on_a_device` and others in processes of their own, and operators for CUDA graphs."""
 
 import pytest
 import torch
@@ -33,6 +33,11 @@ def test_on_a_device(part):
 @NO_DEVICE
 def test_drivers():
     passes("drivers_on_a_device")
+
+
+@NO_DEVICE
+def test_on_a_device_without_double_precision():
+    passes("in_single_precision")
 
 
 OPERATIONS = {

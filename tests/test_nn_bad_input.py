@@ -10,9 +10,8 @@ from torch import nn
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_layer import LAYERS, RUNNING, STATELESS, layer_and_input
 from spectralgrad.nn import functional
-
-from .layers import LAYERS, RUNNING, STATELESS, layer_and_input
 
 NAN = float("nan")
 

@@ -7,11 +7,12 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_layer import LAYERS, RUNNING, layer_and_input
 from spectralgrad.nn import functional
 from spectralgrad.nn.functional.whitening_matrices import leading
 
 from .helpers import noise, unit
-from .layers import LAYERS, RUNNING, channel_covariance, conv1, layer_and_input, whitened
+from .layers import channel_covariance, conv1, whitened
 
 
 def input_gradient(layer, X, G):

@@ -13,9 +13,10 @@ from torch.optim.swa_utils import AveragedModel
 from torch.testing import assert_close
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_layer import LAYERS, RUNNING, STATELESS, layer_and_input
 from spectralgrad.nn.functional import feature_matrices
 
-from .layers import LAYERS, RUNNING, STATELESS, conv1, layer_and_input
+from .layers import conv1
 
 FLOATS = (torch.float32, torch.float64)
 
@@ -424,7 +425,7 @@ def test_every_method_trains_the_layer(name):
 def test_every_layer_is_in_the_lists_of_layers():
     layers = {name for name in sg.nn.__all__ if inspect.isclass(getattr(sg.nn, name))}
     other = {"OrthogonalConv2d", "SpectralModule", "WhiteningMSELoss"}  # a convolution, the base class, a loss
-    assert {name.partition("-")[0] for name in LAYERS} == layers - other, "add the layer to a list in tests/layers.py"
+    assert {name.partition("-")[0] for name in LAYERS} == layers - other, "add the layer to a list in every_layer.py"
 
 
 def test_every_public_name_has_an_example_and_a_place_in_the_guide():

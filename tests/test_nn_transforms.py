@@ -13,9 +13,9 @@ from torch.testing import assert_close
 from torch.utils.checkpoint import checkpoint
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_layer import LAYERS, RUNNING, layer_and_input
 
 from .helpers import BACKEND
-from .layers import LAYERS, RUNNING, layer_and_input
 
 
 def step(net, X):

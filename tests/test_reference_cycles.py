@@ -13,7 +13,7 @@ import torch
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jvp
 
-from .public_functions import CALLS, loss, matrix
+from spectralgrad.diagnostics.every_function import CALLS, loss, matrix
 
 DIRECTION = matrix(seed=3)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import spectralgrad as sg
+from spectralgrad.diagnostics.every_function import matrix
 from spectralgrad.solvers import devices
 from spectralgrad.solvers.devices import availability, launching, selftest
 from spectralgrad_lab.bench.studies import pretended_device as device
@@ -24,7 +25,6 @@ from .on_a_device import (  # noqa: F401
     test_function,
     test_vmap,
 )
-from .public_functions import matrix
 
 launched = []
 

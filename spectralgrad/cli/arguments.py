@@ -148,6 +148,12 @@ def _tune(parser: argparse.ArgumentParser) -> None:
         "polar factors and passes over features are computed fastest, and save the result; later sessions use it "
         "automatically. It takes some minutes."
     )
+    parser.add_argument(
+        "--device",
+        choices=["cpu", "cuda", "mps", "xpu"],
+        default="cpu",
+        help="device to measure (default: cpu, the only one with thresholds)",
+    )
     parser.set_defaults(run=_run(".commands:tune"))
 
 

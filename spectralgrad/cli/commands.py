@@ -11,12 +11,18 @@ import numpy as np
 import torch
 
 from .._version import __version__
+from ..dispatch.host import has_double
 from ..errors import ArgumentError
 from ..io.files import PLOTS, require_writable, write_json
 from ..native import absence, kernel
 from ..rules import methods
 from ..rules.advice import ADVICE
 from ..solvers.devices import state
+
+_NOT_ON_ACCELERATORS = (
+    "all thresholds that are measured are between two ways on a CPU; the size up to which Triton kernels are meant, "
+    "eight rows or columns, is taken from published figures"
+)
 
 
 def info(_: argparse.Namespace) -> None:
@@ -49,6 +55,8 @@ def _accelerators() -> dict[str, str]:
     kind = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     if kind is None:
         return {"accelerators": "none"}
+    if not has_double(kind):
+        return {"accelerators": f"{kind.type}: it has no float64, matrices go to the CPU"}
     devices = [torch.device(kind.type, i) for i in range(torch.accelerator.device_count())]
     reasons = {str(device): state(device) for device in devices}
     used = "Triton kernels for small matrices, torch.linalg behind them"
@@ -86,10 +94,13 @@ def _matrices(file: Path) -> torch.Tensor:
     return torch.from_numpy(np.load(file, allow_pickle=False))
 
 
-def tune(_: argparse.Namespace) -> None:
+def tune(options: argparse.Namespace) -> None:
     """Measure the solvers and print the table."""
     from ..solvers import tune
 
+    if options.device != "cpu":
+        print(f"nothing to tune on {options.device}: {_NOT_ON_ACCELERATORS}")
+        return
     try:
         table = tune(print)
     except RuntimeError as problem:

@@ -24,6 +24,7 @@ _LAB = {
     "reproduce": "recompute what the papers claim, and compare with the published numbers",
     "train": "train a network with a protocol of the papers or your own",
     "transfer": "give an image the colours or the style of another one",
+    "verify": "check this library on a device, such as a GPU, and write a report",
 }
 
 

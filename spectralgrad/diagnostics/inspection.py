@@ -13,6 +13,7 @@ from ..autograd import gauge
 from ..autograd.pairwise import identity_mask, norm
 from ..dispatch.arguments import checked
 from ..dispatch.finite import check_finite
+from ..dispatch.host import on_host_without_double
 from ..errors import ShapeError, check_dense, check_square
 from ..linalg import matrix_functions
 from ..precision import full_precision, negative_tolerance, widen
@@ -103,6 +104,7 @@ class Inspection:
 
 
 @checked
+@on_host_without_double
 def inspect(
     A: Tensor, *, method: str | Method = "svd-pade", cotangent: Tensor | None = None, loss: Loss | None = None
 ) -> Inspection:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from . import status
+from . import host, status
 from .compiled import not_compiled
 
 _LIBRARY = torch.library.Library("spectralgrad", "FRAGMENT")
@@ -65,12 +65,11 @@ status.on_entering(_define_unchecked)
 def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let the checks inside an operator belong to the call that it is part of, or to itself."""
 
-    @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def watched(*args: Any, **kwargs: Any) -> Any:
         named = [x for x in args if isinstance(x, str)]
         return status.run(function, args, kwargs, named[0] if named else function.__name__, whole=False)
 
-    return run
+    return wraps(function)(lambda *args, **kwargs: host.computed(watched, args, kwargs))
 
 
 def fake_rule(operator: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import torch
 from torch.overrides import handle_torch_function, has_torch_function
 
-from . import status
+from . import host, status
 from .arguments import argument_check
 from .torch_internals import in_function_mode
 
@@ -36,6 +36,9 @@ def overridable(
 
     check, required = argument_check(function), at_once and at_once.__code__.co_argcount
 
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        return status.run(function, args, kwargs, function.__name__)
+
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if at_once is not None and not kwargs and len(args) == required:
@@ -49,7 +52,7 @@ def overridable(
             check(args, kwargs)
             if torch.compiler.is_compiling() or getattr(next(iter(args or kwargs.values()), None), "is_cpu", True):
                 return function(*args, **kwargs)
-            return status.run(function, args, kwargs, function.__name__)
+            return host.computed(watched, args, kwargs)
         return handle_torch_function(call, given, *args, **kwargs)
 
     call.__prepare_scriptable__ = lambda: refuse_script(f"spectralgrad.{function.__name__}")  # type: ignore[attr-defined]

@@ -204,7 +204,7 @@ def _check_single_use(pairs: list[Pair], wanted: list[str], calls: Counter[Any])
 
 
 def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tuple[Tensor, Tensor]:
-    """The new weight and bias of the layer before, computed in float64."""
+    """The new weight and bias of the layer before, computed in float64 on the CPU."""
     assert isinstance(layer, RunningNorm)
     assert layer.running_mean is not None
     if not isinstance(before, _ConvNd | nn.Linear):
@@ -220,12 +220,18 @@ def _fold(pair: Pair, before: nn.Module, layer: nn.Module, net: nn.Module) -> tu
     if len(owners) > 1:
         raise _refusal(pair.layer, f"the weight of {pair.before!r} is shared: {', '.join(owners)}")
     with torch.no_grad():
-        A, b = with_affine(layer.evaluation_matrix().double(), layer.weight, layer.bias)
+        affine = (None if x is None else _wide(x) for x in (layer.weight, layer.bias))
+        A, b = with_affine(_wide(layer.evaluation_matrix()), *affine)
         old = layer.running_mean.new_zeros(()) if before.bias is None else before.bias
-        c = (old.double() - layer.running_mean.double()).view(*A.shape[:2], 1)
-        weight = _multiplied(A, before, pair).to(before.weight.dtype)
-        bias = ((A @ c).squeeze(-1) + b).flatten().to(before.weight.dtype)
+        c = (_wide(old) - _wide(layer.running_mean)).view(*A.shape[:2], 1)
+        weight = _multiplied(A, before, pair).to(before.weight)
+        bias = ((A @ c).squeeze(-1) + b).flatten().to(before.weight)
         return weight, bias
+
+
+def _wide(x: Tensor) -> Tensor:
+    """On the CPU, because devices such as MPS have no float64."""
+    return x.cpu().double()
 
 
 def _changes(layer: nn.Module, kept: bool) -> list[str]:
@@ -239,7 +245,7 @@ def _changes(layer: nn.Module, kept: bool) -> list[str]:
 def _multiplied(A: Tensor, before: _ConvNd | nn.Linear, pair: Pair) -> Tensor:
     """AK, with the groups of both layers taken into account."""
     groups, d = A.shape[:2]
-    K = before.weight.double()
+    K = _wide(before.weight)
     count = before.out_channels if isinstance(before, _ConvNd) else before.out_features
     if count != groups * d:
         raise _refusal(pair.layer, f"{pair.before!r} before it has {count} outputs, not {groups * d}")

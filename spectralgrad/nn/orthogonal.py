@@ -23,6 +23,7 @@ from torch.nn import functional
 
 from ..dispatch import status
 from ..dispatch.arguments import check_count, check_range, checked
+from ..dispatch.host import on_host_without_double
 from ..errors import ArgumentError, NonFiniteError, ShapeError, check_features, check_matrix
 from ..precision import full_precision, widen
 
@@ -230,6 +231,7 @@ def skew(F: Tensor) -> Tensor:
     return F - F.transpose(0, 1).flip(2, 3)
 
 
+@on_host_without_double
 def norm_bound(L: Tensor) -> Tensor:
     """An upper bound for ‖J‖ of filters (c, c, k, k), valid for any image size and for zero or circular padding."""
     c, _, k, _ = L.shape

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..dispatch.arguments import check_count, checked
 from ..dispatch.finite import check_finite
+from ..dispatch.host import on_host_without_double
 from ..errors import ShapeError, check_square
 from ..linalg.decompositions import eigh
 from ..precision import full_precision, largest, narrow, quotient, rounded_to, widen
@@ -104,6 +105,7 @@ def _exact(A: Tensor) -> tuple[Tensor, Tensor]:
     return V, torch.arange(A.shape[-1], device=A.device).expand(A.shape[:-1])
 
 
+@on_host_without_double
 def _continued(A: Tensor, V: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     """The new basis and the order of the old columns, both ascending."""
     order = (V.conj() * (A @ V)).sum(-2).real.argsort(-1, descending=True)

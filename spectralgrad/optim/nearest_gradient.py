@@ -18,7 +18,7 @@ from .. import solvers
 from ..dispatch import status
 from ..dispatch.arguments import check_tolerance, checked
 from ..errors import MethodError, SpectralError, check_matrix
-from ..precision import full_precision, magnitude, rank_tolerance, widen
+from ..precision import full_precision, magnitude, rank_tolerance, widen, widest
 from ..solvers.products import composed
 from .parameters import Chosen
 from .step_hook import Treatment
@@ -159,10 +159,7 @@ class NearestOrthogonalGradient(Treatment):
         M = G.flatten(1) if G.is_cpu else torch.where(finite, G, 0).flatten(1)
         R = widen(nearest_orthogonal(M, method=self.method, rtol=self.rtol))
         if self.keep_norm:
-            size = torch.linalg.vector_norm(R, dtype=torch.float64)
-            wanted = torch.linalg.vector_norm(
-                M, dtype=torch.float64 if not M.dtype.is_complex else torch.complex128
-            ).real
+            size, wanted = (torch.linalg.vector_norm(x, dtype=widest(x)).real for x in (R, M))
             R = R * torch.where(size > 0, wanted / size, 0).to(R.dtype)
         elif grad_scale is not None:
             R = R * grad_scale.to(R)

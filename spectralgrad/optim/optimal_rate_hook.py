@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from ..dispatch.arguments import checked
-from ..precision import widen
+from ..precision import widen, widest
 from .nearest_gradient import NearestOrthogonalGradient
 from .optimal_rates import rate_of
 from .parameters import Chosen, Target
@@ -133,7 +133,7 @@ class OptimalLearningRate(Treatment):
                 continue
             W = target.parameter
             if rate is None:
-                taken = (widen(old).double() - widen(W).double()) / limit
+                taken = (old.to(widest(old)) - W.to(widest(W))) / limit
                 rate = rate_of(old, taken, self.objective, limit)
             self._found[i] = rate
             # On an accelerator the rate is not read, which would synchronise; at rate = limit lerp returns W.

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..dispatch.arguments import check_range, checked
 from ..dispatch.finite import check_finite
+from ..dispatch.host import on_host_without_double
 from ..errors import ShapeError, check_matrix
 from ..precision import full_precision
 
@@ -80,6 +81,7 @@ def optimal_rate(
     return rate_of(W, G, objective, limit)
 
 
+@on_host_without_double
 def rate_of(W: Tensor, G: Tensor, objective: str, limit: float | None) -> Tensor:
     """Return :func:`optimal_rate` without its checks; zero, or the limit, if ``G`` is not finite."""
     with torch.no_grad(), full_precision(W):

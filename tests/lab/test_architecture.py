@@ -17,11 +17,16 @@ LAB = Package(
         ["comparison", "transfer"],
         ["report"],
         ["bench", "commands", "papers"],
+        ["verify"],
         ["__init__"],
     ],
 )
 # What the lab may use of the library besides public names: documented helpers.
 HELPERS = {
+    "spectralgrad.diagnostics.conformance_cases",
+    "spectralgrad.diagnostics.every_function",
+    "spectralgrad.diagnostics.every_layer",
+    "spectralgrad.diagnostics.fuzzing.families",
     "spectralgrad.diagnostics.other_implementations",
     "spectralgrad.diagnostics.table",
     "spectralgrad.dispatch",
@@ -37,6 +42,7 @@ HELPERS = {
     "spectralgrad.nn.running_norm",
     "spectralgrad.precision",
     "spectralgrad.rules",
+    "spectralgrad.solvers",
     "spectralgrad.testing",
 }
 PUBLIC = {

@@ -238,8 +238,8 @@ def _scaled_gradients(
     present = [(g, e) for g, e in zip(cotangents, up, strict=True) if g is not None]
     if not present:
         return [None] * len(leaves)
-    common = down[0] * 0
-    if function.eager(*(g for g, _ in present)):  # otherwise the cotangents are not scaled by their own size
+    common = reduce(torch.maximum, [e for _, e in present])
+    if function.eager(*(g for g, _ in present)):  # otherwise the cotangents are taken to be about one
         tops = [(largest(g, g.dim() - batch), e) for g, e in present]
         sizes = torch.stack([torch.where(top > 0, exponent_of(top) + e, -torch.inf) for top, e in tops]).amax(0)
         common = torch.where(sizes > -torch.inf, sizes, 0)

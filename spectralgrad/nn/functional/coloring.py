@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from ...autograd.functions.rescaling import homogeneous
@@ -17,7 +16,7 @@ from ...dispatch.finite import check_finite
 from ...errors import ArgumentError, ShapeError, broadcast, check_features, raised_by
 from ...linalg.covariances import covariance, shifted
 from ...linalg.matrix_functions import matrix_sqrt
-from ...precision import full_precision
+from ...precision import full_precision, widest
 from ...rules import Method, resolve
 from .channel_groups import check_groups, grouped, restored
 from .normalization import normalize
@@ -247,7 +246,7 @@ def _style(
         )
     features = grouped(style.to(X.dtype), groups, per_sample, where)
     if eps == 0 and resolve(method, "sqrt").exact:
-        root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=torch.float64)
+        root, mean = root_on_range(features, watch, where), features.mean(-1, keepdim=True, dtype=widest(features))
         return root.to(features.dtype), mean.to(features.dtype)
 
     def statistics(features: Tensor, shift: float | Tensor = eps) -> tuple[Tensor, Tensor]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ...dispatch.host import has_double
 from ...native.thresholds import table
 from ...precision import full_precision
 from ...solvers.kernel import feature_passes
@@ -60,7 +61,7 @@ def total(X: Tensor, groups: int, dtype: torch.dtype) -> Tensor:
     The sums over positions are added over samples in float64. This is cheap, because few numbers remain, and makes a
     mean exact to rounding.
     """
-    if X.shape[2:].numel() < _MANY or X.device.type == "mps":  # MPS has no float64
+    if X.shape[2:].numel() < _MANY or not has_double(X.device):
         return X.sum([0, *range(2, X.dim())], dtype=dtype).view(groups, -1)
     return X.sum([*range(2, X.dim())], dtype=dtype).sum(0, dtype=torch.float64).to(dtype).view(groups, -1)
 

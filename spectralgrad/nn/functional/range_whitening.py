@@ -23,6 +23,7 @@ from torch import Tensor
 from ... import solvers
 from ...autograd.functions import covariance_root, scalar_functions
 from ...autograd.functions.domain import Spectrum
+from ...dispatch.host import on_host_without_double
 from ...linalg.covariances import root_of_count, scaled
 from ...precision import rank_tolerance
 from ...rules import Exact
@@ -44,6 +45,7 @@ class _Decomposed(NamedTuple):
         return Exact().compose(self.products, f, self.spectrum)
 
 
+@on_host_without_double
 def whitened_on_range(X: Tensor, watch: Watch | None = None, where: str = "whiten") -> Tensor:
     r"""Centre features and whiten them on their range: :math:`\sqrt n\,UV^\top`, white in r directions.
 
@@ -65,6 +67,7 @@ def whitened_on_range(X: Tensor, watch: Watch | None = None, where: str = "white
     return root @ d.features if d.channels else d.features @ root
 
 
+@on_host_without_double
 def root_on_range(X: Tensor, watch: Watch | None = None, where: str = "color") -> Tensor:
     r"""The square root of the covariance of features, by the smaller side.
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from ...dispatch import function, status
 from ...dispatch.arguments import check_range, checked, is_integer
 from ...dispatch.finite import check_finite
+from ...dispatch.host import on_host_without_double
 from ...errors import ArgumentError, SpectralError, check_features, check_square, raised_by
 from ...linalg.decompositions import eigh
 from ...linalg.matrix_functions import matrix_inv_sqrt
@@ -181,6 +182,7 @@ def _inverse_root(x: Tensor, where: Tensor) -> Tensor:
     return torch.where(where, torch.where(where, x, 1).rsqrt(), 0)
 
 
+@on_host_without_double
 def _cholesky(M: Tensor, where: str) -> Tensor:
     check_finite(M, where)  # torch's factorisation does not make this check
     try:

@@ -22,7 +22,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from ...dispatch import function
+from ...dispatch import function, host
 from ...dispatch.custom_operators import bodies, current, custom_operator, fake_rule, vmap_rule
 from ...dispatch.torch_internals import conjugates_applied
 from ...native.functions import in_memory
@@ -86,7 +86,9 @@ class Operator(Generic[P, R]):
         if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
             args = tuple(x.detach() if isinstance(x, Tensor) else x for x in args)  # type: ignore[assignment]
         run = self.function if all(x.numel() for x in tensors) else self.packed
-        return run(*args, **kwargs) if here else bodies[self.name](*args, **kwargs)  # type: ignore[no-any-return]
+        if not here:
+            return bodies[self.name](*args, **kwargs)  # type: ignore[no-any-return]
+        return run(*args, **kwargs) if tensors[0].is_cpu else host.computed(run, args, kwargs)
 
     def _fake(self, *args: Any, **kwargs: Any) -> Tensor | tuple[Tensor, ...]:
         """Return new tensors of the shapes and types of the results."""

@@ -202,13 +202,17 @@ def matrix(size: int, dtype: torch.dtype = DTYPE) -> Tensor:
 
 def disagreement(call: Call, size: int) -> float:
     """The larger relative difference of the values and of the gradients, in double precision."""
-    A = matrix(size, torch.float64).requires_grad_()
+    return difference(call, matrix(size, torch.float64))
+
+
+def difference(call: Call, A: Tensor) -> float:
+    """The larger relative difference of the values and of the gradients for a matrix, or a batch."""
+    A = A.detach().requires_grad_()
     values = [call.seen(f(A)) for f in (call.ours, call.theirs)]
-    G = torch.cos(torch.arange(values[0].numel(), dtype=A.dtype).square()).view(values[0].shape)
+    G = torch.cos(torch.arange(values[0].numel(), dtype=A.dtype, device=A.device).square()).view(values[0].shape)
     gradients = [torch.autograd.grad(value, A, G)[0] for value in values]
-    gradients = [g + g.mT for g in gradients]  # torch's is not symmetric, and defined for symmetric directions only
-    if call.name in _OF_ANY_MATRIX:
-        gradients = [torch.autograd.grad(call.seen(f(A)), A, G)[0] for f in (call.ours, call.theirs)]
+    if call.name not in _OF_ANY_MATRIX:  # torch's is not symmetric, and defined for symmetric directions only
+        gradients = [g + g.mT for g in gradients]
     pairs = (values, gradients)
     return max(float((x - y).detach().norm() / y.detach().norm()) for x, y in pairs)
 

@@ -41,7 +41,8 @@ def composition(X: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The straightforward implementation in plain torch; its gradient is NaN at ties."""
     features = X.transpose(0, 1).flatten(1)
     features = features - features.mean(1, keepdim=True)
-    M = features @ features.T / features.shape[1] + 1e-2 * torch.eye(X.shape[1], dtype=X.dtype)
+    M = features @ features.T / features.shape[1]
+    M = M + 1e-2 * torch.eye(X.shape[1], dtype=X.dtype, device=X.device)
     w, V = torch.linalg.eigh(M)
     white = (V * w.rsqrt()) @ V.T @ features * weight.unsqueeze(1) + bias.unsqueeze(1)
     return white.view(X.shape[1], X.shape[0], *X.shape[2:]).transpose(0, 1)

@@ -66,6 +66,21 @@ class Count:
 
 
 _counts: list[Count] = []
+_DOUBLE = {torch.float64, torch.complex128}
+# What Apple's MPS lacks, or lacked in some version of torch.
+_LACKING = _DRIVERS | {"linalg_qr", "linalg_cholesky_ex", "linalg_solve_triangular", "linalg_lu_factor_ex"}
+_LACKING |= {"_linalg_solve_ex", "linalg_inv_ex", "_linalg_det", "_linalg_slogdet"}
+_limited: list[bool] = []
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Context in which the device has neither float64 nor decompositions, as Apple's MPS."""
+    _limited.append(True)
+    try:
+        yield
+    finally:
+        _limited.pop()
 
 
 @contextmanager
@@ -87,6 +102,8 @@ class DeviceTensor(Tensor):
 
     @staticmethod
     def __new__(cls, on_host: Tensor) -> DeviceTensor:
+        if _limited and on_host.dtype in _DOUBLE:
+            raise TypeError("this device has no float64")
         layout: dict[str, Any] = {
             "strides": on_host.stride(),
             "storage_offset": on_host.storage_offset(),
@@ -111,13 +128,15 @@ class DeviceTensor(Tensor):
             for count in _counts:
                 count.launches[name] += 1
         to_host = _is_copy_to_host(name, args, kwargs)
+        if _limited and name in _LACKING:
+            raise NotImplementedError(f"{name} is not implemented for this device")
         if name == "copy_" and to_host:
             args[0].copy_(args[1].on_host)
             return args[0]
         found = operation(*tree_map(_on_host, args), **tree_map(_on_host, kwargs))
         if to_host:
             return found
-        wrapped = tree_map(lambda x: DeviceTensor(x) if isinstance(x, Tensor) else x, found)
+        wrapped = tree_map(_wrapped, found)
         return return_and_correct_aliasing(operation, args, kwargs, wrapped)
 
     def data_ptr(self) -> int:
@@ -129,6 +148,11 @@ class DeviceTensor(Tensor):
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         return f"DeviceTensor({self.on_host})"
+
+
+def _wrapped(x: Any) -> Any:
+    """Lazy conjugation acts before operations come to Python, and only on tensors that show it, unlike these."""
+    return DeviceTensor(x.resolve_conj().resolve_neg()) if isinstance(x, Tensor) else x
 
 
 def _is_view(result: Any) -> bool:
@@ -197,6 +221,10 @@ def _triu_indices(row: int, col: int, offset: int = 0, dtype: Any = torch.long, 
     return DeviceTensor(torch.triu_indices(row, col, offset, dtype=dtype))
 
 
+def _eye(n: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> DeviceTensor:
+    return DeviceTensor(torch.eye(n, dtype=dtype))
+
+
 def put(x: Any) -> Any:
     """Return a tensor on the device, a leaf if ``x`` is one; a module is moved in place."""
     if isinstance(x, torch.nn.Module):
@@ -229,5 +257,6 @@ _BELOW = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "_copy_from": _copy_from,
+    "eye": _eye,
     "triu_indices": _triu_indices,
 }

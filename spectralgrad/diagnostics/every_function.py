@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 import spectralgrad as sg
-from spectralgrad.nn import functional
-from spectralgrad.testing import with_spectrum
+
+from ..nn import functional
+from ..testing import with_spectrum
 
 SIZE = 4
 
@@ -48,7 +49,8 @@ def _together(*results: Tensor) -> Tensor:
 
 
 def _pairs(w: Tensor, V: Tensor) -> Tensor:
-    return _together(w, V.square())
+    """Eigenvalues, and what does not depend on the signs or phases of eigenvectors."""
+    return _together(w, (V * V.conj()).real)
 
 
 def _triplets(U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
@@ -119,10 +121,10 @@ def public_functions() -> dict[str, FunctionType]:
 
 def _by_signature(name: str, function: FunctionType) -> Callable[[Tensor], Tensor]:
     """A call with examples of the required arguments."""
-    examples = FEATURES if name in functional.__all__ else ARGUMENTS
+    examples = FEATURES if name in vars(functional)["__all__"] else ARGUMENTS
     required = [p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty]
     if not set(required) <= set(examples):
-        raise LookupError(f"tests/public_functions.py: add a call of {name}{(*required,)} to _CALLS")
+        raise LookupError(f"spectralgrad/diagnostics/every_function.py: add a call of {name}{(*required,)} to _CALLS")
     return lambda A: function(**{argument: examples[argument](A) for argument in required})
 
 
@@ -145,7 +147,7 @@ def loss(call: Callable[[Tensor], Tensor], seed: int = 1) -> Callable[[Tensor], 
 
     def scalar(A: Tensor) -> Tensor:
         found = call(A)
-        weights = torch.cos(seed + torch.arange(found.numel(), dtype=found.dtype)).view(found.shape)
-        return (weights * found).sum()
+        steps = torch.arange(found.numel(), dtype=found.real.dtype, device=found.device)
+        return (torch.cos(seed + steps).view(found.shape) * found).sum().real
 
     return scalar
