@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spectralgrad.cli import main
+from spectralgrad.cli import commands, main
 from spectralgrad.solvers import devices
 from spectralgrad.solvers.devices import availability, selftest
 
@@ -73,6 +73,7 @@ def test_info_says_which_solver_an_accelerator_has(capsys, monkeypatch):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("mps"))
     monkeypatch.setattr(torch.accelerator, "device_count", lambda: 1)
+    monkeypatch.setattr(commands, "has_double", lambda _: True)
     main(["info"])
     assert (
         "mps:0            torch.linalg (Triton kernels: there are none for devices of type mps)"

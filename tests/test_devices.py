@@ -19,17 +19,25 @@ PARTS = {
 LONG = {"methods", "errors"}
 
 
+def passes(file, *selected):
+    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{file}.py", *selected)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
 @NO_DEVICE
 @pytest.mark.parametrize("part", [pytest.param(x, marks=pytest.mark.full) if x in LONG else x for x in PARTS])
 def test_on_a_device(part):
-    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/on_a_device.py", "-k", PARTS[part])
-    assert done.returncode == 0, done.stdout[-4000:]
+    passes("on_a_device", "-k", PARTS[part])
+
+
+@NO_DEVICE
+def test_drivers():
+    passes("drivers_on_a_device")
 
 
 @NO_DEVICE
 def test_on_a_device_without_double_precision():
-    done = forked.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/in_single_precision.py")
-    assert done.returncode == 0, done.stdout[-4000:]
+    passes("in_single_precision")
 
 
 OPERATIONS = {

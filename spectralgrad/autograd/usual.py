@@ -25,24 +25,24 @@ def moderate(w: Tensor, degree: float) -> bool:
 
 def below(w: Tensor, most: float) -> bool:
     """Assume that all numbers are smaller than ``most``."""
-    return status.assumed(w) and _holds(w < most)
+    return status.assumed(w) and _unless(~(w < most))
 
 
 def between(x: Tensor, least: float, most: float) -> bool:
     """Assume that all numbers are larger than ``least`` and smaller than ``most``."""
-    return status.assumed(x) and _holds((x > least) & (x < most))
+    return status.assumed(x) and _unless(~((x > least) & (x < most)))
 
 
 def everywhere(mask: Tensor) -> bool:
     """Assume that a mask holds everywhere."""
-    return status.assumed(mask) and _holds(mask)
+    return status.assumed(mask) and _unless(~mask)
 
 
 def _within(size: Tensor, limit: float) -> bool:
     """Assume that sizes are zero or between 1/``limit`` and ``limit``."""
-    return _holds((size.clamp(1 / limit, limit) == size) | (size == 0))
+    return _unless((size.clamp(1 / limit, limit) != size) & (size != 0))  # true for NaN
 
 
-def _holds(mask: Tensor) -> bool:
-    status.suspected(~mask)
+def _unless(unusual: Tensor) -> bool:
+    status.suspected(unusual)
     return True

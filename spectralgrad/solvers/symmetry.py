@@ -32,8 +32,8 @@ def mirrored(A: Tensor) -> Tensor:
 
 def not_finite(batch: torch.Size, *tensors: Tensor) -> Tensor:
     """True (*,) where one of the tensors (*, ...) has an entry that is not finite."""
-    sums = [(x * 0).sum(tuple(range(len(batch), x.dim()))) for x in tensors]
-    return sum(sums[1:], sums[0]) != 0
+    sizes = [largest(x, x.dim() - len(batch)) for x in tensors]
+    return ~(sum(sizes[1:], sizes[0]) < torch.inf)
 
 
 def asymmetric(A: Tensor, dtype: torch.dtype) -> Tensor:

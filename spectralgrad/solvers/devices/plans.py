@@ -58,7 +58,7 @@ def points(X: Tensor, *others: Tensor | None) -> bool:
 
 def _taken(A: Tensor) -> bool:
     known = A.dtype in (torch.float32, torch.float64) and A.numel() > 0
-    return known and not state(A.device) and not is_fake(A)
+    return known and not is_fake(A) and not state(A.device)
 
 
 class Symmetric(NamedTuple):

@@ -1,7 +1,8 @@
 """The test of the Triton kernels on a device: a few matrices each, judged on the device, and one number read.
 
-Every batch has a matrix with tied values, a graded one, a singular one, a huge one, an ordinary one and one that is not
-finite, which must fail by itself.
+What is expected is computed in double precision, because products in single precision may use TF32. Every batch has a
+matrix with tied values, a graded one, a singular one, a huge one, an ordinary one and one that is not finite, which
+must fail by itself.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ...precision import full_precision
 from ..acceptance import THRESHOLD, eigh_ratios, orthonormality, svd_ratios
 from . import long_svd, point_sets, small_eigh, small_polar, small_roots, small_svd
 
@@ -20,7 +22,7 @@ _SINGLE, _DOUBLE = torch.float32, torch.float64
 
 def failures(device: torch.device) -> list[str]:
     """Return the names of the kernels that fail."""
-    with torch.no_grad():
+    with torch.no_grad(), full_precision(torch.empty(0, device=device)):
         checks = [*_decompositions(device), *_functions(device), *_points(device)]
         passed = torch.stack([ok.all() for _, ok in checks])
         code = int((passed.to(torch.int64) << torch.arange(len(checks), device=device)).sum())
@@ -99,13 +101,14 @@ def _points(device: torch.device) -> Iterator[tuple[str, Tensor]]:
     X = _matrices(40, 3, _SINGLE, device)[[0, 1, 4]]
     Y = X.flip(1).contiguous()
     C, x, y = point_sets.cross_covariance(X, Y, None, True)
-    near, far = X - X.mean(1, keepdim=True), Y - Y.mean(1, keepdim=True)
+    near, far = (P.double() - P.double().mean(1, keepdim=True) for P in (X, Y))
     same_means = _distance(x.unsqueeze(1), X.mean(1, keepdim=True)) < THRESHOLD
     yield "cross-covariance", (_distance(C, far.mT @ near) < THRESHOLD) & same_means
     R = _orthogonal(3, _SINGLE, device).expand_as(C).contiguous()
-    misses = (near @ R.mT - far).square().sum((1, 2))
+    turned = near @ R.double().mT
+    misses = (turned - far).square().sum((1, 2))
     found = point_sets.fit_distance(X, Y, None, x, y, R)
     yield "distance", _distance(found[:, None, None], misses[:, None, None]) < THRESHOLD
     gX, gY, _ = point_sets.point_gradients(X, Y, None, (x, y), R, None)
-    expected = torch.cat([far @ R, near @ R.mT], -1)
+    expected = torch.cat([far @ R.double(), turned], -1)
     yield "gradients of points", _distance(torch.cat([gX, gY], -1), expected) < THRESHOLD

@@ -55,6 +55,7 @@ CALLED: tuple[Any, ...] = (*(_POINTS if call.name == _POINTS.name else call for 
 
 def launches(call: Callable[[Tensor], Tensor], X: Tensor) -> Passes:
     """The kernels of a call and of its backward pass on the pretended device."""
+    call(pretended_device.put(X))  # what is found out once is not counted
     leaf = pretended_device.put(X).requires_grad_()
     with pretended_device.counted() as forward:
         result = call(leaf)
