@@ -19,7 +19,7 @@ from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .outcomes import Contest, Contestant, Outcome, checked, hold
 from .rivals import new_in_torch, newton_schulz, plain_covariance
-from .studies import alignment, frechet_and_roots, generalised, singular_filter
+from .studies import alignment, equations, frechet_and_roots, generalised, singular_filter
 from .studies.layers import composition
 
 
@@ -204,6 +204,8 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "procrustes": alignment.contest,
     "whitening": _whitening,
     "generalised": generalised.contest,
+    "lstsq": equations.least_squares,
+    "pinv": equations.pseudo_inverse,
     "frechet": frechet_and_roots.frechet,
     "fourth_root": frechet_and_roots.fourth_root,
 }

@@ -80,6 +80,11 @@ def _other(A: Tensor) -> Tensor:
     return A.detach().flip(-1, -2) + torch.eye(A.shape[-1], dtype=A.dtype)
 
 
+def _column(A: Tensor) -> Tensor:
+    """A right-hand side, without gradient."""
+    return _other(A)[:, :1]
+
+
 def _leading(A: Tensor) -> Tensor:
     V = eigh(A).eigenvectors[..., -2:]
     return V @ V.mH
@@ -178,6 +183,13 @@ CALLS = (
     Call(
         "singular_value_function", lambda A: sg.singular_value_function(A, torch.tanh), _of_singular_values(torch.tanh)
     ),
+    Call("pinv", sg.pinv, torch.linalg.pinv),
+    Call("lstsq", lambda A: sg.lstsq(A, _column(A)).solution, lambda A: torch.linalg.lstsq(A, _column(A)).solution),
+    Call(
+        "solve_hermitian",
+        lambda A: sg.solve_hermitian(A, _column(A)),
+        lambda A: torch.linalg.pinv(A, hermitian=True) @ _column(A),
+    ),
     Call("covariance", sg.covariance, _covariance),
     Call("covariance_sqrt", lambda A: sg.covariance_sqrt(A, eps=0.1), lambda A: _root(_shifted(_covariance(A)))),
     Call("bures_wasserstein", lambda A: sg.bures_wasserstein(A, _other(A)), lambda A: _bures(A, _other(A))),
@@ -216,7 +228,7 @@ def disagreement(call: Call, size: int) -> float:
 _OF_ANY_MATRIX = {
     "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "nuclear_norm", "spectral_norm", "low_rank(A, 2)",
     "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
-    "covariance", "covariance_sqrt", "frechet_distance",
+    "covariance", "covariance_sqrt", "frechet_distance", "pinv", "lstsq",
 }  # fmt: skip
 
 
