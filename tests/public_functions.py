@@ -68,6 +68,7 @@ def _normalize(A: Tensor) -> Tensor:
 ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
     "A": lambda A: A,
     "B": _other,
+    "C": lambda A: A @ A.sin(),
     "M": _tall,
     "X": _tall,
     "Y": lambda A: _tall(_other(A)),

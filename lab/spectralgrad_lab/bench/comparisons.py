@@ -206,6 +206,7 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "generalised": generalised.contest,
     "lstsq": equations.least_squares,
     "pinv": equations.pseudo_inverse,
+    "lyapunov": equations.lyapunov,
     "frechet": frechet_and_roots.frechet,
     "fourth_root": frechet_and_roots.fourth_root,
 }

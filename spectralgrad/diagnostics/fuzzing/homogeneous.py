@@ -144,6 +144,21 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "solve_hermitian": Homogeneous(
         _HERMITIAN, _two, linalg.solve_hermitian, (((1, 0), (-1,)), ((0, 1), (1,)), ((1, 1), (0,)))
     ),
+    "solve_lyapunov": Homogeneous(
+        _POSITIVE, _definite, linalg.solve_lyapunov, (((1, 0), (-1,)), ((0, 1), (1,)), ((1, 1), (0,)))
+    ),
+    "solve_sylvester": Homogeneous(
+        _POSITIVE,
+        lambda A: (*_definite(A), A.flip(0)),
+        linalg.solve_sylvester,
+        (((1, 1, 0), (-1,)), ((0, 0, 1), (1,)), ((1, 1, 1), (0,))),
+    ),
+    "solve_sylvester of general matrices": Homogeneous(
+        _POSITIVE,
+        lambda A: (*_definite(A), A.flip(0)),
+        lambda A, B, C: linalg.solve_sylvester(A, B, C, hermitian=False),
+        (((1, 1, 0), (-1,)), ((0, 0, 1), (1,)), ((1, 1, 1), (0,))),
+    ),
     "nuclear_norm": _of(_ANY, linalg.nuclear_norm, 1),
     "spectral_norm": _of(_ANY, linalg.spectral_norm, 1),
     "schatten_norm": _of(_ANY, lambda M: linalg.schatten_norm(M, 3), 1),

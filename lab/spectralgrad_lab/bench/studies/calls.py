@@ -155,6 +155,17 @@ def _pencil(A: Tensor, B: Tensor) -> Tensor:
     return eigvalsh(torch.linalg.solve_triangular(L, C.mT, upper=False))
 
 
+def _sylvester(A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+    w, V = eigh(A)
+    u, W = eigh(B)
+    return V @ ((V.mT @ C @ W) / (w.unsqueeze(-1) + u.unsqueeze(-2))) @ W.mT
+
+
+def _lyapunov(A: Tensor, C: Tensor) -> Tensor:
+    w, V = eigh(A)
+    return V @ ((V.mT @ C @ V) / (w.unsqueeze(-1) + w.unsqueeze(-2))) @ V.mT
+
+
 def _soft(S: Tensor) -> Tensor:
     return (S - 0.7).clamp_min(0)
 
@@ -189,6 +200,12 @@ CALLS = (
         "solve_hermitian",
         lambda A: sg.solve_hermitian(A, _column(A)),
         lambda A: torch.linalg.pinv(A, hermitian=True) @ _column(A),
+    ),
+    Call("solve_lyapunov", lambda A: sg.solve_lyapunov(A, _other(A)), lambda A: _lyapunov(A, _other(A))),
+    Call(
+        "solve_sylvester",
+        lambda A: sg.solve_sylvester(A, _other(A), _other(A).sin()),
+        lambda A: _sylvester(A, _other(A), _other(A).sin()),
     ),
     Call("covariance", sg.covariance, _covariance),
     Call("covariance_sqrt", lambda A: sg.covariance_sqrt(A, eps=0.1), lambda A: _root(_shifted(_covariance(A)))),
