@@ -25,7 +25,7 @@ from torch import Tensor
 from ... import solvers
 from ...dispatch import function
 from ...dispatch.recomputation import recomputed
-from ...precision import full_precision, reciprocal, saturated
+from ...precision import full_precision, reciprocal
 from ...solvers.symmetry import hermitian
 from ..pairwise import norm
 
@@ -43,10 +43,13 @@ class Bases(NamedTuple):
         """Return the bases of A and B with the given eigenpairs; sums up to ``rtol`` times the norms vanish."""
         (w, V), (u, W) = first, second
         sums, size = w.unsqueeze(-1) + u.unsqueeze(-2), rtol * (norm(w) + norm(u))
-        modulus = sums.abs()
-        if function.eager(w, u) and sums.numel() and bool((size < modulus.amin((-2, -1))).all()):
-            return cls(V, W, saturated(sums.reciprocal()), False)
-        return cls(V, W, reciprocal(sums, size[..., None, None] < modulus))
+        if function.eager(w, u) and sums.numel():
+            least = w[..., 0] + u[..., 0]  # eigenvalues ascend; without a positive one, look at all sums
+            if not bool((least > size).all()):
+                least = sums.abs().amin((-2, -1))
+            if bool((least > size.clamp_min(4 * torch.finfo(w.dtype).tiny)).all()):
+                return cls(V, W, sums.reciprocal_(), False)
+        return cls(V, W, reciprocal(sums, size[..., None, None] < sums.abs()))
 
 
 class Schur(NamedTuple):
@@ -92,7 +95,7 @@ class _Reverse(function.ReverseRule):
     def forward(ctx, A, B, C, V, W, inverse, singular):  # type: ignore[no-untyped-def]
         with full_precision(V):
             inner = V.mH @ C @ W
-            X = V @ (inverse * inner) @ W.mH
+            X = V @ (inverse * inner if singular else inner.mul_(inverse)) @ W.mH
         ctx.save_for_backward(A, B, C, V, W, inverse, X, inner if singular else None)
         return X
 
@@ -108,7 +111,7 @@ class _Reverse(function.ReverseRule):
 
                 return *recomputed(again, (A, B, C), needed, (G,)), *[None] * 4
             G = V.mH @ G @ W
-            H = V @ (inverse * G) @ W.mH
+            H = V @ (G.mul_(inverse) if inner is None else inverse * G) @ W.mH
             if inner is None:
                 gA, gB = _products(needed, B is None, [(-H, X)])
             else:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from ...dispatch import function
 from ...dispatch.recomputation import recomputed
-from ...precision import full_precision, reciprocal
+from ...precision import full_precision, reciprocal, saturated
 from ..pairwise import norm
 from . import weights as singular_weights
 from .functions import Triplets, compose, decomposed
@@ -100,7 +100,7 @@ def _solved(
     """
     U, S, Vh = triplets
     inverse = reciprocal(S if damping is None else torch.hypot(S, damping.squeeze(-1).expand_as(S)), chosen)
-    f, g = ((x * inverse * inverse).unsqueeze(-2) for x in (S, torch.ones_like(S)))
+    f, g = (S * inverse * inverse).unsqueeze(-2), saturated(inverse.square()).unsqueeze(-2)
     Ch = B.mH @ U
     return ((f * Ch) @ Vh).mH, B - ((f * S.unsqueeze(-2) * Ch) @ U.mH).mH, f, g, Ch
 
