@@ -43,7 +43,10 @@ def test_a_matrix_does_not_depend_on_its_batch_and_gradients_of_broadcast_ones_a
     assert sg.lstsq(ranks[:, None], B.expand(4, 5, 2)).solution.shape == (3, 4, 3, 2)
 
 
-@pytest.mark.parametrize(("singular", "rtol"), [([4.0, 2.0, 1.0], 0.1), ([4.0, 1.0, 0.2], 0.1), ([1.0, 0.0, 0.0], 0.3)])
+@pytest.mark.parametrize(
+    ("singular", "rtol"),
+    [([4.0, 2.0, 1.0], 0.1), ([4.0, 1.0, 0.2], 0.1), ([1.0, 0.0, 0.0], 0.3), ([4.0, 0.5, 0.0], 0.1)],
+)
 def test_the_margin_is_the_distance_to_the_next_rank(singular, rtol):
     U, V = orthonormal(5, 3), orthonormal(3, 3, seed=1)
 
@@ -65,6 +68,19 @@ def test_damping_below_the_tolerance_does_not_revive_noise():
     for damping in (1e-40, 1e-20, 1e-16):
         assert_close(sg.lstsq(M, B, damping=damping).solution, sg.lstsq(M, B).solution)
     assert_close(sg.lstsq(M, B, damping=1e-5).solution, sg.lstsq(M, B).solution, rtol=1e-4, atol=1e-6)
+
+
+def test_transforms_cut_off_the_same_singular_values_if_the_damping_is_near_the_tolerance():
+    M = orthonormal(5, 3) * torch.tensor([1.0, 0.5, 0.08], dtype=DOUBLE)
+    B, damping = general(5, 2), torch.tensor([0.08, 0.12], dtype=DOUBLE)
+
+    def solved(damping):
+        return sg.lstsq(M, B, rtol=0.1, damping=damping).solution
+
+    expected = torch.stack([solved(d) for d in damping])
+    assert_close(torch.func.vmap(solved)(damping), expected)
+    assert_close(expected[0, 2], torch.zeros(2, dtype=DOUBLE))
+    assert (expected[1, 2] != 0).all()
 
 
 def test_residuals_of_consistent_systems_are_small_and_have_no_gradient():

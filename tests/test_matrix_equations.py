@@ -122,6 +122,14 @@ def test_vanishing_sums_are_left_out_and_the_rest_is_solved(sign):
     assert_close(X.reshape(-1), expected)
 
 
+def test_the_tolerance_is_relative_to_both_coefficients():
+    small, large = torch.zeros(1, 1, dtype=DOUBLE), torch.diag(torch.tensor([1.0, 1e-4], dtype=DOUBLE))
+    for A, B in ((small, large), (large, small)):
+        C = torch.ones(len(A), len(B), dtype=DOUBLE)
+        assert_close(sg.solve_sylvester(A, B, C, rtol=1e-2).flatten(), torch.tensor([1.0, 0.0], dtype=DOUBLE))
+        assert_close(sg.solve_sylvester(A, B, C).flatten(), torch.tensor([1.0, 1e4], dtype=DOUBLE))
+
+
 def test_positive_semi_definite_coefficients_have_the_solution_of_lyapunov():
     S, G = with_spectrum([1.0, 3.0, 0.0], dtype=DOUBLE), general(3, 3)
     leaves, others = ([x.clone().requires_grad_() for x in (S, G)] for _ in range(2))
