@@ -382,6 +382,8 @@ ARGUMENTS = {
     "root_derivative": lambda A: (*_root_of(A), A, True, 10),
     "function_derivative": lambda A: (_root_of(A)[0], A.real.abs(), A),
     "polar_factors": lambda A: (A,),
+    "schur": lambda A: (A, "schur"),
+    "triangular_sylvester": lambda A: (A.triu(), A.triu(), A, "triangular_sylvester", False),
     "rotations": lambda A: (A,),
     "split_eigenvalues": lambda A: (_one_group(A), A),
     "split_singular_values": lambda A: (_one_group(A), *torch.linalg.svd(A)[::2], A),

@@ -78,6 +78,12 @@ ANY = {
     "pinv-atol": lambda M: (linalg.pinv(M, atol=1e-3),),
     "torch.pinverse": lambda M: (torch.pinverse(M),),
     "Tensor.pinverse": lambda M: (M.pinverse(1e-3),),
+    "lstsq": lambda M: linalg.lstsq(M, M[..., :2].cos())[:1],
+    "lstsq-gels": lambda M: linalg.lstsq(M, M[..., :2].cos(), driver="gels"),
+    "lstsq-gelsd": lambda M: linalg.lstsq(M, b=M[..., :2].cos(), rcond=1e-3, driver="gelsd")[::3],
+    "lstsq-gelss": lambda M: linalg.lstsq(input=M, b=M[..., :2].cos(), driver="gelss")[:2],
+    "lstsq-vectors": lambda M: linalg.lstsq(M, M[..., 0].cos(), driver="gelsy")[:1],
+    "lstsq-broadcast": lambda M: linalg.lstsq(M, M[:1, :, :1].cos())[:1],
     "cond": lambda M: (linalg.cond(M),),
 }
 CASES = SQUARE | ANY

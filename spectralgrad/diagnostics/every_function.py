@@ -79,6 +79,7 @@ def _normalize(A: Tensor) -> Tensor:
 ARGUMENTS: dict[str, Callable[[Tensor], Any]] = {
     "A": lambda A: A,
     "B": _other,
+    "C": lambda A: A @ A.sin(),
     "M": _tall,
     "X": _tall,
     "Y": lambda A: _tall(_other(A)),
@@ -110,6 +111,8 @@ _CALLS: dict[str, Callable[[Tensor], Tensor]] = {
     "eigsh": lambda A: _pairs(*sg.eigsh(A, 2)),
     "eigvalsh of a pencil": lambda A: sg.eigvalsh(A, _other(A)),
     "gaussian_wasserstein": lambda A: sg.gaussian_wasserstein(A[0], A, A[1], _other(A)),
+    "lstsq": lambda A: sg.lstsq(_tall(A), _tall(_other(A))).solution,
+    "lstsq with damping": lambda A: sg.lstsq(_tall(A), _tall(_other(A)), damping=A[0, 0].abs()).solution,
     "lyapunov": lambda A: sg.linalg.lyapunov(A, A @ A).solution,
     "matrix_power": lambda A: sg.matrix_power(A, 0.3),
     "newton_schulz": lambda A: _together(*sg.linalg.newton_schulz(A, steps=2)),

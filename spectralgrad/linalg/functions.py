@@ -6,6 +6,8 @@ from .decompositions import *
 from .eigenvalues import *
 from .gaussian_distances import *
 from .large_operators import *
+from .least_squares import *
+from .matrix_equations import *
 from .matrix_functions import *
 from .norms import *
 from .point_sets import *

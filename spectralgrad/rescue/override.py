@@ -16,7 +16,7 @@ from .serving import serve
 class override_linalg(TorchFunctionMode, ContextDecorator):  # noqa: N801
     r"""Let torch's spectral functions use this library's forward pass and gradient, in code that you cannot edit.
 
-    Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``pinv``, ``torch.svd``,
+    Inside the context, ``torch.linalg.eigh``, ``eigvalsh``, ``svd``, ``svdvals``, ``pinv``, ``lstsq``, ``torch.svd``,
     ``Tensor.svd``, the norms ``'nuc'``, 2 and -2 of ``torch.linalg.norm`` and ``matrix_norm``, ``'nuc'`` of
     ``torch.norm``, and in torch 2.15 ``torch.linalg.matrix_sqrth`` and ``polar`` return what torch documents, with a
     gradient that is finite at ties and at rank deficiency. All their arguments are supported. Calls with ``out=`` and

@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from ..autograd.hermitian import from_lower
-from ..dispatch.function import transformed
+from ..dispatch.function import eager, transformed
 from ..dispatch.torch_internals import nested
-from ..errors import ShapeError, check_matrix
+from ..errors import ShapeError, broadcast, check_matrix
 from ..linalg.decompositions import eigh, svd
 from ..linalg.eigenvalues import eigvalsh, svdvals
+from ..linalg.least_squares import lstsq, pinv
 from ..linalg.matrix_functions import matrix_power, matrix_sqrt
 from ..linalg.norms import nuclear_norm, spectral_norm
 from ..linalg.polar_factor import polar
-from ..linalg.singular_values import singular_value_function
 from ..rules import Method
 from ..solvers.symmetry import hermitian
 
@@ -35,7 +35,8 @@ _MATRIX_NORMS: dict[object, Callable[[Tensor], Tensor]] = {
     -2: lambda M: svdvals(M).amin(-1),  # several that are equal share the gradient
 }
 _RESULTS = {
-    name: getattr(torch.return_types, name, None) for name in ("linalg_eigh", "linalg_svd", "svd", "linalg_polar")
+    name: getattr(torch.return_types, name, None)
+    for name in ("linalg_eigh", "linalg_svd", "svd", "linalg_lstsq", "linalg_polar")
 }
 
 
@@ -136,18 +137,46 @@ def _pinv(
     rtol: Any = None,
     out: Any = None,
 ) -> Any:
-    """The function 1/σ on the range; absolute tolerances and tolerances in tensors are left to torch."""
-    rtol = rcond if rtol is None else rtol
-    if out is not None or atol is not None or not isinstance(rtol, (float, int, type(None))) or not _matrix(A):
-        return NotImplemented
-    if 0 in A.shape or A.dtype in (torch.float16, torch.bfloat16) or (hermitian and A.shape[-2] != A.shape[-1]):
-        return NotImplemented
-    tolerance = max(A.shape[-2:]) * torch.finfo(A.dtype).eps if rtol is None else float(rtol)
-    if not 0 <= tolerance <= 1:
+    """Absolute tolerances and tolerances in tensors are left to torch."""
+    tolerance = _relative(A, rcond if rtol is None else rtol)
+    if out is not None or atol is not None or tolerance is None or (hermitian and A.shape[-2] != A.shape[-1]):
         return NotImplemented
     if hermitian:
         return matrix_power(from_lower(A, "pinv"), -1, rtol=tolerance)  # as torch reads it
-    return singular_value_function(A, torch.reciprocal, lambda s: -s.square().reciprocal(), rtol=tolerance).mH
+    return pinv(A, rtol=tolerance)
+
+
+def _lstsq(
+    method: Method, A: Tensor, b: Tensor, rcond: Any = None, *, driver: str | None = None, out: Any = None
+) -> Any:
+    """All drivers have one solution here, of minimum norm; they differ in what else they return."""
+    tolerance = _relative(A, rcond)
+    known = driver in (None, "gelsy", "gels", "gelsd", "gelss") if A.is_cpu else driver in (None, "gels")
+    if out is not None or tolerance is None or not known or not isinstance(b, Tensor) or b.dtype != A.dtype:
+        return NotImplemented
+    vectors = b.dim() == 1 or (b.dim() == A.dim() - 1 and b.shape == A.shape[:-1])
+    B = b.unsqueeze(-1) if vectors else b
+    if B.dim() != A.dim() or B.shape[-2] != A.shape[-2] or not B.numel() or not broadcast(A.shape[:-2], B.shape[:-2]):
+        return NotImplemented
+    X, _, rank, _ = lstsq(A, B, rtol=tolerance)
+    residuals, values = A.new_empty(0).real, A.new_empty(0).real
+    if driver in ("gelsd", "gelss"):
+        values = svdvals(A.detach())
+    full = driver == "gels" or (values.numel() > 0 and not (eager(rank) and bool((rank < A.shape[-1]).any())))
+    if full and A.shape[-2] > A.shape[-1]:
+        residuals = (A @ X - B).abs().square().sum(-2)
+    ranks = rank if driver != "gels" and A.is_cpu else rank.new_empty(0)
+    return _result("linalg_lstsq", X.squeeze(-1) if vectors else X, residuals, ranks, values)
+
+
+def _relative(A: Any, rtol: Any) -> float | None:
+    """Return the tolerance of ``pinv`` and ``lstsq``, or None if torch has to handle the call."""
+    if not isinstance(rtol, (float, int, type(None))) or not _matrix(A) or 0 in A.shape:
+        return None
+    if A.dtype in (torch.float16, torch.bfloat16):
+        return None
+    tolerance = max(A.shape[-2:]) * torch.finfo(A.dtype).eps if rtol is None else float(rtol)
+    return tolerance if 0 <= tolerance <= 1 else None
 
 
 def _matrix_sqrth(method: Method, A: Tensor) -> Any:
@@ -208,6 +237,7 @@ BY_NAME: dict[str, Replacement] = {
     "torch.linalg:svd": _svd,
     "torch.linalg:svdvals": _svdvals,
     "torch.linalg:pinv": _pinv,
+    "torch.linalg:lstsq": _lstsq,
     "torch.linalg:matrix_norm": _matrix_norm,
     "torch.linalg:norm": _norm,
     "torch.linalg:matrix_sqrth": _matrix_sqrth,  # since torch 2.15

@@ -24,8 +24,10 @@ from .decompose.operators import polar_factors as polar_factors
 from .decompose.operators import root_and_eigenpairs as root_and_eigenpairs
 from .decompose.operators import root_derivative as root_derivative
 from .decompose.operators import rotations as rotations
+from .decompose.operators import schur as schur
 from .decompose.operators import svd as svd
 from .decompose.operators import svdvals as svdvals
+from .decompose.operators import triangular_sylvester as triangular_sylvester
 from .kernel.gradients import eigh_gradient as eigh_gradient
 from .kernel.gradients import polar_gradient as polar_gradient
 from .kernel.gradients import svd_gradient as svd_gradient

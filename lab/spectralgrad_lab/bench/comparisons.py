@@ -19,7 +19,7 @@ from .accuracy import Judge, Results
 from .cases import Case, matrices
 from .outcomes import Contest, Contestant, Outcome, checked, hold
 from .rivals import new_in_torch, newton_schulz, plain_covariance
-from .studies import alignment, correlations, frechet_and_roots, generalised, singular_filter
+from .studies import alignment, correlations, equations, frechet_and_roots, generalised, singular_filter
 from .studies.layers import composition
 
 
@@ -206,6 +206,9 @@ CONTESTS: dict[str, Callable[[Case], Contest]] = {
     "cca": correlations.contest,
     "whitening": _whitening,
     "generalised": generalised.contest,
+    "lstsq": equations.least_squares,
+    "pinv": equations.pseudo_inverse,
+    "lyapunov": equations.lyapunov,
     "frechet": frechet_and_roots.frechet,
     "fourth_root": frechet_and_roots.fourth_root,
 }

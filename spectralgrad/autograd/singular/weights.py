@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import solvers
+from ...dispatch import function
 from ...precision import quotient
 from ..functions.divided_differences import Scalar, inside, integer_power, kept, power, restricted
 from ..functions.rescaling import normalized
@@ -87,6 +88,23 @@ def sign(S: Tensor, support: Tensor) -> Weights:
     """Return the weights of 1 on the support and 0 elsewhere, within the matrices of the same rank."""
     found = _on_range(S, support, torch.ones_like, lambda w: integer_power(w, 0)[1], torch.zeros_like)
     return Weights(found.values, found.pairs, found.curvature, lambda: ~support)
+
+
+def inverse(S: Tensor, support: Tensor) -> Weights:
+    r"""Return the weights of 1/σ on the support, within the matrices of the same rank: those of the pseudo-inverse.
+
+    Γ⁻ is :math:`-1/(\sigma_i\sigma_j)` within the support, and :math:`1/\sigma^2` of the one that is in it otherwise.
+    """
+    values = quotient(1, S, support)
+
+    def pairs() -> Pairs:
+        squares, joint = values.square(), -values.unsqueeze(-1) * values.unsqueeze(-2)
+        if function.eager(S, support) and bool(support.all()):
+            return joint, squares
+        across = support.unsqueeze(-1) ^ support.unsqueeze(-2)
+        return torch.where(across, squares.unsqueeze(-1) + squares.unsqueeze(-2), joint), squares
+
+    return Weights(values, pairs, lambda: 2 * values**3)
 
 
 def mean_of_largest(S: Tensor, largest: Tensor) -> Weights:

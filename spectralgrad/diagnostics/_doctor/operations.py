@@ -84,7 +84,7 @@ def _table() -> dict[Any, Operation]:
         linalg.svd: Operation("sg.svd", "svd", _svd, ours=True),
         linalg.eigsh: Operation("sg.eigsh", "eigh", _eigh, ours=True),
     }
-    for name in ("eig", "qr", "cholesky", "inv", "pinv", "matrix_sqrth", "polar"):
+    for name in ("eig", "qr", "cholesky", "inv", "pinv", "lstsq", "matrix_sqrth", "polar"):
         if hasattr(t, name):
             found[getattr(t, name)] = Operation(f"torch.linalg.{name}", "other", _nothing)
     for module, kind in _KINDS.items():

@@ -55,6 +55,11 @@ def _moments(A: Tensor) -> tuple[Tensor, ...]:
     return A[..., 0], A, A.roll(1, 0)[..., -1], A.roll(1, 0)
 
 
+def _damped(M: Tensor) -> tuple[Tensor, ...]:
+    """Matrices, right-hand sides and a damping of the same size."""
+    return M, M.roll(1, 0)[..., :2], M.real.new_full((len(M),), 0.5)
+
+
 def _level(M: Tensor) -> tuple[Tensor, ...]:
     return M, M.real.new_full((len(M),), 0.25)
 
@@ -123,6 +128,37 @@ HOMOGENEOUS: dict[str, Homogeneous] = {
     "low_rank": _of(_ANY, lambda M: linalg.low_rank(M, (min(M.shape[-2:]) + 1) // 2), 1),
     "singular_value_function": _of(_ANY, lambda M: linalg.singular_value_function(M, lambda s: 3 * s), 1),
     "singular_value_threshold": Homogeneous(_ANY, _level, linalg.singular_value_threshold, (((1, 1), (1,)),)),
+    "pinv": _of(_ANY, linalg.pinv, -1),
+    "lstsq": Homogeneous(
+        _ANY,
+        lambda M: _damped(M)[:2],
+        lambda M, B: linalg.lstsq(M, B).solution,
+        (((1, 0), (-1,)), ((0, 1), (1,)), ((1, 1), (0,))),
+    ),
+    "lstsq with damping": Homogeneous(
+        _ANY,
+        _damped,
+        lambda M, B, damping: linalg.lstsq(M, B, damping=damping).solution,
+        (((1, 0, 1), (-1,)), ((0, 1, 0), (1,)), ((1, 1, 1), (0,))),
+    ),
+    "solve_hermitian": Homogeneous(
+        _HERMITIAN, _two, linalg.solve_hermitian, (((1, 0), (-1,)), ((0, 1), (1,)), ((1, 1), (0,)))
+    ),
+    "solve_lyapunov": Homogeneous(
+        _POSITIVE, _definite, linalg.solve_lyapunov, (((1, 0), (-1,)), ((0, 1), (1,)), ((1, 1), (0,)))
+    ),
+    "solve_sylvester": Homogeneous(
+        _POSITIVE,
+        lambda A: (*_definite(A), A.flip(0)),
+        linalg.solve_sylvester,
+        (((1, 1, 0), (-1,)), ((0, 0, 1), (1,)), ((1, 1, 1), (0,))),
+    ),
+    "solve_sylvester of general matrices": Homogeneous(
+        _POSITIVE,
+        lambda A: (*_definite(A), A.flip(0)),
+        lambda A, B, C: linalg.solve_sylvester(A, B, C, hermitian=False),
+        (((1, 1, 0), (-1,)), ((0, 0, 1), (1,)), ((1, 1, 1), (0,))),
+    ),
     "nuclear_norm": _of(_ANY, linalg.nuclear_norm, 1),
     "spectral_norm": _of(_ANY, linalg.spectral_norm, 1),
     "schatten_norm": _of(_ANY, lambda M: linalg.schatten_norm(M, 3), 1),

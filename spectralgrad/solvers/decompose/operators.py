@@ -28,7 +28,7 @@ from ...dispatch.torch_internals import conjugates_applied
 from ...native.functions import in_memory
 from ..call_counts import counts
 from ..kernel import inverse_roots, roots
-from . import choice, polar_algorithms
+from . import choice, polar_algorithms, schur_forms
 from . import generalised as pencil
 from .fallbacks import EIGH, SVD, eigenvalues, eigenvalues_by_kernel
 
@@ -253,3 +253,15 @@ def inverse_root(
 ) -> Tensor:
     """See :func:`spectralgrad.solvers.kernel.inverse_roots.inverse_root`."""
     return inverse_roots.inverse_root(A, operation, p, eps, relative, rtol, clamp, dtype)
+
+
+@operator("(d,d)->(d,d),(d,d)")
+def schur(A: Tensor, operation: str) -> tuple[Tensor, Tensor]:
+    """See :func:`spectralgrad.solvers.decompose.schur_forms.schur`."""
+    return schur_forms.schur(A, operation)
+
+
+@operator("(m,m),(n,n),(m,n)->(m,n)")
+def triangular_sylvester(T: Tensor, S: Tensor, F: Tensor, operation: str, adjoint: bool) -> Tensor:
+    """See :func:`spectralgrad.solvers.decompose.schur_forms.triangular_sylvester`."""
+    return schur_forms.triangular_sylvester(T, S, F, operation, adjoint)

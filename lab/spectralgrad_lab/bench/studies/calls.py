@@ -82,6 +82,11 @@ def _other(A: Tensor) -> Tensor:
     return A.detach().flip(-1, -2) + torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
 
 
+def _column(A: Tensor) -> Tensor:
+    """A right-hand side, without gradient."""
+    return _other(A)[:, :1]
+
+
 def _leading(A: Tensor) -> Tensor:
     V = eigh(A).eigenvectors[..., -2:]
     return V @ V.mH
@@ -152,6 +157,17 @@ def _pencil(A: Tensor, B: Tensor) -> Tensor:
     return eigvalsh(torch.linalg.solve_triangular(L, C.mT, upper=False))
 
 
+def _sylvester(A: Tensor, B: Tensor, C: Tensor) -> Tensor:
+    w, V = eigh(A)
+    u, W = eigh(B)
+    return V @ ((V.mT @ C @ W) / (w.unsqueeze(-1) + u.unsqueeze(-2))) @ W.mT
+
+
+def _lyapunov(A: Tensor, C: Tensor) -> Tensor:
+    w, V = eigh(A)
+    return V @ ((V.mT @ C @ V) / (w.unsqueeze(-1) + w.unsqueeze(-2))) @ V.mT
+
+
 def _soft(S: Tensor) -> Tensor:
     return (S - 0.7).clamp_min(0)
 
@@ -190,6 +206,19 @@ CALLS = (
     Call("singular_value_threshold", lambda A: sg.singular_value_threshold(A, 0.7), _of_singular_values(_soft)),
     Call(
         "singular_value_function", lambda A: sg.singular_value_function(A, torch.tanh), _of_singular_values(torch.tanh)
+    ),
+    Call("pinv", sg.pinv, torch.linalg.pinv),
+    Call("lstsq", lambda A: sg.lstsq(A, _column(A)).solution, lambda A: torch.linalg.lstsq(A, _column(A)).solution),
+    Call(
+        "solve_hermitian",
+        lambda A: sg.solve_hermitian(A, _column(A)),
+        lambda A: torch.linalg.pinv(A, hermitian=True) @ _column(A),
+    ),
+    Call("solve_lyapunov", lambda A: sg.solve_lyapunov(A, _other(A)), lambda A: _lyapunov(A, _other(A))),
+    Call(
+        "solve_sylvester",
+        lambda A: sg.solve_sylvester(A, _other(A), _other(A).sin()),
+        lambda A: _sylvester(A, _other(A), _other(A).sin()),
     ),
     Call("covariance", sg.covariance, _covariance),
     Call("covariance_sqrt", lambda A: sg.covariance_sqrt(A, eps=0.1), lambda A: _root(_shifted(_covariance(A)))),
@@ -239,7 +268,7 @@ _OF_ANY_MATRIX = {
     "svd", "svdvals", "polar", "polar(special=True)", "procrustes", "rmsd", "nuclear_norm", "spectral_norm",
     "low_rank(A, 2)", "schatten_norm(A, 1.5)", "singular_value_threshold", "singular_value_function",
     "spectral_entropy", "effective_rank", "stable_rank", "condition_number", "log_det", "canonical_correlations",
-    "covariance", "covariance_sqrt", "frechet_distance",
+    "covariance", "covariance_sqrt", "frechet_distance", "pinv", "lstsq",
 }  # fmt: skip
 
 
