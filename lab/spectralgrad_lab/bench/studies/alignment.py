@@ -101,7 +101,7 @@ def aligned(X: Tensor, Y: Tensor, G: Tensor) -> Judge:
     h[..., -1] *= sign
     R, cotangent = U @ Vh, widened(G)
     W = Vh @ (R.mT @ cotangent - cotangent.mT @ R) @ Vh.mT
-    sums = (h.unsqueeze(-1) + h.unsqueeze(-2)).masked_fill(torch.eye(h.shape[-1], dtype=torch.bool), 1)
+    sums = (h.unsqueeze(-1) + h.unsqueeze(-2)).masked_fill(torch.eye(h.shape[-1], dtype=torch.bool, device=h.device), 1)
     truth = R, far @ (R @ Vh.mT @ (W / sums) @ Vh)
     condition = h[..., 0] / (h[..., -2] + h[..., -1])
     allowed = 30 * (X.shape[-1] * X.shape[-2]) ** 0.5 * torch.finfo(X.dtype).eps * condition

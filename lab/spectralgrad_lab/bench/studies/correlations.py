@@ -50,7 +50,7 @@ def by_covariances(X: Tensor, Y: Tensor) -> Tensor:
 
 
 def _inverse_root(P: Tensor) -> Tensor:
-    C = P.mT @ P / (P.shape[-2] - 1) + _EPS * torch.eye(P.shape[-1], dtype=P.dtype)
+    C = P.mT @ P / (P.shape[-2] - 1) + _EPS * torch.eye(P.shape[-1], dtype=P.dtype, device=P.device)
     w, V = torch.linalg.eigh(C)
     return (V * w.rsqrt().unsqueeze(-2)) @ V.mT
 
