@@ -56,6 +56,9 @@ TINY = [
     ("generalised", Case(3, 4, torch.complex128)),
     ("frechet", Case(2, 4, torch.float32, "gaussian", 9)),
     ("fourth_root", Case(8, 5, torch.float32)),
+    ("lstsq", Case(2, 9, torch.float32, "gaussian", 4)),
+    ("pinv", Case(2, 5, torch.float32, "gaussian", 5)),
+    ("lyapunov", Case(3, 4, torch.float32)),
 ]
 
 

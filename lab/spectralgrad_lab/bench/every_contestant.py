@@ -25,6 +25,9 @@ TITLES = {
     "generalised": "generalised eigenproblem, X f(w) Xᴴ, forward and backward",
     "frechet": "Fréchet distance, samples × features (batch), forward and backward",
     "fourth_root": "A^(-1/4) without gradient",
+    "lstsq": "least squares, rows × columns (batch), forward and backward",
+    "pinv": "pseudo-inverse, rows × columns (batch), forward and backward",
+    "lyapunov": "AX + XA = C, forward and backward",
 }
 LEGEND = (
     "Rows: size d (batch B). a:b is b's time divided by a's, each the minimum of alternating runs; torch\n"

@@ -20,8 +20,9 @@ from .target import TYPES, Target
 # Binary exponents by which matrices are scaled: far from one, but not beyond what squares can represent.
 _FAR = {torch.float64: 300, torch.float32: 40, torch.complex64: 40, torch.bfloat16: 40, torch.float16: 4}
 _REFERENCED = {"regular", "tied", "identity", "graded"}  # definite in any precision
-# Where a result is not unique: of tiny features, the covariance with eps is a multiple of the identity.
-_UNDEFINED = {("whiten pca", "tiny")}
+# Where a result or its gradient is not unique: of tiny features, the covariance with eps is a multiple of the identity;
+# of the identity, two correlations are equal, and they have different weights.
+_UNDEFINED = {("whiten pca", "tiny"), ("canonical_correlations with eps", "identity")}
 _LAYER_TYPES = (torch.float32, torch.float64, torch.bfloat16)
 
 
