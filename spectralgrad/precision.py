@@ -86,7 +86,7 @@ def largest(X: Tensor, trailing: int = 2) -> Tensor:
     dims = tuple(range(-trailing, 0))
     if not X.shape[X.dim() - trailing :].numel():
         return X.real.new_zeros(X.shape[: X.dim() - trailing])
-    if not X.is_cpu and dims and not X.dtype.is_complex:
+    if dims and not X.dtype.is_complex and not torch.compiler.is_compiling() and not X.is_cpu:
         return torch.linalg.vector_norm(X, math.inf, dims)  # in one kernel
     # Parts instead of moduli: the modulus of a finite complex number may overflow.
     size = torch.maximum(X.real.abs(), X.imag.abs()) if X.dtype.is_complex else X.abs()

@@ -95,9 +95,10 @@ def matrices(name, dtype):
     return torch.randn(shape, generator=generator, dtype=dtype)
 
 
-def value_and_gradient(function, A):
+def value_and_gradient(function, A, most=None):
+    """The differentiable results, or the first of them, and the gradient of a weighted sum."""
     A = A.clone().requires_grad_()
-    results = [x for x in function(A) if x.requires_grad]
+    results = [x for x in function(A) if x.requires_grad][:most]
     generator = torch.Generator().manual_seed(4)
     cotangents = [torch.randn(x.shape, generator=generator, dtype=x.dtype) for x in results]
     (gradient,) = torch.autograd.grad(results, A, cotangents)
@@ -110,7 +111,7 @@ def test_values_and_gradients_are_torchs_where_nothing_is_tied(name, dtype):
     A = matrices(name, dtype)
     expected, expected_gradient = value_and_gradient(CASES[name], A)
     with sg.override_linalg():
-        got, gradient = value_and_gradient(CASES[name], A)
+        got, gradient = value_and_gradient(CASES[name], A, len(expected))  # residuals have no gradient in torch 2.6
     assert [x.shape for x in got] == [x.shape for x in expected]
     assert all(torch.allclose(x, y, rtol=1e-10, atol=1e-10) for x, y in zip(got, expected, strict=True))
     if (

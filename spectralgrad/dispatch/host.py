@@ -66,10 +66,10 @@ def on_host_without_double(function: Callable[P, R]) -> Callable[P, R]:
 
 def computed(function: Callable[..., R], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> R:
     """Call a function, on the CPU if its first tensor is on a device without double precision."""
-    first = next((x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)), None)
-    if first is None or first.is_cpu or has_double(first.device):
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    if not tensors or tensors[0].is_cpu or has_double(tensors[0].device):
         return function(*args, **kwargs)
-    device = first.device
+    device = tensors[0].device
     _warn(device.type)
     args, kwargs = tree_map(lambda x: _to_host(x, device), (args, dict(kwargs)))
     return tree_map(lambda x: _from_host(x, device), function(*args, **kwargs))  # type: ignore[no-any-return]

@@ -85,9 +85,9 @@ def correlations(X: Tensor, Y: Tensor, k: int | None, eps: float, where: str) ->
     kept, working = most if k is None else int(k), working_dtype(X.dtype)
 
     def call(X: Tensor, Y: Tensor, *shifts: Tensor) -> Tensor:
-        near, far = (scaled_features(P.mT, True, 1).mT for P in (X, Y))
-        sides = zip((near, far), shifts or (None, None), strict=True)
-        A, B = (_whitened(P, shift, where) for P, shift in sides)
+        near, far = [scaled_features(P.mT, True, 1).mT for P in (X, Y)]
+        first, second = shifts or (None, None)
+        A, B = _whitened(near, first, where), _whitened(far, second, where)
         return singular_values_of((A.mH @ B).to(working), where)[..., :kept]
 
     with full_precision(X):

@@ -118,7 +118,8 @@ def _hermitian(A: Tensor, B: Tensor | None, C: Tensor, rtol: float | None, opera
         second = first if B is None else solvers.eigh(B.detach(), f"{operation} with hermitian=True, B", dtype)
         bases = Bases.of(first, second, tolerance)
         batch = common_shape(A.shape[:-2], C.shape[:-2], bases.inverse.shape[:-2])
-        A, C, V, W, inverse = (x.expand(*batch, *x.shape[-2:]) for x in (A, C, *bases[:3]))
+        parts = A, C, bases.V, bases.W, bases.inverse
+        A, C, V, W, inverse = [x.expand(*batch, *x.shape[-2:]) for x in parts]
         B = B if B is None else B.expand(*batch, *B.shape[-2:])
         return sylvester.of_hermitian(A, B, C, Bases(V, W, inverse, bases.singular))
 
