@@ -82,7 +82,7 @@ def _composed(
 
 def _solve(A: Tensor, B: Tensor, C: Tensor, bases: Bases) -> tuple[Tensor, Tensor]:
     """Return X and R, with derivatives of any kind."""
-    result: tuple[Tensor, Tensor] = function.apply(_Hermitian, A, B, C, *bases[:3])
+    result: tuple[Tensor, Tensor] = function.apply(_Hermitian, A, B, C, bases.V, bases.W, bases.inverse)
     return result
 
 
