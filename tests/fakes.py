@@ -58,7 +58,7 @@ def of_function(call, device, grad):
 
 
 def of_layer(name, training, device, grad):
-    """The same for a layer, whose parameters and buffers are fake too."""
+    """Results of a layer whose parameters and buffers are fake, for fake features, and real results on the CPU."""
     layer, X = layer_and_input(name, torch.float32)
     layer.train(training)
     fake = copy.deepcopy(layer)

@@ -101,7 +101,7 @@ def test_invariance_to_linear_maps_and_scales():
 
 
 def test_no_more_samples_than_features():
-    """Without ε all correlations are 1 and have no gradient; with ε they are those of the formula."""
+    """Without ε all correlations are 1 and have no gradient; with ε they follow the formula."""
     X, Y = (P.requires_grad_() for P in views(6, 8, 9))
     found = sg.canonical_correlations(X, Y)
     assert_close(found, torch.ones(5, dtype=DOUBLE))

@@ -1,7 +1,7 @@
 """Tests of the Triton kernels for a process with TRITON_INTERPRET=1: see test_triton_kernels.py.
 
 The interpreter runs one operation of all matrices of a program after another, in numpy. So each test passes its
-matrices as one batch, and the programs are larger than on a device.
+matrices as one batch, and a program has more matrices than on a device.
 """
 
 import numpy as np

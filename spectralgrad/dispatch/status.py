@@ -197,8 +197,8 @@ class unchecked(ContextDecorator):  # noqa: N801
     record the calls, including those that ``torch.compile(mode="reduce-overhead")`` makes. Calls on a CPU are not
     changed. The drivers of ``torch.linalg`` read their own status on CUDA, which cannot be changed from here.
 
-    It applies to all threads, because backward passes run in threads of their own. The environment variable
-    ``SPECTRALGRAD_UNCHECKED=1`` does the same for a whole process.
+    It applies to all threads, because backward passes run in threads of their own. With the environment variable
+    ``SPECTRALGRAD_UNCHECKED=1`` a whole process is unchecked.
 
     Example:
         >>> import spectralgrad as sg

@@ -24,7 +24,7 @@ def svd_ratios(M: Tensor, U: Tensor, S: Tensor, Vh: Tensor) -> Tensor:
 def orthonormality(V: Tensor) -> Tensor:
     """Return ‖VᴴV − I‖/(n u) (*,) of matrices (*, m, n); NaN for NaN.
 
-    In double precision, as all products here: those of single precision have ten bits where TF32 is allowed.
+    Products are taken in double precision: in single precision they have ten bits where TF32 is allowed.
     """
     unit = max(V.shape[-2:]) * torch.finfo(V.dtype).eps / 2
     return torch.linalg.matrix_norm(_defect(V.to(torch.promote_types(V.dtype, torch.float64))), 1) / unit

@@ -114,7 +114,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def write(folder: Path, run: Run) -> None:
-    """Write the page and the data into a folder, which is created."""
+    """Create a folder with the page and the data."""
     folder.mkdir(exist_ok=True)
     content = {"format": 1, "headline": run.headline, **asdict(run)}
     write_json(folder / DATA, content)

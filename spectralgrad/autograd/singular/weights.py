@@ -91,7 +91,7 @@ def sign(S: Tensor, support: Tensor) -> Weights:
 
 
 def inverse(S: Tensor, support: Tensor) -> Weights:
-    r"""Return the weights of 1/σ on the support, within the matrices of the same rank: those of the pseudo-inverse.
+    r"""Return the weights of the pseudo-inverse: of 1/σ on the support, within the matrices of the same rank.
 
     Γ⁻ is :math:`-1/(\sigma_i\sigma_j)` within the support, and :math:`1/\sigma^2` of the one that is in it otherwise.
     """

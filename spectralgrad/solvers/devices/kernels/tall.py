@@ -80,7 +80,7 @@ def first_block(a, row, N: tl.constexpr, ROWS: tl.constexpr, TINY: tl.constexpr)
 
 @triton.jit
 def next_block(a, r, N: tl.constexpr, ROWS: tl.constexpr, TINY: tl.constexpr):
-    """The same for [R; a]: a vector is given in the rows of a; in R it is 1 in row k and zero elsewhere."""
+    """Reduce [R; a] to R. The vectors of the reflections replace a; in R they are 1 in row k and zero elsewhere."""
     taus = ()
     for k in tl.static_range(N):
         tau, beta, factor = reflection(r[k * N + k], product(a, k, a, k, 1, ROWS), TINY)
